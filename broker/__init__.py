@@ -1,0 +1,1 @@
+"""The server: sockets, handlers, wiring, command line."""

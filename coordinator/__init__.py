@@ -1,0 +1,1 @@
+"""Group coordinator: state machines behind narrow ports."""

@@ -1,0 +1,1 @@
+"""The messages as data, one module per API."""

@@ -1,0 +1,1 @@
+"""PySpark jobs that read and write topics."""
