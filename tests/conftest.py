@@ -1,0 +1,31 @@
+"""Fixtures that several packages' tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.processes import BrokerProcess
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--against",
+        metavar="HOST:PORT",
+        help="run the tests that use the `bootstrap` fixture against this broker (say, Apache Kafka) instead of gregor",
+    )
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One gregor broker for the whole session; tests on it use topic and group names of their own."""
+    with BrokerProcess(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """HOST:PORT of the session's broker, or of the one that --against names."""
+    against = request.config.getoption("--against")
+    return str(against or request.getfixturevalue("broker").bootstrap)

@@ -1,0 +1,64 @@
+"""Apache Kafka's own jars: the judge of formats and of behaviour. Only tests marked `jvm` need them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+from tests.support.processes import ROOT
+
+QUIET_LOG4J = "Configuration:\n  Loggers:\n    Root: {level: 'OFF'}\n"
+
+
+@functools.cache
+def kafka_jars(version: str = "4.3.1") -> pathlib.Path:
+    """The folder with the jars of that Apache Kafka release, fetched by Maven on first use.
+
+    GREGOR_KAFKA_JARS may name a folder that already holds `kafka-<version>/`.
+    """
+    base = pathlib.Path(os.environ.get("GREGOR_KAFKA_JARS", ROOT / ".cache"))
+    folder = base / f"kafka-{version}"
+    if any(folder.glob("kafka-clients-*.jar")):
+        return folder
+    if shutil.which("mvn") is None:
+        pytest.skip("needs Maven to fetch Apache Kafka's jars: apt-get install maven")
+    partial = base / f"kafka-{version}.partial"
+    subprocess.run(
+        [
+            *("mvn", "-q", "-B", "-f", str(ROOT / "tests/support/kafka-pom.xml")),
+            # A repository of its own: a half-filled default one makes Ivy, and with it Spark, fail.
+            f"-Dmaven.repo.local={ROOT / '.cache/maven'}",
+            f"-Dkafka.version={version}",
+            *("dependency:copy-dependencies", f"-DoutputDirectory={partial}"),
+        ],
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    partial.rename(folder)
+    return folder
+
+
+def java_command(main_class: str, *arguments: str, heap_mb: int = 256, version: str = "4.3.1") -> list[str]:
+    """The command line that runs a main class of those jars, e.g. org.apache.kafka.tools.TopicCommand."""
+    if shutil.which("java") is None:
+        pytest.skip("needs a JDK: apt-get install default-jdk-headless")
+    jars = kafka_jars(version)
+    quiet = jars / "quiet-log4j2.yaml"
+    if not quiet.exists():
+        quiet.write_text(QUIET_LOG4J)
+    options = [f"-Xmx{heap_mb}M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={quiet}"]
+    return ["java", *options, "-cp", f"{jars}/*", main_class, *arguments]
+
+
+def run_kafka_tool(main_class: str, *arguments: str, stdin: str = "", timeout_s: float = 60) -> str:
+    """Runs one of Apache Kafka's tools to its end and returns what it printed; a non-zero exit fails the test."""
+    done = subprocess.run(
+        java_command(main_class, *arguments), input=stdin, capture_output=True, text=True, timeout=timeout_s
+    )
+    assert done.returncode == 0, f"{main_class} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
