@@ -1,0 +1,219 @@
+"""All partition replicas of this broker, and what the controller's requests do to them.
+
+The controller speaks LeaderAndIsr and StopReplica (Kafka 3.9, ZooKeeper mode) to every broker, this one included.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import ZERO_UUID, Uuid
+from replication.partition import DEFAULT_LAG_TIME_MAX_MS, Partition
+
+if TYPE_CHECKING:
+    from config.topic import LogConfig
+    from storage.manager import LogManager
+
+# Leader epochs of StopReplica that stand for no epoch (Kafka's LeaderAndIsr).
+EPOCH_UNKNOWN = -1
+EPOCH_DURING_DELETE = -2
+
+LeadershipListener = Callable[[list[Partition], list[Partition]], None]
+StopListener = Callable[[list[Partition]], None]
+
+_log = logging.getLogger(__name__)
+
+
+class ReplicaManager:
+    """The table of partitions.
+
+    `generation` grows with every change of leadership, placement or deletion: a cached Partition is good for as long
+    as the generation is the one it was looked up in.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        logs: LogManager,
+        topic_config: Callable[[str], LogConfig],
+        clock_ms: Callable[[], int],
+        *,
+        lag_time_max_ms: int = DEFAULT_LAG_TIME_MAX_MS,
+        is_alive: Callable[[int], bool] = lambda _broker_id: True,
+        folder_removed: Callable[[str], None] = lambda _folder: None,
+    ) -> None:
+        """`folder_removed` gets each renamed folder of a deleted partition, to be unlinked off the loop."""
+        self.broker_id = broker_id
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.by_topic_id: dict[tuple[Uuid, int], Partition] = {}
+        self.generation = 0
+        self.controller_epoch = 0
+        # (new leaders, new followers) after each LeaderAndIsr; the stopped ones after each StopReplica.
+        self.on_leadership: list[LeadershipListener] = []
+        self.on_stopped: list[StopListener] = []
+        self._logs = logs
+        self._topic_config = topic_config
+        self._clock_ms = clock_ms
+        self._lag_time_max_ms = lag_time_max_ms
+        self._is_alive = is_alive
+        self._folder_removed = folder_removed
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        return self.partitions.get((topic, partition))
+
+    def get_by_id(self, topic_id: Uuid, partition: int) -> Partition | None:
+        return self.by_topic_id.get((topic_id, partition))
+
+    # -- LeaderAndIsr ------------------------------------------------------------------------------------------
+
+    def apply(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Become leader or follower as told; answers per partition, never raises."""
+        if request.controller_epoch < self.controller_epoch:
+            return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        self.controller_epoch = request.controller_epoch
+        leaders: list[Partition] = []
+        followers: list[Partition] = []
+        topics = []
+        now_ms = self._clock_ms()
+        for topic_state in request.topic_states:
+            errors = []
+            for state in topic_state.partition_states:
+                error = self._apply_one(topic_state.topic_name, topic_state.topic_id, state, now_ms, leaders, followers)
+                errors.append(
+                    LeaderAndIsrResponse.LeaderAndIsrPartitionError(
+                        partition_index=state.partition_index, error_code=error
+                    )
+                )
+            topics.append(
+                LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_state.topic_id, partition_errors=errors)
+            )
+        self.generation += 1
+        if leaders or followers:
+            for listener in self.on_leadership:
+                listener(leaders, followers)
+        return LeaderAndIsrResponse(topics=topics)
+
+    def _apply_one(
+        self,
+        topic: str,
+        topic_id: Uuid,
+        state: LeaderAndIsrRequest.LeaderAndIsrPartitionState,
+        now_ms: int,
+        leaders: list[Partition],
+        followers: list[Partition],
+    ) -> ErrorCode:
+        key = (topic, state.partition_index)
+        partition = self.partitions.get(key)
+        known_id = partition.topic_id if partition is not None else self._stored_topic_id(key)
+        if ZERO_UUID not in (topic_id, known_id) and topic_id != known_id:
+            _log.error("%s-%d has topic id %s, the controller says %s", *key, known_id.hex(), topic_id.hex())
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        # A repeated epoch is an answer we already acted on, except where no log could be opened then.
+        if partition is not None and (
+            state.leader_epoch < partition.leader_epoch
+            or (state.leader_epoch == partition.leader_epoch and partition.log is not None)
+        ):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if partition is None:
+            partition = self._add(topic, state.partition_index, topic_id if topic_id != ZERO_UUID else known_id)
+        if partition.log is None:
+            try:
+                self._open_log(partition)
+            except (KafkaError, OSError) as error:
+                _log.error("%s-%d cannot be opened: %s", *key, error)
+                return ErrorCode.KAFKA_STORAGE_ERROR
+        if state.leader == self.broker_id:
+            if partition.become_leader(state, now_ms):
+                leaders.append(partition)
+        elif partition.become_follower(state):
+            followers.append(partition)
+        return ErrorCode.NONE
+
+    def _stored_topic_id(self, key: tuple[str, int]) -> Uuid:
+        log = self._logs.get(*key)
+        return ZERO_UUID if log is None else log.topic_id
+
+    def _add(self, topic: str, index: int, topic_id: Uuid) -> Partition:
+        partition = Partition(
+            topic,
+            index,
+            topic_id,
+            self.broker_id,
+            lag_time_max_ms=self._lag_time_max_ms,
+            is_alive=self._is_alive,
+        )
+        self.partitions[topic, index] = partition
+        if topic_id != ZERO_UUID:
+            self.by_topic_id[topic_id, index] = partition
+        return partition
+
+    def _open_log(self, partition: Partition) -> None:
+        config = self._topic_config(partition.topic)
+        log = self._logs.get_or_create(partition.topic, partition.partition, partition.topic_id, config)
+        checkpoint = self._logs.high_watermark_checkpoint(partition.topic, partition.partition)
+        # Recovery may have cut the log below the checkpoint, retention may have moved its start above it.
+        log.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
+        partition.log = log
+
+    # -- StopReplica -------------------------------------------------------------------------------------------
+
+    def stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stop serving replicas and delete those marked so; answers per partition, never raises."""
+        if request.controller_epoch < self.controller_epoch:
+            return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        self.controller_epoch = request.controller_epoch
+        stopped: list[Partition] = []
+        errors = []
+        for topic_state in request.topic_states:
+            for state in topic_state.partition_states:
+                error = self._stop_one(topic_state.topic_name, state, stopped)
+                errors.append(
+                    StopReplicaResponse.StopReplicaPartitionError(
+                        topic_name=topic_state.topic_name, partition_index=state.partition_index, error_code=error
+                    )
+                )
+        self.generation += 1
+        if stopped:
+            for listener in self.on_stopped:
+                listener(stopped)
+        return StopReplicaResponse(partition_errors=errors)
+
+    def _stop_one(
+        self, topic: str, state: StopReplicaRequest.StopReplicaPartitionState, stopped: list[Partition]
+    ) -> ErrorCode:
+        key = (topic, state.partition_index)
+        partition = self.partitions.get(key)
+        if partition is not None:
+            if 0 <= state.leader_epoch < partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            if state.delete_partition:
+                del self.partitions[key]
+                self.by_topic_id.pop((partition.topic_id, partition.partition), None)
+                partition.offline(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                partition.offline()
+            stopped.append(partition)
+        # A log without a partition: the topic was deleted while this broker was down.
+        if state.delete_partition and self._logs.get(*key) is not None:
+            try:
+                self._folder_removed(self._logs.remove(*key))
+            except (KafkaError, OSError) as error:
+                _log.error("%s-%d cannot be deleted: %s", *key, error)
+                return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    # -- settings ----------------------------------------------------------------------------------------------
+
+    def topic_config_changed(self, topic: str) -> None:
+        """Give the topic's logs their new settings, live."""
+        config = self._topic_config(topic)
+        for (name, _), partition in self.partitions.items():
+            if name == topic and partition.log is not None:
+                partition.log.config = config

@@ -1,0 +1,99 @@
+"""Who waits for a partition to move: acknowledgements that need the high watermark, and long polls."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable
+
+from protocol.errors import ErrorCode
+
+Watcher = Callable[[], None]
+Committed = Callable[[ErrorCode], None]
+
+_log = logging.getLogger(__name__)
+
+
+class Waiters:
+    """Callbacks of one partition. Empty (`active` false) for a partition nobody waits on: then it costs one test.
+
+    A callback may do anything, appending to the same partition included. Therefore callbacks never nest: what a
+    callback sets in motion is delivered by the round that is already running, before the outermost `run`
+    returns, and acknowledgements stay in offset order.
+    """
+
+    __slots__ = ("_again", "_commits", "_running", "_sequence", "_watchers", "active")
+
+    def __init__(self) -> None:
+        self.active = False
+        self._watchers: dict[int, Watcher] = {}
+        # Heap of (offset, arrival, callback); arrival breaks ties, so callbacks are never compared.
+        self._commits: list[tuple[int, int, Committed]] = []
+        self._sequence = 0
+        self._running = False
+        self._again = False
+
+    @property
+    def running(self) -> bool:
+        return self._running
+
+    def watch(self, callback: Watcher) -> int:
+        self._sequence += 1
+        self._watchers[self._sequence] = callback
+        self.active = True
+        return self._sequence
+
+    def unwatch(self, handle: int) -> None:
+        """Forget a watcher; it is not called again, not even by a round in progress. Unknown handles are ignored."""
+        self._watchers.pop(handle, None)
+        self._settle()
+
+    def await_offset(self, offset: int, callback: Committed) -> None:
+        """Queue an acknowledgement. Inside a callback it is looked at before the running round ends."""
+        self._sequence += 1
+        heapq.heappush(self._commits, (offset, self._sequence, callback))
+        self.active = True
+
+    def run(self, verdict: Callable[[int], ErrorCode | None]) -> None:
+        """Answer each acknowledgement for which `verdict(offset)` is not None, then call every watcher."""
+        if self._running:
+            self._again = True
+            return
+        self._running = True
+        try:
+            while True:
+                self._again = False
+                self._answer_commits(verdict)
+                self._call_watchers()
+                # What the watchers asked for may be due already.
+                self._answer_commits(verdict)
+                if not self._again:
+                    break
+        finally:
+            self._running = False
+            self._settle()
+
+    def _answer_commits(self, verdict: Callable[[int], ErrorCode | None]) -> None:
+        # The verdict is asked again for each: a callback may have moved the partition.
+        while self._commits:
+            error = verdict(self._commits[0][0])
+            if error is None:
+                return
+            callback = heapq.heappop(self._commits)[2]
+            try:
+                callback(error)
+            except Exception:
+                _log.exception("A commit callback failed")
+
+    def _call_watchers(self) -> None:
+        for handle in tuple(self._watchers):
+            watcher = self._watchers.get(handle)
+            if watcher is None:
+                continue
+            try:
+                watcher()
+            except Exception:
+                _log.exception("A partition watcher failed")
+
+    def _settle(self) -> None:
+        self.active = bool(self._watchers or self._commits)
