@@ -134,7 +134,7 @@ def one_at_a_time(segments: list[Seg], log_end_offset: int, rules: dict[str, Any
     return len(segments) - len(kept)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     parts=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 30), st.integers(0, 40)), min_size=1, max_size=6),
     high_watermark=st.integers(0, 30),

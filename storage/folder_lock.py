@@ -1,0 +1,51 @@
+"""`.lock` of a data folder: one broker at a time, whether gregor or Apache Kafka."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import sys
+
+LOCK_FILE = ".lock"
+
+
+class FolderInUse(Exception):
+    """Another process (or another broker in this one) works on the data folder; `str()` names the folder."""
+
+
+class FolderLock:
+    """Held from construction until `release`, or until the process ends however it ends.
+
+    Java takes POSIX record locks (fcntl). Linux's open-file-description locks conflict with those and also between
+    two holders in one process, which POSIX locks do not. Elsewhere (BSD, macOS) flock does both.
+    """
+
+    def __init__(self, folder: str) -> None:
+        """Raises FolderInUse at once rather than wait, and OSError when the file cannot be made."""
+        self._fd = os.open(os.path.join(folder, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _lock(self._fd)
+        except OSError as error:
+            os.close(self._fd)
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            raise FolderInUse(
+                f"{folder} is locked by another process: stop the broker that uses it, or let log.dirs name another "
+                f"folder"
+            ) from None
+
+    def release(self) -> None:
+        """The file stays, as Kafka leaves it: unlinking it could take the lock of the next holder away."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _lock(fd: int) -> None:
+    if sys.platform == "linux":
+        # struct flock: type, whence, start, length 0 = whole file, pid (must be 0), with native alignment.
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    else:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
