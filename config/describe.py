@@ -1,0 +1,152 @@
+"""Settings as DescribeConfigs shows them: text, type, source, and the synonyms a value was chosen from.
+
+Follows Apache Kafka's ``ConfigHelper``. Two habits of it that tools have got used to: the list of synonyms is cut at
+the front up to the entry of the key's own (first) name, so a topic's ``retention.ms`` that comes from
+``log.retention.hours`` shows no synonyms and the source DEFAULT_CONFIG; and a key without a value has no entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from config.broker import (
+    DEFAULT_CONFIG,
+    DYNAMIC_BROKER_CONFIG,
+    DYNAMIC_DEFAULT_BROKER_CONFIG,
+    STATIC_BROKER_CONFIG,
+    BrokerConfig,
+)
+from config.broker_keys import BROKER_KEYS, broker_synonyms
+from config.definitions import READ_ONLY, ConfigDef
+from config.topic import broker_default
+from config.topic_keys import TOPIC_KEYS
+
+DYNAMIC_TOPIC_CONFIG = "DYNAMIC_TOPIC_CONFIG"
+
+# Numbers of the wire format (``DescribeConfigsResponse.ConfigSource`` and ``.ConfigType``).
+SOURCE_IDS = {
+    DYNAMIC_TOPIC_CONFIG: 1,
+    DYNAMIC_BROKER_CONFIG: 2,
+    DYNAMIC_DEFAULT_BROKER_CONFIG: 3,
+    STATIC_BROKER_CONFIG: 4,
+    DEFAULT_CONFIG: 5,
+}
+TYPE_IDS = {
+    "boolean": 1,
+    "string": 2,
+    "int": 3,
+    "short": 4,
+    "long": 5,
+    "double": 6,
+    "list": 7,
+    "class": 8,
+    "password": 9,
+}
+
+
+class ConfigSynonym(NamedTuple):
+    name: str
+    value: str | None
+    source: str
+
+
+class ConfigEntry(NamedTuple):
+    name: str
+    value: str | None
+    source: str
+    type: str
+    sensitive: bool
+    read_only: bool
+    synonyms: tuple[ConfigSynonym, ...]
+    documentation: str
+
+    @property
+    def source_id(self) -> int:
+        return SOURCE_IDS[self.source]
+
+    @property
+    def type_id(self) -> int:
+        return TYPE_IDS[self.type]
+
+
+def describe_topic_key(key: str, overrides: Mapping[str, str], broker: BrokerConfig) -> ConfigEntry:
+    """One topic setting; ``overrides`` are the topic's own texts, already validated. KeyError for an unknown key."""
+    definition = TOPIC_KEYS[key]
+    own = overrides.get(key)
+    value = definition.parse(own) if own is not None else broker_default(definition, broker)
+    first = definition.broker_synonyms[:1]
+    synonyms = _layers(first[0], broker) if first and first[0] in BROKER_KEYS else []
+    if own is not None:
+        synonyms.insert(0, ConfigSynonym(key, definition.format(value), DYNAMIC_TOPIC_CONFIG))
+    return _entry(definition, definition.format(value), synonyms, read_only=False)
+
+
+def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
+    """All settings of a topic but internal ones that nobody set."""
+    return [
+        describe_topic_key(key, overrides, broker)
+        for key, definition in TOPIC_KEYS.items()
+        if not definition.internal or key in overrides
+    ]
+
+
+def describe_broker_key(key: str, broker: BrokerConfig) -> ConfigEntry:
+    """One broker setting. KeyError for an unknown key."""
+    definition = BROKER_KEYS[key]
+    value = definition.format(broker[key])
+    return _entry(definition, value, _layers(key, broker), read_only=definition.dynamic == READ_ONLY)
+
+
+def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
+    """All settings of this broker but internal ones that nobody set."""
+    return [
+        describe_broker_key(key, broker)
+        for key, definition in BROKER_KEYS.items()
+        if not definition.internal or key in broker.static_texts
+    ]
+
+
+def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
+    """The dynamic settings of all brokers together (a BROKER resource without a name)."""
+    entries = []
+    for key, text in broker.dynamic_default_texts.items():
+        synonyms = [ConfigSynonym(key, text, DYNAMIC_DEFAULT_BROKER_CONFIG)]
+        entries.append(_entry(BROKER_KEYS[key], text, synonyms, read_only=False))
+    return entries
+
+
+def _layers(key: str, broker: BrokerConfig) -> list[ConfigSynonym]:
+    names = broker_synonyms(key)
+    defaults = {name: text for name in names if (text := _default_text(BROKER_KEYS[name])) is not None}
+    found: list[ConfigSynonym] = []
+    for texts, source in (
+        (broker.dynamic_texts, DYNAMIC_BROKER_CONFIG),
+        (broker.dynamic_default_texts, DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (broker.static_texts, STATIC_BROKER_CONFIG),
+        (defaults, DEFAULT_CONFIG),
+    ):
+        found += [ConfigSynonym(name, texts[name], source) for name in names if name in texts]
+    while found and found[0].name != key:
+        found.pop(0)
+    return found
+
+
+def _default_text(definition: ConfigDef) -> str | None:
+    return definition.format(definition.default)
+
+
+def _entry(definition: ConfigDef, value: str | None, synonyms: list[ConfigSynonym], *, read_only: bool) -> ConfigEntry:
+    if definition.sensitive:
+        value = None
+        synonyms = [ConfigSynonym(synonym.name, None, synonym.source) for synonym in synonyms]
+    return ConfigEntry(
+        definition.key,
+        value,
+        synonyms[0].source if synonyms else DEFAULT_CONFIG,
+        definition.type,
+        definition.sensitive,
+        read_only,
+        tuple(synonyms),
+        definition.help,
+    )

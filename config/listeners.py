@@ -1,0 +1,109 @@
+"""Listeners: where the broker binds, what it tells clients, and which security protocol each name speaks.
+
+The rules are those of Apache Kafka's ``KafkaConfig`` and ``SocketServerConfigs``: names are case-insensitive and
+unique, ports are unique unless 0 (any free port) or shared by one IPv4 and one IPv6 address, advertised names are a
+subset of the bound ones, and each name has a security protocol in ``listener.security.protocol.map``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from config.definitions import ConfigError
+
+# What the server can speak today; a listener of another protocol must not silently be served in clear text.
+SERVED_PROTOCOLS = ("PLAINTEXT",)
+
+_KNOWN_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_HOST_CHARS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-%._:")
+
+
+class Listener(NamedTuple):
+    """``host`` has no brackets; "" stands for every address (bound) or this machine's canonical name (advertised).
+    ``port`` 0 stands for the port that was bound."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str
+
+    @property
+    def text(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """``listener.security.protocol.map``: listener name -> security protocol."""
+    key = "listener.security.protocol.map"
+    result: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, _, protocol = pair.partition(":")
+        name, protocol = name.strip().upper(), protocol.strip().upper()
+        if not name or protocol not in _KNOWN_PROTOCOLS:
+            raise ConfigError(key, text, f"must be NAME:PROTOCOL pairs, PROTOCOL one of {', '.join(_KNOWN_PROTOCOLS)}")
+        if name in result:
+            raise ConfigError(key, text, f"names the listener {name} twice")
+        result[name] = protocol
+    return result
+
+
+def parse_listeners(key: str, texts: Sequence[str], protocols: dict[str, str], skip: frozenset[str]) -> list[Listener]:
+    """Listeners of one setting, without the names in ``skip`` (a KRaft controller's, which gregor does not have)."""
+    shown = ",".join(texts)
+    result: list[Listener] = []
+    for text in texts:
+        name, host, port = _parse_endpoint(key, text)
+        if name in skip:
+            continue
+        if any(other.name == name for other in result):
+            raise ConfigError(key, shown, f"each listener needs its own name; {name} is there twice")
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise ConfigError(key, shown, f"{name} has no security protocol in listener.security.protocol.map")
+        if protocol not in SERVED_PROTOCOLS:
+            raise ConfigError(key, shown, f"{name} speaks {protocol}; gregor serves {', '.join(SERVED_PROTOCOLS)}")
+        result.append(Listener(name, host, port, protocol))
+    if not result:
+        raise ConfigError(key, shown, "must have at least one NAME://host:port")
+    return result
+
+
+def check_ports(key: str, listeners: Sequence[Listener]) -> None:
+    """Bound ports differ, except 0 and an IPv4 address beside an IPv6 one."""
+    by_port: dict[int, list[str]] = {}
+    for listener in listeners:
+        if listener.port:
+            by_port.setdefault(listener.port, []).append(listener.host)
+    for port, hosts in by_port.items():
+        pair = len(hosts) == 2 and sorted(map(_is_ipv6, hosts)) == [False, True] and any(map(_is_ipv4, hosts))
+        if len(hosts) > 1 and not pair:
+            shown = ",".join(listener.text for listener in listeners)
+            raise ConfigError(key, shown, f"each listener needs its own port; {port} is there twice")
+
+
+def _parse_endpoint(key: str, text: str) -> tuple[str, str, int]:
+    name, separator, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    legal = (
+        bool(separator and colon and name)
+        and _HOST_CHARS.issuperset(host)
+        and port.isascii()
+        and port.isdigit()
+        and int(port) <= 65535
+    )
+    if not legal:
+        raise ConfigError(key, text, "must be NAME://host:port with a port from 0 to 65535")
+    return name.strip().upper(), host, int(port)
+
+
+def _is_ipv6(host: str) -> bool:
+    return ":" in host
+
+
+def _is_ipv4(host: str) -> bool:
+    parts = host.split(".")
+    return len(parts) == 4 and all(part.isdigit() and int(part) < 256 for part in parts)

@@ -1,0 +1,96 @@
+"""The file format of server.properties: Java's ``java.util.Properties.load``.
+
+Grammar, as Java reads it:
+
+* a natural line ends at ``\\n``, ``\\r`` or ``\\r\\n``; leading white space (space, tab, form feed) does not count;
+* blank lines and lines whose first character is ``#`` or ``!`` are skipped;
+* an odd number of backslashes at the end of a line joins the next line to it, without that line's leading white space
+  (a comment cannot be continued, but a continuation may begin with ``#``);
+* the key ends at the first ``=``, ``:`` or white space that no backslash precedes; white space around the separator is
+  dropped, white space at the end of the value is kept;
+* escapes: ``\\t \\n \\r \\f``, ``\\uXXXX``; any other escaped character stands for itself.
+"""
+
+from __future__ import annotations
+
+_BLANK = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class PropertiesError(ValueError):
+    """The text is not a properties file; the only cause is a broken ``\\uXXXX``."""
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Keys and values in file order; the last of equal keys wins, as in Java."""
+    result: dict[str, str] = {}
+    for line in _logical_lines(text):
+        key, value = _split(line)
+        result[_unescape(key)] = _unescape(value)
+    return result
+
+
+def load_properties(path: str) -> dict[str, str]:
+    """Read a file. Java takes Latin-1; UTF-8 is tried first here, since that is what editors write today."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return parse_properties(text)
+
+
+def _logical_lines(text: str) -> list[str]:
+    lines: list[str] = []
+    pending: str | None = None
+    for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        line = natural.lstrip(_BLANK)
+        if pending is None and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        joined = line if pending is None else pending + line
+        if backslashes % 2:
+            pending = joined[:-1]
+        else:
+            lines.append(joined)
+            pending = None
+    if pending:
+        lines.append(pending)
+    return lines
+
+
+def _split(line: str) -> tuple[str, str]:
+    end = 0
+    while end < len(line) and line[end] not in "=: \t\f":
+        end += 2 if line[end] == "\\" else 1
+    rest = line[end:].lstrip(_BLANK)
+    if rest and rest[0] in "=:":
+        rest = rest[1:].lstrip(_BLANK)
+    return line[:end], rest
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    parts: list[str] = []
+    at = 0
+    while at < len(text):
+        char = text[at]
+        at += 1
+        if char != "\\":
+            parts.append(char)
+            continue
+        if at == len(text):  # a lone backslash at the very end stands for nothing
+            break
+        escaped = text[at]
+        at += 1
+        if escaped == "u":
+            digits = text[at : at + 4]
+            if len(digits) < 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+                raise PropertiesError(f"malformed \\u escape: \\u{digits}")
+            parts.append(chr(int(digits, 16)))
+            at += 4
+        else:
+            parts.append(_ESCAPES.get(escaped, escaped))
+    return "".join(parts)

@@ -1,0 +1,159 @@
+"""A topic's settings as its logs use them: typed, effective, one object per topic, cheap to read.
+
+A topic's own value wins; without one, the broker's synonyms by falling rank decide; without a broker, the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from config.broker import BrokerConfig, nearest_key_hint
+from config.definitions import ConfigDef, ConfigError, ConfigValue
+from config.topic_keys import TOPIC_KEYS
+
+# Broker keys count in hours or minutes where the topic's key counts in milliseconds.
+_UNIT_MS = {"hours": 3_600_000, "minutes": 60_000}
+
+
+class LogConfig:
+    """Attribute names are the topic keys with dots turned to underscores. Treat it as immutable: a changed topic gets
+    a new one. ``segment_bytes`` already honours ``internal.segment.bytes``."""
+
+    __slots__ = (
+        "cleanup_policy",
+        "compression_gzip_level",
+        "compression_lz4_level",
+        "compression_type",
+        "compression_zstd_level",
+        "delete_retention_ms",
+        "file_delete_delay_ms",
+        "flush_messages",
+        "flush_ms",
+        "index_interval_bytes",
+        "max_compaction_lag_ms",
+        "max_message_bytes",
+        "message_timestamp_after_max_ms",
+        "message_timestamp_before_max_ms",
+        "message_timestamp_type",
+        "min_cleanable_dirty_ratio",
+        "min_compaction_lag_ms",
+        "min_insync_replicas",
+        "preallocate",
+        "retention_bytes",
+        "retention_ms",
+        "segment_bytes",
+        "segment_index_bytes",
+        "segment_jitter_ms",
+        "segment_ms",
+        "unclean_leader_election_enable",
+    )
+
+    cleanup_policy: frozenset[str]
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_type: str
+    compression_zstd_level: int
+    delete_retention_ms: int
+    file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
+    index_interval_bytes: int
+    max_compaction_lag_ms: int
+    max_message_bytes: int
+    message_timestamp_after_max_ms: int
+    message_timestamp_before_max_ms: int
+    message_timestamp_type: str
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    min_insync_replicas: int
+    preallocate: bool
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    segment_jitter_ms: int
+    segment_ms: int
+    unclean_leader_election_enable: bool
+
+    @classmethod
+    def defaults(cls, broker: BrokerConfig | None = None) -> LogConfig:
+        """What a topic without settings of its own has on this broker."""
+        config = cls()
+        for key, definition in TOPIC_KEYS.items():
+            config._set(key, definition.default if broker is None else broker_default(definition, broker))
+        return config
+
+    def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
+        """A copy with a topic's own values; ConfigError for an unknown key or a value that cannot be taken."""
+        config = LogConfig()
+        for name in self.__slots__:
+            setattr(config, name, getattr(self, name))
+        for key, value in parse_overrides(overrides).items():
+            config._set(key, value)
+        # Wins whatever the order in `overrides`: set after segment.bytes.
+        if (text := overrides.get("internal.segment.bytes")) is not None:
+            config._set("internal.segment.bytes", TOPIC_KEYS["internal.segment.bytes"].parse(text))
+        low, high = config.min_compaction_lag_ms, config.max_compaction_lag_ms
+        if low > high:
+            raise ConfigError("min.compaction.lag.ms", low, f"must be at most max.compaction.lag.ms, {high}")
+        return config
+
+    @property
+    def compact(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def max_segment_ms(self) -> int:
+        """Age at which a segment rolls: compaction cannot look into the open segment, so its lag bounds the age."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+
+    def _set(self, key: str, value: ConfigValue) -> None:
+        name = key.replace(".", "_")
+        if name == "cleanup_policy" and isinstance(value, list):
+            self.cleanup_policy = frozenset(value)
+        elif name == "internal_segment_bytes":
+            if isinstance(value, int):
+                self.segment_bytes = value
+        elif name in self.__slots__:
+            setattr(self, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LogConfig):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]  # equal by value and, in principle, mutable
+
+    def __repr__(self) -> str:
+        return f"LogConfig({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+
+
+def parse_overrides(overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
+    """Typed values of a topic's own settings; ConfigError for an unknown key or a value that cannot be taken."""
+    values: dict[str, ConfigValue] = {}
+    for key, text in overrides.items():
+        definition = TOPIC_KEYS.get(key)
+        if definition is None:
+            raise ConfigError(key, text, f"unknown topic setting{nearest_key_hint(key, tuple(TOPIC_KEYS))}")
+        values[key] = definition.parse(text)
+    if values.get("remote.storage.enable"):
+        raise ConfigError("remote.storage.enable", "true", "must be false: this broker has no remote storage")
+    return values
+
+
+def broker_default(definition: ConfigDef, broker: BrokerConfig) -> Any:
+    """The value a topic key has by the broker's settings, in the topic key's unit."""
+    known = [key for key in definition.broker_synonyms if key in broker]
+    if not known:
+        return definition.default
+    key, value = broker.first_set(known)
+    unit_ms = _UNIT_MS.get(key.rpartition(".")[2], 1)
+    if unit_ms != 1 and isinstance(value, int):
+        # Negative hours or minutes of retention mean: never.
+        return -1 if value < 0 else value * unit_ms
+    return value

@@ -1,0 +1,278 @@
+"""Every topic setting, in the names, types, defaults and ranges of Apache Kafka 4.3.1 (``LogConfig``).
+
+``broker_synonyms`` are the broker keys that a topic without its own value takes it from, by falling rank.
+"""
+
+from __future__ import annotations
+
+from config.definitions import CLUSTER_WIDE, LONG_MAX, ConfigDef
+
+_THROTTLE_FORM = "must be * or partition:broker pairs such as 0:101,1:102"
+
+
+def _check_throttled_replicas(text: str) -> str | None:
+    if text in ("", "*"):
+        return None
+    for pair in text.split(","):
+        partition, colon, broker = pair.strip().partition(":")
+        if not (colon and partition.isdecimal() and broker.isdecimal()):
+            return _THROTTLE_FORM
+    return None
+
+
+def _topic(
+    key: str,
+    type: str,
+    default: bool | int | float | str | list[str] | None,
+    help: str,
+    *synonyms: str,
+    minimum: int | None = None,
+    maximum: int | None = None,
+    also: tuple[int, ...] = (),
+    choices: tuple[str, ...] = (),
+    throttled_replicas: bool = False,
+    internal: bool = False,
+) -> ConfigDef:
+    return ConfigDef(
+        key,
+        type,
+        default,
+        help,
+        minimum=minimum,
+        maximum=maximum,
+        also=also,
+        choices=choices,
+        check=_check_throttled_replicas if throttled_replicas else None,
+        dynamic=CLUSTER_WIDE,
+        broker_synonyms=synonyms,
+        internal=internal,
+    )
+
+
+_COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+
+_DEFINITIONS = (
+    _topic(
+        "cleanup.policy",
+        "list",
+        ["delete"],
+        "What happens to old segments: delete, compact (the last value per key stays), both, or neither.",
+        "log.cleanup.policy",
+        choices=("compact", "delete"),
+    ),
+    _topic(
+        "compression.type",
+        "string",
+        "producer",
+        "Codec of stored batches; producer keeps what came in.",
+        "compression.type",
+        choices=_COMPRESSIONS,
+    ),
+    _topic(
+        "compression.gzip.level",
+        "int",
+        -1,
+        "gzip level; -1: its default.",
+        "compression.gzip.level",
+        minimum=1,
+        maximum=9,
+        also=(-1,),
+    ),
+    _topic("compression.lz4.level", "int", 9, "lz4 level.", "compression.lz4.level", minimum=1, maximum=17),
+    _topic("compression.zstd.level", "int", 3, "zstd level.", "compression.zstd.level", minimum=-131072, maximum=22),
+    _topic(
+        "delete.retention.ms",
+        "long",
+        86400000,
+        "How long compaction keeps a delete marker, so that readers from the start can see it.",
+        "log.cleaner.delete.retention.ms",
+        minimum=0,
+    ),
+    _topic(
+        "file.delete.delay.ms",
+        "long",
+        60000,
+        "How long a removed segment's file stays on disk under another name.",
+        "log.segment.delete.delay.ms",
+        minimum=0,
+    ),
+    _topic(
+        "flush.messages",
+        "long",
+        LONG_MAX,
+        "Records between forced writes to disk.",
+        "log.flush.interval.messages",
+        minimum=1,
+    ),
+    _topic(
+        "flush.ms",
+        "long",
+        LONG_MAX,
+        "Longest a record stays only in the page cache.",
+        "log.flush.interval.ms",
+        "log.flush.scheduler.interval.ms",
+        minimum=0,
+    ),
+    _topic(
+        "follower.replication.throttled.replicas",
+        "list",
+        [],
+        "Replicas whose fetching counts against the replication quota: * or partition:broker pairs.",
+        throttled_replicas=True,
+    ),
+    _topic(
+        "index.interval.bytes",
+        "int",
+        4096,
+        "Bytes of log per index entry, at least.",
+        "log.index.interval.bytes",
+        minimum=0,
+    ),
+    _topic(
+        "internal.segment.bytes",
+        "int",
+        None,
+        "Segment size below the range of segment.bytes, for tests.",
+        internal=True,
+    ),
+    _topic(
+        "leader.replication.throttled.replicas",
+        "list",
+        [],
+        "Replicas whose serving counts against the replication quota: * or partition:broker pairs.",
+        throttled_replicas=True,
+    ),
+    _topic(
+        "local.retention.bytes",
+        "long",
+        -2,
+        "Local share of retention.bytes with remote storage; -2: the same.",
+        "log.local.retention.bytes",
+        minimum=-2,
+    ),
+    _topic(
+        "local.retention.ms",
+        "long",
+        -2,
+        "Local share of retention.ms with remote storage; -2: the same.",
+        "log.local.retention.ms",
+        minimum=-2,
+    ),
+    _topic(
+        "max.compaction.lag.ms",
+        "long",
+        LONG_MAX,
+        "A record older than this makes its log due for compaction.",
+        "log.cleaner.max.compaction.lag.ms",
+        minimum=1,
+    ),
+    _topic(
+        "max.message.bytes",
+        "int",
+        1048588,
+        "Largest record batch (as stored, compressed) that is taken.",
+        "message.max.bytes",
+        minimum=0,
+    ),
+    _topic(
+        "message.timestamp.after.max.ms",
+        "long",
+        3600000,
+        "A record this far in the future is refused.",
+        "log.message.timestamp.after.max.ms",
+        minimum=0,
+    ),
+    _topic(
+        "message.timestamp.before.max.ms",
+        "long",
+        LONG_MAX,
+        "A record older than this is refused.",
+        "log.message.timestamp.before.max.ms",
+        minimum=0,
+    ),
+    _topic(
+        "message.timestamp.type",
+        "string",
+        "CreateTime",
+        "Whose clock stamps a record: the producer's or the broker's.",
+        "log.message.timestamp.type",
+        choices=_TIMESTAMP_TYPES,
+    ),
+    _topic(
+        "min.cleanable.dirty.ratio",
+        "double",
+        0.5,
+        "Share of the log not yet compacted from which it is compacted.",
+        "log.cleaner.min.cleanable.ratio",
+        minimum=0,
+        maximum=1,
+    ),
+    _topic(
+        "min.compaction.lag.ms",
+        "long",
+        0,
+        "A record younger than this stays as it is.",
+        "log.cleaner.min.compaction.lag.ms",
+        minimum=0,
+    ),
+    _topic("min.insync.replicas", "int", 1, "Replicas in sync that acks=all needs.", "min.insync.replicas", minimum=1),
+    _topic("preallocate", "boolean", False, "Whether a new segment gets its full size on disk.", "log.preallocate"),
+    _topic("remote.log.copy.disable", "boolean", False, "Remote storage becomes read-only."),
+    _topic("remote.log.delete.on.disable", "boolean", False, "Leaving remote storage deletes what lies there."),
+    _topic("remote.storage.enable", "boolean", False, "Remote storage; gregor has none, so only false is taken."),
+    _topic(
+        "retention.bytes",
+        "long",
+        -1,
+        "Size of a partition above which it loses old segments; -1: no limit.",
+        "log.retention.bytes",
+    ),
+    _topic(
+        "retention.ms",
+        "long",
+        604800000,
+        "Age at which a closed segment is deleted; -1: never.",
+        "log.retention.ms",
+        "log.retention.minutes",
+        "log.retention.hours",
+        minimum=-1,
+    ),
+    _topic(
+        "segment.bytes",
+        "int",
+        1073741824,
+        "Size at which a segment is closed.",
+        "log.segment.bytes",
+        minimum=1048576,
+    ),
+    _topic(
+        "segment.index.bytes",
+        "int",
+        10485760,
+        "Largest index; a full one closes the segment.",
+        "log.index.size.max.bytes",
+        minimum=4,
+    ),
+    _topic(
+        "segment.jitter.ms",
+        "long",
+        0,
+        "Random amount taken off segment.ms, so that segments do not all close at once.",
+        "log.roll.jitter.ms",
+        "log.roll.jitter.hours",
+        minimum=0,
+    ),
+    _topic(
+        "segment.ms", "long", 604800000, "Age at which a segment is closed.", "log.roll.ms", "log.roll.hours", minimum=1
+    ),
+    _topic(
+        "unclean.leader.election.enable",
+        "boolean",
+        False,
+        "Whether a replica out of sync may lead when no other is left; records can be lost.",
+        "unclean.leader.election.enable",
+    ),
+)
+
+TOPIC_KEYS: dict[str, ConfigDef] = {definition.key: definition for definition in _DEFINITIONS}
