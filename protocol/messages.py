@@ -1,0 +1,107 @@
+"""Every message as a class: `from protocol.messages import FetchRequest`.
+
+A class serves all versions that Apache Kafka 4.3 knows (and Produce from 0); the version is an argument of `decode` and
+`encode`. Structs are attributes of the message's class: `FetchRequest.FetchTopic`. Types stand in `messages.pyi`, which
+`python -m protocol.stubs` writes. Importing this module loads no schema: a class is made on first use.
+
+- `Cls.decode(buffer, version, position=0) -> (message, end position)` raises MalformedMessage and nothing else; bytes
+  after the message are left alone, tagged fields that the schema does not know are dropped.
+- `message.encode(version) -> bytes`, `message.encode_into(out, version, splices)` raise UnsupportedField.
+- A `records` field is a view of the input after decoding. To encode it takes bytes-like values, None, or an object with
+  `size_bytes`, of which only the length is written: `splices` then gets (length of `out` there, object), and the sender
+  puts the object's bytes in that place.
+- Cls.API_KEY (None for headers and records), MIN_VERSION, MAX_VERSION, FLEXIBLE_FROM.
+"""
+
+from importlib import import_module
+from typing import Any
+
+# API key -> schema module, less its number. The classes are named after it: "produce" -> ProduceRequest and
+# ProduceResponse.
+APIS = {
+    0: "produce",
+    1: "fetch",
+    2: "list_offsets",
+    3: "metadata",
+    10: "find_coordinator",
+    18: "api_versions",
+    19: "create_topics",
+    22: "init_producer_id",
+}
+# Messages that are neither request nor response -> schema module.
+OTHERS = {
+    "RequestHeader": "headers",
+    "ResponseHeader": "headers",
+}
+
+_SCHEMA_OF = dict(OTHERS)
+_NAME_OF: dict[int, str] = {}
+for _key, _api in APIS.items():
+    _NAME_OF[_key] = _name = "".join(word.capitalize() for word in _api.split("_"))
+    _SCHEMA_OF[f"{_name}Request"] = _SCHEMA_OF[f"{_name}Response"] = f"k{_key:02}_{_api}"
+
+_requests: dict[int, Any] = {}
+_responses: dict[int, Any] = {}
+_flexible_from: dict[int, int] = {}
+
+
+def request_class(api_key: int) -> Any:
+    """The request class of an API, or None if the API is not known here."""
+    class_ = _requests.get(api_key)
+    if class_ is None and api_key in _NAME_OF:
+        class_ = _requests[api_key] = _message(f"{_NAME_OF[api_key]}Request")
+    return class_
+
+
+def response_class(api_key: int) -> Any:
+    """The response class of an API, or None if the API is not known here."""
+    class_ = _responses.get(api_key)
+    if class_ is None and api_key in _NAME_OF:
+        class_ = _responses[api_key] = _message(f"{_NAME_OF[api_key]}Response")
+    return class_
+
+
+def request_header_version(api_key: int, version: int) -> int:
+    """The version of RequestHeader before a request; KeyError for an API that is not known here."""
+    flexible_from = _flexible_from.get(api_key)
+    if flexible_from is None:
+        if api_key not in _NAME_OF:
+            raise KeyError(api_key)
+        flexible_from = _flexible_from[api_key] = request_class(api_key).FLEXIBLE_FROM
+    return 2 if version >= flexible_from else 1
+
+
+def response_header_version(api_key: int, version: int) -> int:
+    """The version of ResponseHeader before a response; KeyError for an API that is not known here."""
+    # A client that asks with a too new ApiVersions must be able to read the answer (KIP-511): no tags there, ever.
+    return 0 if api_key == 18 else request_header_version(api_key, version) - 1
+
+
+def message_names() -> list[str]:
+    """The names of all message classes."""
+    return list(_SCHEMA_OF)
+
+
+def schema(name: str) -> Any:
+    """The schema (a `model.Message`) of a message class."""
+    module = import_module(f"protocol.schema.{_SCHEMA_OF[name]}")
+    for value in vars(module).values():
+        if getattr(value, "name", None) == name:
+            return value
+    raise LookupError(f"protocol.schema.{_SCHEMA_OF[name]} does not define {name}")
+
+
+def _message(name: str) -> Any:
+    """The class of that name, made if need be."""
+    made = globals().get(name)
+    if made is None:
+        from protocol.classes import build_class
+
+        made = globals()[name] = build_class(schema(name))
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SCHEMA_OF:
+        return _message(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,97 @@
+"""What the generated codecs call for the rare and the long: multi-byte varints, unknown tags, refusals.
+
+Unsigned varints (KIP-482) carry seven bits a byte, lowest first; the top bit says that another byte follows. At most
+five bytes, at most 2^32 - 1. Longer spellings of a small number are legal, as in Apache Kafka.
+A compact length is an unsigned varint of length + 1, and 0 stands for null.
+"""
+
+from typing import Protocol
+
+from protocol.errors import MalformedMessage, UnsupportedField
+
+Buffer = bytes | bytearray | memoryview
+
+# The longest string that Kafka sends in either form.
+MAX_STRING_BYTES = 0x7FFF
+
+
+class FileRegion(Protocol):
+    """Record bytes that stay where they are: the encoder writes their length, the sender splices them in."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+
+def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """(value, end position)."""
+    byte = buffer[position]
+    if byte < 128:
+        return byte, position + 1
+    return read_uvarint_rest(buffer, position + 1, byte)
+
+
+def read_uvarint_rest(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
+    """(value, end position) of a varint whose first byte, at least 128, is already read."""
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 128:
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+    raise MalformedMessage("a varint of more than 32 bits")
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    while value > 127:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def write_string_length(out: bytearray, compact_length: int) -> None:
+    """The compact length, given with its one added, of a string of 127 bytes or more."""
+    if compact_length > MAX_STRING_BYTES + 1:
+        raise ValueError(f"a string of {compact_length - 1} bytes is longer than {MAX_STRING_BYTES}")
+    write_uvarint(out, compact_length)
+
+
+def skip_tags(buffer: Buffer, position: int, count: int, limit: int) -> int:
+    """Passes over a non-empty tag section whose first byte, the count, is already read; returns its end."""
+    if count > 127:
+        count, position = read_uvarint_rest(buffer, position, count)
+    if count * 2 > limit - position:
+        raise bad_count("tags", count, limit - position)
+    for _ in range(count):
+        _, position = read_uvarint(buffer, position)
+        size_bytes, position = read_uvarint(buffer, position)
+        position += size_bytes
+        if position > limit:
+            raise bad_length("a tag", size_bytes)
+    return position
+
+
+def bad_length(field: str, length: int) -> MalformedMessage:
+    return MalformedMessage(f"{field}: length {length} is negative or runs past the end")
+
+
+def bad_count(field: str, count: int, bytes_left: int) -> MalformedMessage:
+    return MalformedMessage(f"{field}: {count} elements cannot lie in {bytes_left} bytes")
+
+
+def bad_tag(field: str) -> MalformedMessage:
+    return MalformedMessage(f"{field}: the tag's size is not that of its value")
+
+
+def unsupported(field: str, version: int) -> UnsupportedField:
+    return UnsupportedField(f"{field} has a value that version {version} cannot carry")
+
+
+def null_refused(field: str, version: int) -> UnsupportedField:
+    return UnsupportedField(f"{field} may not be null in version {version}")
+
+
+def region_refused() -> TypeError:
+    return TypeError("records that lie in a file can only be encoded with a list of splices")

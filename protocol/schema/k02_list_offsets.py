@@ -1,0 +1,103 @@
+"""ListOffsets (2): the offset that belongs to a timestamp, or to the special values below zero.
+
+2: isolation level. 4: leader epochs. 6: flexible. 7: -3, the record of the greatest timestamp (KIP-734). 8: -4, the
+first offset kept locally (KIP-405). 9: -5, the last offset in remote storage. 10: a timeout for remote reads. 11: -6,
+the earliest offset not yet uploaded.
+"""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "ListOffsetsRequest",
+    api_key=2,
+    versions="1-11",
+    flexible="6+",
+    fields=[
+        Field("replica_id", "int32", help="Broker id of a follower, -1 for a consumer."),
+        Field("isolation_level", "int8", "2+", help="0 reads everything, 1 only what is committed."),
+        Field(
+            "topics",
+            "[]ListOffsetsTopic",
+            help="Topics asked about.",
+            fields=[
+                Field("name", "string", help="Topic name."),
+                Field(
+                    "partitions",
+                    "[]ListOffsetsPartition",
+                    help="Partitions asked about.",
+                    fields=[
+                        Field("partition_index", "int32", help="Partition number."),
+                        Field(
+                            "current_leader_epoch",
+                            "int32",
+                            "4+",
+                            default=-1,
+                            ignorable=True,
+                            help="Leader epoch as the client knows it, to be checked; -1 for no check.",
+                        ),
+                        Field(
+                            "timestamp",
+                            "int64",
+                            help="Milliseconds, or -1 the end, -2 the start, and the other special values.",
+                        ),
+                    ],
+                ),
+            ],
+        ),
+        Field(
+            "timeout_ms",
+            "int32",
+            "10+",
+            ignorable=True,
+            help="How long the broker may take before it answers with a timeout.",
+        ),
+    ],
+)
+
+RESPONSE = Message(
+    "ListOffsetsResponse",
+    api_key=2,
+    versions="1-11",
+    flexible="6+",
+    fields=[
+        Field(
+            "throttle_time_ms",
+            "int32",
+            "2+",
+            ignorable=True,
+            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+        ),
+        Field(
+            "topics",
+            "[]ListOffsetsTopicResponse",
+            help="Topics.",
+            fields=[
+                Field("name", "string", help="Topic name."),
+                Field(
+                    "partitions",
+                    "[]ListOffsetsPartitionResponse",
+                    help="Partitions.",
+                    fields=[
+                        Field("partition_index", "int32", help="Partition number."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                        Field(
+                            "timestamp",
+                            "int64",
+                            "1+",
+                            default=-1,
+                            help="Timestamp of the record found, -1 for none.",
+                        ),
+                        Field("offset", "int64", "1+", default=-1, help="Offset found, -1 for none."),
+                        Field(
+                            "leader_epoch",
+                            "int32",
+                            "4+",
+                            default=-1,
+                            help="Leader epoch of the record found, -1 when unknown.",
+                        ),
+                    ],
+                ),
+            ],
+        ),
+    ],
+)

@@ -1,0 +1,88 @@
+"""ApiVersions (18): which requests a broker serves in which versions, and its feature levels.
+
+1: throttle time. 3: flexible, the client names itself (KIP-511), features (KIP-584). 4: features whose lowest version
+is 0 are listed too. The response header stays at version 0 for ever.
+"""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "ApiVersionsRequest",
+    api_key=18,
+    versions="0-4",
+    flexible="3+",
+    fields=[
+        Field("client_software_name", "string", "3+", ignorable=True, help="Client library."),
+        Field("client_software_version", "string", "3+", ignorable=True, help="Its version."),
+    ],
+)
+
+RESPONSE = Message(
+    "ApiVersionsResponse",
+    api_key=18,
+    versions="0-4",
+    flexible="3+",
+    fields=[
+        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field(
+            "api_keys",
+            "[]ApiVersion",
+            help="The APIs served.",
+            fields=[
+                Field("api_key", "int16", help="API, see ApiKey."),
+                Field("min_version", "int16", help="Oldest version served."),
+                Field("max_version", "int16", help="Newest version served."),
+            ],
+        ),
+        Field(
+            "throttle_time_ms",
+            "int32",
+            "1+",
+            ignorable=True,
+            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+        ),
+        Field(
+            "supported_features",
+            "[]SupportedFeatureKey",
+            "3+",
+            tag=0,
+            ignorable=True,
+            help="Feature levels that this broker can run at.",
+            fields=[
+                Field("name", "string", "3+", help="Feature name."),
+                Field("min_version", "int16", "3+", help="Lowest level."),
+                Field("max_version", "int16", "3+", help="Highest level."),
+            ],
+        ),
+        Field(
+            "finalized_features_epoch",
+            "int64",
+            "3+",
+            default=-1,
+            tag=1,
+            ignorable=True,
+            help="Grows with each change of the levels in force, -1 when unknown.",
+        ),
+        Field(
+            "finalized_features",
+            "[]FinalizedFeatureKey",
+            "3+",
+            tag=2,
+            ignorable=True,
+            help="Feature levels in force in the cluster; only read when the epoch is known.",
+            fields=[
+                Field("name", "string", "3+", help="Feature name."),
+                Field("max_version_level", "int16", "3+", help="Highest level in force."),
+                Field("min_version_level", "int16", "3+", help="Lowest level in force."),
+            ],
+        ),
+        Field(
+            "zk_migration_ready",
+            "bool",
+            "3+",
+            tag=3,
+            ignorable=True,
+            help="A KRaft controller is ready to take over from ZooKeeper.",
+        ),
+    ],
+)

@@ -1,0 +1,139 @@
+"""CreateTopics (19).
+
+4: -1 asks for the broker's default partition and replica count (KIP-464). 5: flexible, and the answer describes the
+topic (KIP-525). 6: quota errors (KIP-599). 7: the answer gives the topic id.
+"""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "CreateTopicsRequest",
+    api_key=19,
+    versions="2-7",
+    flexible="5+",
+    fields=[
+        Field(
+            "topics",
+            "[]CreatableTopic",
+            help="Topics to create.",
+            fields=[
+                Field("name", "string", help="Topic name."),
+                Field(
+                    "num_partitions",
+                    "int32",
+                    help="Partition count, -1 for the broker's default or when assignments are given.",
+                ),
+                Field(
+                    "replication_factor",
+                    "int16",
+                    help="Replicas of each partition, -1 for the broker's default or when assignments are given.",
+                ),
+                Field(
+                    "assignments",
+                    "[]CreatableReplicaAssignment",
+                    help="Which brokers hold which partition; empty to leave that to the broker.",
+                    fields=[
+                        Field("partition_index", "int32", help="Partition number."),
+                        Field("broker_ids", "[]int32", help="Broker ids, the preferred leader first."),
+                    ],
+                ),
+                Field(
+                    "configs",
+                    "[]CreatableTopicConfig",
+                    help="Settings of the topic.",
+                    fields=[
+                        Field("name", "string", help="Setting."),
+                        Field("value", "string", nullable="0+", help="Its value."),
+                    ],
+                ),
+            ],
+        ),
+        Field(
+            "timeout_ms",
+            "int32",
+            default=60000,
+            help="How long the broker may take before it answers with a timeout.",
+        ),
+        Field("validate_only", "bool", "1+", help="Check, but change nothing."),
+    ],
+)
+
+RESPONSE = Message(
+    "CreateTopicsResponse",
+    api_key=19,
+    versions="2-7",
+    flexible="5+",
+    fields=[
+        Field(
+            "throttle_time_ms",
+            "int32",
+            "2+",
+            ignorable=True,
+            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+        ),
+        Field(
+            "topics",
+            "[]CreatableTopicResult",
+            help="Topics.",
+            fields=[
+                Field("name", "string", help="Topic name."),
+                Field("topic_id", "uuid", "7+", ignorable=True, help="Topic id; all zeros where unknown."),
+                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                Field(
+                    "error_message",
+                    "string",
+                    "1+",
+                    nullable="0+",
+                    ignorable=True,
+                    help="What went wrong, in words, or null.",
+                ),
+                Field(
+                    "topic_config_error_code",
+                    "int16",
+                    "5+",
+                    tag=0,
+                    ignorable=True,
+                    help="Why the settings are left out of the answer, 0 if they are not.",
+                ),
+                Field(
+                    "num_partitions",
+                    "int32",
+                    "5+",
+                    default=-1,
+                    ignorable=True,
+                    help="Partition count, -1 when unknown.",
+                ),
+                Field(
+                    "replication_factor",
+                    "int16",
+                    "5+",
+                    default=-1,
+                    ignorable=True,
+                    help="Replicas of each partition, -1 when unknown.",
+                ),
+                Field(
+                    "configs",
+                    "[]CreatableTopicConfigs",
+                    "5+",
+                    nullable="5+",
+                    ignorable=True,
+                    help="All settings of the topic, or null.",
+                    fields=[
+                        Field("name", "string", "5+", help="Setting."),
+                        Field("value", "string", "5+", nullable="5+", help="Its value, null if it is a secret."),
+                        Field("read_only", "bool", "5+", help="Whether it cannot be changed."),
+                        Field(
+                            "config_source",
+                            "int8",
+                            "5+",
+                            default=-1,
+                            ignorable=True,
+                            help="Where the value comes from, -1 when unknown.",
+                        ),
+                        Field("is_sensitive", "bool", "5+", help="Whether the value is a secret."),
+                    ],
+                ),
+            ],
+        ),
+    ],
+)
