@@ -20,8 +20,9 @@ from replication.follower_state import FollowerState
 from replication.waiters import Committed, Waiters, Watcher
 
 if TYPE_CHECKING:
-    from protocol.messages import LeaderAndIsrRequest
     from storage.log import AppendInfo, Log, LogSlice
+
+    from protocol.messages import LeaderAndIsrRequest
 
 NO_LEADER = -1
 NO_EPOCH = -1
@@ -126,6 +127,11 @@ class Partition:
     def last_stable_offset(self) -> int:
         """The end of what read_committed consumers see: the HW, as no transaction is ever open."""
         return self.high_watermark
+
+    @property
+    def commits_at_once(self) -> bool:
+        """Leader without followers: what `append` returns from is committed. Changes only with a leadership request."""
+        return self._sole_leader
 
     @property
     def under_replicated(self) -> bool:

@@ -9,15 +9,15 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
-
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID, Uuid
+from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
 from replication.partition import DEFAULT_LAG_TIME_MAX_MS, Partition
 
 if TYPE_CHECKING:
-    from config.topic import LogConfig
     from storage.manager import LogManager
+
+    from config.topic import LogConfig
 
 # Leader epochs of StopReplica that stand for no epoch (Kafka's LeaderAndIsr).
 EPOCH_UNKNOWN = -1
