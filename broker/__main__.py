@@ -1,0 +1,82 @@
+"""The `gregor` command: finds the sub-command and imports only what it needs.
+
+`gregor start` must be serving within a fraction of a second and idle in little memory, so nothing of the other commands
+(click, rich, the client library) may be imported on its way.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+USAGE = "Usage: gregor COMMAND [OPTIONS]..."
+
+# Name -> module with `main(arguments) -> exit code`, and the line that `gregor --help` prints.
+COMMANDS = {
+    "start": ("broker.cli.start", "Run a broker in the foreground."),
+    "topics": ("broker.cli.topics", "Create, list, describe, alter and delete topics."),
+    "console-producer": ("broker.cli.console_producer", "Send the lines of standard input to a topic."),
+    "console-consumer": ("broker.cli.console_consumer", "Print the records of topics."),
+    "groups": ("broker.cli.groups", "List, describe and delete consumer groups; reset their offsets."),
+    "spark": ("spark_jobs.cli", "Run a Spark job on topics, such as `gregor spark wordcount`."),
+}
+
+
+def usage() -> str:
+    """What `gregor --help` prints."""
+    width = max(map(len, COMMANDS))
+    lines = [USAGE, "", "A Kafka-compatible broker and its tools.", "", "Commands:"]
+    lines += [f"  {name:<{width}}  {line}" for name, (_, line) in COMMANDS.items()]
+    lines += [
+        "",
+        "Examples:",
+        "  gregor start                                        a broker on localhost:9092, data in ./gregor-data",
+        "  gregor topics --create --topic greetings",
+        "  echo hello | gregor console-producer --topic greetings",
+        "  gregor console-consumer --topic greetings --from-beginning",
+        "",
+        "`gregor COMMAND --help` explains one command.",
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one sub-command and returns the exit code of the process: 0, or 1 after an error as in Kafka's tools."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given:
+        print(usage())
+        return 1
+    name, *rest = given
+    if name in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if name == "--version":
+        from importlib.metadata import version
+
+        print(f"gregor {version('gregor')}")
+        return 0
+    if name not in COMMANDS:
+        print(f"gregor: there is no command '{name}'.{_nearest(name)}\n{USAGE}\n", file=sys.stderr)
+        print(f"Commands: {', '.join(COMMANDS)}. `gregor --help` explains them.", file=sys.stderr)
+        return 1
+    try:
+        module = importlib.import_module(COMMANDS[name][0])
+        code: int = module.main(rest)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyspark":
+            raise
+        print(f"gregor {name}: PySpark is missing; install it with: pip install 'gregor[spark]'", file=sys.stderr)
+        return 1
+    return code
+
+
+def _nearest(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    return f" Did you mean '{near[0]}'?" if near else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""Work for threads: calls that release the GIL and would stall the loop (fsync, unlink, checkpoint files).
+
+fsync has an executor of its own: a slow disk must not keep deletions waiting, nor the other way round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import aiofiles.os
+
+from broker.log import logger
+
+ResultT = TypeVar("ResultT")
+
+
+class Background:
+    """The broker's threads. `close()` waits for what was begun."""
+
+    def __init__(self) -> None:
+        self._fsync = ThreadPoolExecutor(1, "fsync")
+        self._files = ThreadPoolExecutor(1, "files")
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def fsync(self, call: Callable[[], ResultT]) -> ResultT:
+        return await asyncio.get_running_loop().run_in_executor(self._fsync, call)
+
+    async def run(self, call: Callable[[], ResultT]) -> ResultT:
+        return await asyncio.get_running_loop().run_in_executor(self._files, call)
+
+    def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
+        """Unlink renamed files and folders after `file.delete.delay.ms`, when nobody reads them any more."""
+        chosen = list(paths)
+        if chosen:
+            self.spawn(self._remove(chosen, delay_ms))
+
+    async def _remove(self, paths: list[str], delay_ms: int) -> None:
+        await asyncio.sleep(delay_ms / 1000)
+        for path in paths:
+            try:
+                if await aiofiles.os.path.isdir(path, executor=self._files):
+                    await self.run(lambda folder=Path(path): shutil.rmtree(folder))  # type: ignore[misc]
+                else:
+                    await aiofiles.os.remove(path, executor=self._files)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                logger.error("%s cannot be removed: %s; it is looked at again at the next start", path, error.strerror)
+
+    def spawn(self, coroutine: asyncio._CoroutineLike[None]) -> None:
+        """Run a coroutine of the broker's own; what it raises is logged."""
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)  # type: ignore[arg-type]
+        task.add_done_callback(self._ended)  # type: ignore[arg-type]
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("background work failed", exc_info=error)
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._fsync.shutdown(wait=True)
+        self._files.shutdown(wait=True)

@@ -1,0 +1,144 @@
+"""Connections of the commands to a broker, through confluent-kafka."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from broker.cli.errors import CommandError, kafka_error
+from config.properties import PropertiesError, load_properties
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# A broker that was started a moment ago gets this long to begin listening.
+CONNECT_TIMEOUT_S = 3.0
+REQUEST_TIMEOUT_S = 30.0
+
+# The client library's own log lines would stand between ours; what matters in them reaches us as errors.
+_SILENT = logging.getLogger("gregor.client")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+# Settings of the Java client that mean something else, or nothing, to librdkafka.
+_RENAMED = {
+    "max.request.size": "message.max.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "max.partition.fetch.bytes": "fetch.message.max.bytes",
+}
+_JAVA_ONLY = frozenset(
+    [
+        *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer"),
+        *("max.block.ms", "max.poll.records", "default.api.timeout.ms"),
+        *("interceptor.classes", "metric.reporters", "enable.metrics.push"),
+    ]
+)
+
+
+def parse_bootstrap(text: str) -> list[tuple[str, int]]:
+    """`host:port,[::1]:port,..` as pairs."""
+    addresses = []
+    for item in text.split(","):
+        host, colon, port = item.strip().removeprefix("PLAINTEXT://").rpartition(":")
+        if not colon or not host.strip("[]") or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise CommandError(f"'{item.strip()}' is not an address of a broker; give HOST:PORT, e.g. localhost:9092.")
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
+
+
+def check_reachable(bootstrap: str, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
+    """Fails with the cause when none of these brokers accepts a connection; the client library would only time out."""
+    addresses = parse_bootstrap(bootstrap)
+    deadline = time.monotonic() + timeout_s
+    while True:
+        causes = []
+        hopeless = True
+        for host, port in addresses:
+            try:
+                socket.create_connection((host, port), timeout=timeout_s).close()
+            except socket.gaierror:
+                causes.append(f"{host} is not the name of a host")
+            except OSError as error:
+                hopeless = False
+                causes.append(f"{host}:{port}: {(error.strerror or str(error)).lower()}")
+            else:
+                return
+        if hopeless or time.monotonic() > deadline:
+            raise CommandError(
+                f"cannot reach a broker ({'; '.join(causes)}). Start one with `gregor start`, or name a running one "
+                "with --bootstrap-server HOST:PORT."
+            )
+        time.sleep(0.1)
+
+
+def load_file(path: str) -> dict[str, str]:
+    """A properties file that the user named."""
+    try:
+        return load_properties(path)
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}.") from None
+    except PropertiesError as error:
+        raise CommandError(f"{path}: {error}.") from None
+
+
+def client_settings(
+    bootstrap: str, config_file: str | None = None, properties: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Settings for a client of confluent-kafka: the file's, over them `properties`, in Kafka's names."""
+    given = {**(load_file(config_file) if config_file else {}), **(properties or {})}
+    settings: dict[str, Any] = {
+        _RENAMED.get(key, key): value.strip() for key, value in given.items() if key not in _JAVA_ONLY
+    }
+    if "buffer.memory" in settings:  # bytes for Java, KiB for librdkafka
+        settings["queue.buffering.max.kbytes"] = max(1, int(settings.pop("buffer.memory")) // 1024)
+    settings["bootstrap.servers"] = bootstrap
+    settings.setdefault("client.id", "gregor-cli")
+    settings["logger"] = _SILENT
+    return settings
+
+
+def make_client(kind: type[V], settings: dict[str, Any]) -> V:
+    """An AdminClient, Producer or Consumer; settings that it refuses are the user's mistake and end the command."""
+    try:
+        return kind(settings)
+    except (KafkaException, ValueError, TypeError) as error:
+        inner = kafka_error(error) if isinstance(error, KafkaException) else None
+        raise CommandError(f"{inner.str() if inner else error}. Check the properties given to the client.") from None
+
+
+def connect_admin(bootstrap: str, config_file: str | None = None) -> AdminClient:
+    """An AdminClient whose broker has accepted a connection."""
+    settings = client_settings(bootstrap, config_file)
+    check_reachable(bootstrap)
+    return make_client(AdminClient, settings)
+
+
+def settle(futures: Mapping[K, Future[V]]) -> tuple[dict[K, V], dict[K, KafkaError]]:
+    """Waits for the answers of an admin call: what succeeded, and what failed with the broker's error."""
+    done: dict[K, V] = {}
+    failed: dict[K, KafkaError] = {}
+    for key, future in futures.items():
+        try:
+            done[key] = future.result()
+        except KafkaException as problem:
+            error = kafka_error(problem)
+            if error is None:
+                raise
+            failed[key] = error
+    return done, failed
+
+
+def settle_all(futures: Mapping[K, Future[V]]) -> dict[K, V]:
+    """Like `settle`, for calls that must succeed whole: the first error is raised."""
+    done, failed = settle(futures)
+    for error in failed.values():
+        raise KafkaException(error)
+    return done

@@ -1,0 +1,96 @@
+"""What all click commands share: options, exit codes, and how errors are shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+from confluent_kafka import KafkaException
+
+from broker.cli.errors import CommandError, explain
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+INTERRUPTED = 130  # what a shell reports for a process that SIGINT ended
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+
+class KeyValue(click.ParamType[Any]):
+    """`key=value`; a missing value is the empty string, as in Kafka's tools."""
+
+    name = "key=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value[0], value[1]
+        key, _, text = str(value).partition("=")
+        if not key.strip():
+            self.fail(f"'{value}' is not of the form key=value.", param, ctx)
+        return key.strip(), text
+
+
+KEY_VALUE = KeyValue()
+
+
+def bootstrap_option(*more_names: str) -> Callable[[_Decorated], _Decorated]:
+    """--bootstrap-server, which Kafka's tools require and which is the local broker here."""
+    return click.option(
+        "--bootstrap-server",
+        *more_names,
+        "bootstrap",
+        default=DEFAULT_BOOTSTRAP,
+        show_default=True,
+        metavar="HOST:PORT,..",
+        help="The brokers to connect to first.",
+    )
+
+
+def command_config_option(*more_names: str) -> Callable[[_Decorated], _Decorated]:
+    """--command-config FILE with properties for the client."""
+    return click.option(
+        "--command-config",
+        *more_names,
+        "config_file",
+        metavar="FILE",
+        help="Properties file with settings of the client.",
+    )
+
+
+def only_one(names: Sequence[str], given: dict[str, Any]) -> str:
+    """The one action among `names` that was given; anything but exactly one is a usage error."""
+    chosen = [name for name in names if given[name.removeprefix("--").replace("-", "_")]]
+    if len(chosen) != 1:
+        raise click.UsageError(f"Give exactly one of {', '.join(names[:-1])} or {names[-1]}.")
+    return chosen[0]
+
+
+def run(command: click.Command, arguments: Sequence[str]) -> int:
+    """Runs a click command to its exit code: 0, 1 after any error (usage included, as in Kafka's tools), 130 after Ctrl-C."""
+    prog = f"gregor {command.name}"
+    if not arguments:
+        with click.Context(command, info_name=prog) as context:
+            print(command.get_help(context))
+        return 1
+    try:
+        return int(command.main(args=list(arguments), prog_name=prog, standalone_mode=False) or 0)
+    except click.UsageError as error:
+        return _fail(prog, f"{error.format_message()} See `{prog} --help`.")
+    except (click.ClickException, CommandError) as error:
+        return _fail(prog, error.format_message() if isinstance(error, click.ClickException) else str(error))
+    except KafkaException as error:
+        return _fail(prog, explain(error))
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`). Nothing more can be said there, not even at interpreter exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _fail(prog: str, message: str) -> int:
+    sys.stdout.flush()
+    print(f"{prog}: {message}", file=sys.stderr)
+    return 1

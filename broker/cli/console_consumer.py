@@ -1,0 +1,257 @@
+"""`gregor console-consumer`: what kafka-console-consumer.sh does, with its flags and its output."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from broker.cli.client import check_reachable, client_settings, load_file, make_client
+from broker.cli.command import INTERRUPTED, KEY_VALUE, bootstrap_option, command_config_option, run
+from broker.cli.errors import explain
+from broker.cli.record_format import RecordFormat
+
+BATCH_RECORDS = 500
+POLL_S = 0.5
+# Errors that pass by themselves: the topic is being created, or its leader is being elected.
+PASSING = frozenset([KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE])
+
+EPILOG = """\b
+Examples:
+  gregor console-consumer --topic greetings --from-beginning
+  gregor console-consumer --topic orders --group billing --formatter-property print.key=true
+  gregor console-consumer --topic orders --partition 0 --offset 42 --max-messages 10
+  gregor console-consumer --include 'orders.*' --from-beginning --timeout-ms 5000
+\b
+Formatter properties: print.timestamp, print.partition, print.offset, print.epoch, print.headers,
+print.key, print.value (true), key.separator (tab), line.separator, headers.separator (,),
+null.literal (null), key.deserializer, value.deserializer, headers.deserializer
+"""
+
+
+@click.command("console-consumer", epilog=EPILOG)
+@bootstrap_option()
+@command_config_option("--consumer.config")
+@click.option("--topic", metavar="NAME", help="The topic to read.")
+@click.option("--include", metavar="REGEX", help="Read all topics whose name matches, instead of --topic.")
+@click.option("--partition", type=click.IntRange(min=0), help="Read only this partition, outside any group.")
+@click.option("--offset", help="With --partition: where to begin, an offset, 'earliest' or 'latest' (the default).")
+@click.option("--from-beginning", is_flag=True, help="Begin with the oldest record unless the group has an offset.")
+@click.option("--max-messages", type=click.IntRange(min=0), help="End after so many records.")
+@click.option("--timeout-ms", type=int, help="End when no record arrives for so long.")
+@click.option("--group", metavar="ID", help="The consumer group; else a new one that commits nothing.")
+@click.option(
+    "--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
+    show_default=True, help="Whether to wait for transactions and leave aborted ones out.",
+)  # fmt: skip
+@click.option(
+    "--formatter-property", "--property", "formatter_properties", type=KEY_VALUE, multiple=True,
+    help="How records are printed, see below; repeatable.",
+)  # fmt: skip
+@click.option("--formatter-config", metavar="FILE", help="Properties file with formatter properties.")
+@click.option("--key-deserializer", metavar="CLASS", help="Short for --formatter-property key.deserializer=CLASS.")
+@click.option("--value-deserializer", metavar="CLASS", help="Short for --formatter-property value.deserializer=CLASS.")
+@click.option(
+    "--command-property", "--consumer-property", "client_properties", type=KEY_VALUE, multiple=True,
+    help="A setting of the client; repeatable.",
+)  # fmt: skip
+@click.option("--skip-message-on-error", is_flag=True, help="Go on after a record that cannot be printed.")
+def console_consumer(**given: Any) -> int:
+    """Print the records of a topic, from now on or --from-beginning."""
+    check_combinations(given)
+    formatter = RecordFormat(formatter_properties(given))
+    settings = consumer_settings(given)
+    check_reachable(given["bootstrap"])
+    consumer = make_client(Consumer, settings)
+    printer = Printer(consumer, formatter, given["skip_message_on_error"])
+    with stopped_by_signals():
+        try:
+            begin(consumer, given)
+            printer.run(given["max_messages"], given["timeout_ms"])
+        except BrokenPipeError:
+            print("Unable to write to standard out, closing consumer.", file=sys.stderr)
+            raise
+        except _Signal as ended:
+            return ended.exit_code
+        finally:
+            consumer.close()
+            print(f"Processed a total of {printer.count} messages", file=sys.stderr)
+    return 0
+
+
+def check_combinations(given: Mapping[str, Any]) -> None:
+    """Refuses flags that contradict each other, as Kafka's tool does."""
+    if bool(given["topic"]) == bool(given["include"]):
+        raise click.UsageError("Give exactly one of --topic and --include.")
+    if given["partition"] is None:
+        if given["offset"]:
+            raise click.UsageError("--offset needs --partition.")
+        return
+    if given["include"]:
+        raise click.UsageError("--partition goes with --topic.")
+    if given["group"]:
+        raise click.UsageError("--partition reads outside any group; leave --group out.")
+    if given["offset"] and given["from_beginning"]:
+        raise click.UsageError("--from-beginning and --offset contradict each other.")
+
+
+def parse_offset(text: str | None, from_beginning: bool) -> int:
+    """Where to begin in a partition, in the client library's numbers."""
+    if text is None:
+        return OFFSET_BEGINNING if from_beginning else OFFSET_END
+    named = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
+    if text.lower() in named:
+        return named[text.lower()]
+    if not text.isdecimal():
+        raise click.UsageError(f"'{text}' is not an offset; give 'earliest', 'latest' or a number from 0 on.")
+    return int(text)
+
+
+def formatter_properties(given: Mapping[str, Any]) -> dict[str, str]:
+    """The file's properties, over them the flags, over them --formatter-property."""
+    properties = load_file(given["formatter_config"]) if given["formatter_config"] else {}
+    for part in ("key", "value"):
+        if given[f"{part}_deserializer"]:
+            properties[f"{part}.deserializer"] = given[f"{part}_deserializer"]
+    return {**properties, **dict(given["formatter_properties"])}
+
+
+def consumer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The client's settings; without --group a group of its own that leaves no offsets behind."""
+    settings = client_settings(given["bootstrap"], given["config_file"], dict(given["client_properties"]))
+    group = settings.get("group.id")
+    if group and given["group"] and group != given["group"]:
+        raise click.UsageError(f"the group is '{given['group']}' by --group and '{group}' by the client's properties.")
+    if group and given["partition"] is not None:
+        raise click.UsageError("--partition reads outside any group; leave group.id out.")
+    reset = settings.get("auto.offset.reset")
+    if given["from_beginning"] and reset not in (None, "earliest"):
+        raise click.UsageError(f"--from-beginning and auto.offset.reset={reset} contradict each other.")
+    settings.setdefault("auto.offset.reset", "earliest" if given["from_beginning"] else "latest")
+    if given["group"] or group:
+        settings["group.id"] = given["group"] or group
+    else:
+        settings["group.id"] = f"console-consumer-{random.randrange(100_000)}"
+        settings.setdefault("enable.auto.commit", False)
+    settings["isolation.level"] = given["isolation_level"]
+    settings.setdefault("allow.auto.create.topics", True)  # as the Java client does
+    # Only what was printed may be committed.
+    settings["enable.auto.offset.store"] = False
+    return settings
+
+
+def begin(consumer: Consumer, given: Mapping[str, Any]) -> None:
+    """Subscribes, or takes the one partition that was asked for."""
+    if given["partition"] is not None:
+        offset = parse_offset(given["offset"], given["from_beginning"])
+        consumer.assign([TopicPartition(given["topic"], given["partition"], offset)])
+    elif given["topic"]:
+        consumer.subscribe([given["topic"]])
+    else:
+        # The client library takes a name that begins with ^ as a regular expression; Java's must match the whole name.
+        consumer.subscribe([f"^({given['include']})$"])
+
+
+class Printer:
+    """Prints what the consumer receives and counts it."""
+
+    def __init__(self, consumer: Consumer, formatter: RecordFormat, skip_on_error: bool) -> None:
+        self._consumer = consumer
+        self._formatter = formatter
+        self._skip_on_error = skip_on_error
+        self._out = sys.stdout.buffer
+        self._told: set[int] = set()
+        self.count = 0
+
+    def run(self, max_messages: int | None, timeout_ms: int | None) -> None:
+        """Until max_messages were printed or none came for timeout_ms; without them until a signal."""
+        last_s = time.monotonic()
+        while max_messages is None or self.count < max_messages:
+            wanted = BATCH_RECORDS if max_messages is None else min(BATCH_RECORDS, max_messages - self.count)
+            batch = self._receive(wanted)
+            if batch:
+                self._print(batch)
+                last_s = time.monotonic()
+            elif timeout_ms is not None and timeout_ms >= 0 and time.monotonic() - last_s > timeout_ms / 1000:
+                return
+
+    def _receive(self, wanted: int) -> list[Message[Any, Any]]:
+        """What is there, as soon as there is something."""
+        first = self._consumer.poll(POLL_S)
+        if first is None:
+            return []
+        rest = self._consumer.consume(wanted - 1, timeout=0) if wanted > 1 else []
+        return [message for message in (first, *rest) if self._is_record(message)]
+
+    def _is_record(self, message: Message[Any, Any]) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if error.code() not in PASSING:
+            raise KafkaException(error)
+        if error.code() not in self._told:
+            self._told.add(error.code())
+            print(f"gregor console-consumer: waiting: {explain(error)}", file=sys.stderr)
+        return False
+
+    def _print(self, batch: list[Message[Any, Any]]) -> None:
+        printed: dict[tuple[str, int], int] = {}
+        try:
+            for message in batch:
+                try:
+                    self._out.write(self._formatter.line(message))
+                except ValueError as error:
+                    where = f"{message.topic()}-{message.partition()} offset {message.offset()}"
+                    if not self._skip_on_error:
+                        raise click.ClickException(f"cannot print {where}: {error}.") from None
+                    print(f"gregor console-consumer: skipped {where}: {error}.", file=sys.stderr)
+                self.count += 1
+                printed[message.topic() or "", message.partition() or 0] = (message.offset() or 0) + 1
+            self._out.flush()
+        finally:
+            if printed:
+                offsets = [TopicPartition(topic, partition, at) for (topic, partition), at in printed.items()]
+                self._store(offsets)
+
+    def _store(self, offsets: list[TopicPartition]) -> None:
+        try:
+            self._consumer.store_offsets(offsets=offsets)
+        except KafkaException as problem:
+            # A partition that was revoked meanwhile belongs to another member, which will print these records again.
+            if problem.args[0].code() != KafkaError._STATE:
+                raise
+
+
+class _Signal(BaseException):
+    """SIGINT or SIGTERM arrived; ends the loop like KeyboardInterrupt does."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = INTERRUPTED - signal.SIGINT + number
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """Turns SIGINT and SIGTERM into an orderly end: leave the group, commit, report the count."""
+
+    def stop(number: int, frame: object) -> None:
+        raise _Signal(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry point of the sub-command."""
+    return run(console_consumer, arguments)

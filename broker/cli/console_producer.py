@@ -1,0 +1,164 @@
+"""`gregor console-producer`: what kafka-console-producer.sh does, with its flags."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import click
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from broker.cli.client import check_reachable, client_settings, load_file, make_client
+from broker.cli.command import KEY_VALUE, bootstrap_option, command_config_option, run
+from broker.cli.errors import explain
+from broker.cli.line_reader import LineReader, LineRecord
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+DELIVERY_TIMEOUT_MS = 120_000
+
+EPILOG = """\b
+Examples:
+  echo 'hello world' | gregor console-producer --topic greetings
+  gregor console-producer --topic orders --reader-property parse.key=true --reader-property key.separator=:
+  gregor console-producer --topic logs --compression-codec zstd < /var/log/syslog
+\b
+Reader properties: parse.key, key.separator (tab), parse.headers, headers.delimiter (tab),
+headers.separator (,), headers.key.separator (:), null.marker, ignore.error
+"""
+
+# Flag of Kafka's tool -> property of the client.
+_SETTINGS = {
+    "acks": "acks",
+    "batch_size": "batch.size",
+    "linger_ms": "linger.ms",
+    "request_timeout_ms": "request.timeout.ms",
+    "retries": "retries",
+    "retry_backoff_ms": "retry.backoff.ms",
+    "metadata_expiry_ms": "metadata.max.age.ms",
+    "max_memory_bytes": "buffer.memory",
+    "socket_buffer_size": "send.buffer.bytes",
+}
+
+
+@click.command("console-producer", epilog=EPILOG)
+@bootstrap_option("--broker-list")
+@command_config_option("--producer.config")
+@click.option("--topic", required=True, metavar="NAME", help="The topic to send to.")
+@click.option("--sync", is_flag=True, help="Send one record at a time and wait for each.")
+@click.option(
+    "--compression-codec", is_flag=False, flag_value="gzip", default="none", type=click.Choice(CODECS),
+    help="Compress batches; gzip when no codec is named.",
+)  # fmt: skip
+@click.option("--timeout", "linger_ms", type=click.IntRange(min=0), metavar="MS", help="Wait so long for more records.")
+@click.option("--batch-size", "--max-partition-memory-bytes", type=click.IntRange(min=1), help="Bytes per batch.")
+@click.option("--request-required-acks", "acks", type=click.Choice(["-1", "0", "1", "all"]), help="Default: all.")
+@click.option("--request-timeout-ms", type=click.IntRange(min=1), help="How long a broker may take to acknowledge.")
+@click.option("--message-send-max-retries", "retries", type=click.IntRange(min=0), help="Attempts after the first.")
+@click.option("--retry-backoff-ms", type=click.IntRange(min=0), help="Pause before another attempt.")
+@click.option("--metadata-expiry-ms", type=click.IntRange(min=0), help="Refresh metadata at least so often.")
+@click.option("--max-memory-bytes", type=click.IntRange(min=1024), help="Memory for records that wait to be sent.")
+@click.option("--socket-buffer-size", type=click.IntRange(min=0), help="Size of the socket's send buffer.")
+@click.option(
+    "--reader-property", "--property", "reader_properties", type=KEY_VALUE, multiple=True,
+    help="How lines are read, see below; repeatable.",
+)  # fmt: skip
+@click.option("--reader-config", metavar="FILE", help="Properties file with reader properties.")
+@click.option(
+    "--command-property", "--producer-property", "client_properties", type=KEY_VALUE, multiple=True,
+    help="A setting of the client; repeatable.",
+)  # fmt: skip
+def console_producer(**given: Any) -> int:
+    """Send each line of standard input as a record."""
+    reader_file = load_file(given["reader_config"]) if given["reader_config"] else {}
+    reader = LineReader({**reader_file, **dict(given["reader_properties"])})
+    settings = producer_settings(given)
+    check_reachable(given["bootstrap"])
+    producer = make_client(Producer, settings)
+    interactive = sys.stdin.isatty() and sys.stdout.isatty()
+    sender = Sender(producer, given["topic"], sync=given["sync"])
+    try:
+        for number, line in enumerate(read_lines(sys.stdin.buffer, interactive), start=1):
+            sender.send(reader.parse(line, number))
+    finally:
+        sender.finish()
+    return 1 if sender.failed else 0
+
+
+def producer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The client's settings: the file's, --command-property's, then the flags of the tool."""
+    properties = dict(given["client_properties"])
+    properties.update({_SETTINGS[name]: str(given[name]) for name in _SETTINGS if given[name] is not None})
+    properties["compression.type"] = given["compression_codec"]
+    settings = client_settings(given["bootstrap"], given["config_file"], properties)
+    # Defaults of the Java producer, so that a key goes to the same partition and a record is written once.
+    settings.setdefault("partitioner", "murmur2_random")
+    settings.setdefault("delivery.timeout.ms", DELIVERY_TIMEOUT_MS)
+    if settings.get("acks", "all") in ("all", "-1") and "retries" not in settings:
+        settings.setdefault("enable.idempotence", True)
+    return settings
+
+
+def read_lines(stream: BinaryIO, interactive: bool) -> Iterable[bytes]:
+    """Lines without their ends (LF or CR LF), as they arrive; a prompt before each for a human."""
+    while True:
+        if interactive:
+            print(">", end="", flush=True)
+        line = stream.readline()
+        if not line:
+            return
+        yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+class Sender:
+    """Sends records and keeps count of those that did not arrive, telling the first of each cause."""
+
+    def __init__(self, producer: Producer, topic: str, sync: bool) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._sync = sync
+        self._told: set[str] = set()
+        self._sync_error: KafkaError | None = None
+        self.failed = 0
+
+    def send(self, record: LineRecord) -> None:
+        """Queues the record; with sync, waits for the broker and raises its error."""
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    value=record.value,
+                    key=record.key,
+                    headers=list(record.headers),
+                    on_delivery=self._delivered,
+                )
+                break
+            except BufferError:  # the queue is full: let deliveries make room
+                self._producer.poll(0.1)
+        self._producer.poll(0)
+        if self._sync:
+            self._producer.flush()
+            if self._sync_error is not None:
+                raise KafkaException(self._sync_error)
+
+    def finish(self) -> None:
+        """Waits until every record has arrived or failed."""
+        self._producer.flush()
+        if self.failed and not self._sync:
+            print(f"gregor console-producer: {self.failed} records were not delivered.", file=sys.stderr)
+
+    def _delivered(self, error: KafkaError | None, message: Message[Any, Any]) -> None:
+        if error is None:
+            return
+        self.failed += 1
+        self._sync_error = error
+        if not self._sync and error.name() not in self._told:
+            self._told.add(error.name())
+            print(f"gregor console-producer: {self._topic}: {explain(error)}", file=sys.stderr)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry point of the sub-command."""
+    return run(console_producer, arguments)
+
+

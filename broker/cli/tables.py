@@ -1,0 +1,52 @@
+"""Tables: drawn for a terminal, padded columns of plain text for a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+
+class Column(NamedTuple):
+    """A heading; `width` is the least width in plain text, which Kafka's tools fix per column."""
+
+    name: str
+    width: int = 0
+    number: bool = False
+
+
+def on_terminal() -> bool:
+    """Whether a human reads standard output."""
+    return sys.stdout.isatty()
+
+
+def plain_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> str:
+    """One line per row, the heading first; every column but the last is padded."""
+    cells = [[column.name for column in columns], *([str(cell) for cell in row] for row in rows)]
+    widths = [max(column.width, *(len(line[at]) for line in cells)) for at, column in enumerate(columns)]
+    widths[-1] = 0
+    return "\n".join(" ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)) for line in cells)
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
+    """A table with headings; the title is shown on a terminal only."""
+    if not on_terminal():
+        print(plain_table(columns, rows))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, title=Text(title) if title else None, title_justify="left", title_style="bold")
+    for column in columns:
+        table.add_column(Text(column.name), justify="right" if column.number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    Console().print(table)
+
+
+def confirm(message: str) -> None:
+    """A line that only a human needs; Kafka's tools stay silent there, and so do we in a pipe."""
+    if on_terminal():
+        print(message)

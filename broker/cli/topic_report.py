@@ -1,0 +1,155 @@
+"""What `gregor topics --describe` shows of a topic and its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, ConfigSource
+
+from broker.cli.client import REQUEST_TIMEOUT_S, settle_all
+from broker.cli.errors import CommandError
+from broker.cli.tables import Column, on_terminal, print_table
+
+PARTITION_FILTERS = (
+    "--under-replicated-partitions",
+    "--unavailable-partitions",
+    "--under-min-isr-partitions",
+    "--at-min-isr-partitions",
+)
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """One partition as the broker describes it; `leader` is None when there is none."""
+
+    number: int
+    leader: int | None
+    replicas: list[int]
+    isr: list[int]
+
+    def wanted(self, filters: Collection[str], live_brokers: Collection[int], min_isr: int) -> bool:
+        """Whether any of the filter flags selects this partition; without filters all are selected."""
+        leaderless = self.leader is None
+        selected = {
+            "--under-replicated-partitions": len(self.isr) < len(self.replicas),
+            "--unavailable-partitions": leaderless or self.leader not in live_brokers,
+            "--under-min-isr-partitions": leaderless or len(self.isr) < min_isr,
+            "--at-min-isr-partitions": len(self.isr) == min_isr,
+        }
+        return not filters or any(selected[name] for name in filters)
+
+
+@dataclass(slots=True)
+class TopicReport:
+    """One topic: its id as text (empty when the broker gave none), its settings that are not defaults."""
+
+    name: str
+    topic_id: str
+    partitions: list[PartitionReport]
+    settings: dict[str, str]
+    overridden: bool
+    min_isr: int
+
+    def summary(self) -> str:
+        """The line above the partitions, as kafka-topics.sh prints it."""
+        fields = [f"Topic: {self.name}"]
+        if self.topic_id:
+            fields.append(f"TopicId: {self.topic_id}")
+        fields += [
+            f"PartitionCount: {len(self.partitions)}",
+            f"ReplicationFactor: {len(self.partitions[0].replicas) if self.partitions else 0}",
+            f"Configs: {','.join(f'{key}={value}' for key, value in self.settings.items())}",
+        ]
+        return "\t".join(fields)
+
+
+def url_safe(topic_id: str) -> str:
+    """Kafka's spelling of a topic id: the client library prints the standard base64 alphabet. The zero id is no id."""
+    text = topic_id.replace("+", "-").replace("/", "_").rstrip("=")
+    return "" if set(text) <= {"A"} else text
+
+
+def describe(admin: AdminClient, names: Sequence[str], live_brokers: Collection[int], given: Mapping[str, Any]) -> None:
+    """Prints the topics, or only the partitions that the filter flags select."""
+    reports = collect(admin, names)
+    if given["topic_id"]:
+        reports = [report for report in reports if report.topic_id == given["topic_id"]]
+        if not reports and not given["if_exists"]:
+            raise CommandError(f"no topic has the id {given['topic_id']}. `gregor topics --describe` shows the ids.")
+    filters = [flag for flag in PARTITION_FILTERS if given[flag.removeprefix("--").replace("-", "_")]]
+    for report in reports:
+        if given["topics_with_overrides"]:
+            if report.overridden:
+                print(report.summary())
+            continue
+        chosen = [part for part in report.partitions if part.wanted(filters, live_brokers, report.min_isr)]
+        if on_terminal():
+            _print_drawn(report, chosen, summary=not filters)
+        else:
+            _print_plain(report, chosen, summary=not filters)
+
+
+def collect(admin: AdminClient, names: Sequence[str]) -> list[TopicReport]:
+    """Asks the broker for partitions and settings of these topics."""
+    if not names:
+        return []
+    described = settle_all(admin.describe_topics(TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_S))
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+    answers = settle_all(admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S))
+    settings: dict[str, dict[str, ConfigEntry]] = {resource.name: entries for resource, entries in answers.items()}
+    reports = []
+    for name in names:
+        entries = settings[name]
+        own = {key: str(entry.value) for key, entry in sorted(entries.items()) if not entry.is_default}
+        min_isr = entries.get("min.insync.replicas")
+        partitions = [
+            PartitionReport(
+                part.id,
+                part.leader.id if part.leader is not None and part.leader.id >= 0 else None,
+                [node.id for node in part.replicas],
+                [node.id for node in part.isr],
+            )
+            for part in sorted(described[name].partitions, key=lambda part: part.id)
+        ]
+        overridden = any(is_topic_setting(entry) for entry in entries.values())
+        topic_id = url_safe(str(described[name].topic_id))
+        reports.append(TopicReport(name, topic_id, partitions, own, overridden, int(min_isr.value) if min_isr else 1))
+    return reports
+
+
+def is_topic_setting(entry: ConfigEntry) -> bool:
+    """Whether the value was set on the topic itself, rather than inherited from the broker."""
+    return int(getattr(entry.source, "value", entry.source)) == int(ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
+
+
+def _numbers(ids: Sequence[int]) -> str:
+    return ",".join(map(str, ids))
+
+
+def _leader(part: PartitionReport) -> str:
+    return "none" if part.leader is None else str(part.leader)
+
+
+def _print_plain(report: TopicReport, partitions: Sequence[PartitionReport], summary: bool) -> None:
+    if summary:
+        print(report.summary())
+    for part in partitions:
+        # Eligible leader replicas (KIP-966) exist under KRaft only.
+        print(
+            f"\tTopic: {report.name}\tPartition: {part.number}\tLeader: {_leader(part)}"
+            f"\tReplicas: {_numbers(part.replicas)}\tIsr: {_numbers(part.isr)}\tElr: N/A\tLastKnownElr: N/A"
+        )
+
+
+def _print_drawn(report: TopicReport, partitions: Sequence[PartitionReport], summary: bool) -> None:
+    if not partitions and not summary:
+        return
+    columns = [Column(name, number=name == "PARTITION") for name in ("PARTITION", "LEADER", "REPLICAS", "ISR")]
+    rows = [(part.number, _leader(part), _numbers(part.replicas), _numbers(part.isr)) for part in partitions]
+    title = report.name
+    if summary:
+        title = "\n".join([f"{report.name}  id {report.topic_id}", *(f"  {k}={v}" for k, v in report.settings.items())])
+    print_table(columns, rows, title)

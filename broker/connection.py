@@ -1,0 +1,343 @@
+"""One client connection: the asyncio shell around protocol.framing.
+
+Bytes come into the shared receive buffer or, for a frame that does not fit one read, into an owned one
+(broker.receive_buffers); whole requests are dispatched at once, on the loop, and their answers leave in order
+(protocol.framing.ResponseQueue, broker.outbound). As in Apache Kafka a connection has one request at work at a time, so a
+client's later request sees the effect of its earlier one; only Produce requests overlap, since their order is settled by
+the append. Nothing here waits for another connection.
+
+Back-pressure, both ways: reading stops while a request is at work and another one is already here, while the peer does
+not take its answers, and while the receive budget has no room for a long frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.context import Call
+from broker.log import logger
+from broker.outbound import Chunk, Outbound
+from broker.produce_routes import ProduceRoutes
+from broker.receive_buffers import SHARED_BYTES, Admission, BufferPool, OwnedBuffer
+from protocol.api_keys import ApiKey
+from protocol.errors import MalformedMessage
+from protocol.framing import (
+    HEAD_BYTES,
+    SIZE_BYTES,
+    FramingError,
+    ResponseQueue,
+    Slot,
+    client_id_at,
+    frame_size,
+    request_head,
+    skip_tagged_fields,
+)
+from protocol.messages import ApiVersionsResponse, ResponseHeader
+
+if TYPE_CHECKING:
+    from broker.context import Broker
+    from broker.registry import Entry
+
+_UNSUPPORTED_VERSION = 35
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Created by the server for each accepted socket; lives until `connection_lost`."""
+
+    __slots__ = (
+        "_admission",
+        "_begin",
+        "_broker",
+        "_busy",
+        "_end",
+        "_expects_long_frame",
+        "_need",
+        "_outbound",
+        "_owned",
+        "_pool",
+        "_queue",
+        "_reading",
+        "_routes",
+        "_task",
+        "_transport",
+        "closed",
+        "host",
+        "peer",
+        "quiet_sweeps",
+        "sockname",
+        "stalled_sweeps",
+    )
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._pool: BufferPool = broker.buffers
+        self._owned: OwnedBuffer | None = None
+        self._begin = self._end = self._need = 0
+        self._expects_long_frame = False
+        self._admission: Admission | None = None
+        self._busy = False
+        self._reading = True
+        self._queue: ResponseQueue[Chunk] = ResponseQueue()
+        self._routes = ProduceRoutes(broker)
+        self._task: asyncio.Future[Any] | None = None
+        self.closed = False
+        self.peer = self.host = "?"
+        self.sockname: tuple[Any, ...] = ()
+        self.quiet_sweeps = self.stalled_sweeps = 0
+
+    # ---- asyncio's side -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peername = transport.get_extra_info("peername") or ("?", 0)
+        self.host = str(peername[0])
+        self.peer = f"{self.host}:{peername[1]}"
+        self.sockname = transport.get_extra_info("sockname") or ()
+        self._outbound = Outbound(self._broker.loop, transport, self._go_on)
+        refusal = self._broker.connections.add(self)
+        if refusal is not None:
+            self.fail(refusal)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_of_life()
+
+    def eof_received(self) -> None:
+        self._end_of_life()  # asyncio closes the transport after this: nothing can be answered any more
+
+    def pause_writing(self) -> None:
+        self._outbound.transport_paused()
+
+    def resume_writing(self) -> None:
+        self._outbound.transport_resumed()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        owned = self._owned
+        if owned is None:
+            if not self._expects_long_frame or (owned := self._pool.take_warm()) is None:
+                return self._pool.shared_view
+            self._owned = owned
+            self._begin = self._end = self._need = 0
+        elif self._end == owned.capacity:
+            owned.grow(self._pool.next_capacity(owned, self._need))
+        return owned.view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.quiet_sweeps = self.stalled_sweeps = 0
+        owned = self._owned
+        if owned is None:
+            self._take(self._pool.shared_view, 0, nbytes)
+        else:
+            self._end = end = self._end + nbytes
+            if end - self._begin >= self._need:
+                self._take(owned.view, self._begin, end)
+
+    # ---- requests in ----------------------------------------------------------------------------------------------
+
+    def _take(self, view: memoryview, start: int, end: int) -> None:
+        """Dispatch the whole requests in `view[start:end]` and keep the rest."""
+        try:
+            limit = self._broker.max_request_bytes
+            need = 0
+            while end - start >= SIZE_BYTES:
+                need = frame_size(view, start, limit) + SIZE_BYTES
+                if end - start < need or self._busy or self._outbound.blocked:
+                    break
+                stop = start + need
+                self._expects_long_frame = need > SHARED_BYTES
+                self._dispatch(view, start + SIZE_BYTES, stop)
+                if self.closed:
+                    return
+                start = stop
+                need = 0
+        except (FramingError, MalformedMessage) as error:
+            self.fail(str(error))
+            return
+        if start == end:
+            self._let_go()
+        else:
+            self._keep(view, start, end, need)
+
+    def _let_go(self) -> None:
+        """No partial frame: the buffer and its place in the budget are free for others."""
+        if self._owned is not None:
+            self._pool.give_back(self._owned)
+            self._owned = None
+        if self._admission is not None:
+            self._admission.release()
+            self._admission = None
+        if not self._reading:
+            self._resume_reading()
+
+    def _keep(self, view: memoryview, start: int, end: int, need: int) -> None:
+        """Keep the unparsed `view[start:end]`, the beginning of a frame of `need` bytes (0: not known yet)."""
+        owned = self._owned
+        if owned is None:
+            owned = self._owned = self._pool.take()
+            owned.view[: end - start] = view[start:end]
+        else:
+            owned.compact(start, end)
+        self._begin, self._end, self._need = 0, end - start, need
+        whole = self._end >= need > 0
+        if self._admission is not None and self._admission.frame_bytes != need:
+            self._admission.release()
+            self._admission = None
+        if need > SHARED_BYTES and not whole and self._admission is None:
+            self._check_head(owned.view)
+            self._admission = self._broker.receive_budget.admit(need, self._admitted)
+        if whole or (self._admission is not None and not self._admission.admitted):
+            self._pause_reading()
+        elif not self._reading:
+            self._resume_reading()
+
+    def _check_head(self, view: memoryview) -> None:
+        """Refuse a long frame of an unknown API before receiving it."""
+        if self._end >= SIZE_BYTES + HEAD_BYTES:
+            key, version, _ = request_head(view, SIZE_BYTES)
+            entry = self._broker.handlers.get(key)
+            if entry is None or not entry.min_version <= version <= entry.max_version:
+                self.fail(f"a request of {self._need} bytes announces API key {key} version {version}, which is not served")
+
+    def _admitted(self) -> None:
+        if not self.closed:
+            self._resume_reading()
+
+    def _pause_reading(self) -> None:
+        if self._reading and not self.closed:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if not self._reading and not self.closed:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def _go_on(self) -> None:
+        """Something that held requests up is over: take up what is already here."""
+        if not self.closed and not self._busy and not self._outbound.blocked and self._owned is not None and self._end:
+            self._take(self._owned.view, self._begin, self._end)
+
+    # ---- one request ----------------------------------------------------------------------------------------------
+
+    def _dispatch(self, view: memoryview, start: int, stop: int) -> None:
+        key, version, correlation_id = request_head(view, start)
+        if key == ApiKey.PRODUCE and not self._queue:
+            answer = self._routes.produce(view, start, stop, version, correlation_id)
+            if answer is not None:
+                if answer:
+                    self._transport.write(answer)
+                return
+        entry = self._broker.handlers.get(key)
+        if entry is None:
+            raise FramingError(f"API key {key} is not served")
+        if not entry.min_version <= version <= entry.max_version:
+            if key != ApiKey.API_VERSIONS:
+                raise FramingError(f"{entry.key.name} version {version} is not served")
+            # KIP-511: whatever version was asked for, this answer has the form of version 0.
+            self._answer(None, entry, 0, correlation_id, ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=[
+                ApiVersionsResponse.ApiVersion(api_key=entry.key, min_version=entry.min_version, max_version=entry.max_version)
+            ]))
+            return
+        client_id, position = client_id_at(view, start + HEAD_BYTES, stop)
+        if entry.request_header_version(version) >= 2:
+            position = skip_tagged_fields(view, position, stop)
+        request = entry.decode(view[:stop], version, position)
+        self._routes.learn(entry.key, request, view, start, stop, version)
+        call = Call(self, key, version, correlation_id, client_id)
+        result = entry.handler(self._broker, request, call)
+        if not isinstance(result, Awaitable):
+            self._answer(self._queue.open() if self._queue else None, entry, version, correlation_id, result)
+            return
+        slot = self._queue.open()
+        if not entry.pipelined:
+            self._busy = True
+        self._task = task = asyncio.ensure_future(result)
+        task.add_done_callback(partial(self._finish, slot, entry, version, correlation_id))
+
+    def _finish(
+        self, slot: Slot[Chunk], entry: Entry, version: int, correlation_id: int, task: asyncio.Future[Any]
+    ) -> None:
+        if self.closed or task.cancelled():
+            if not task.cancelled():
+                task.exception()  # fetched, or asyncio would report it as lost
+            return
+        error = task.exception()
+        if error is not None:
+            logger.error("%s version %d from %s failed", entry.key.name, version, self.peer, exc_info=error)
+            self.fail(f"{entry.key.name} could not be answered")
+            return
+        if not entry.pipelined:
+            self._busy = False
+        self._answer(slot, entry, version, correlation_id, task.result())
+        if not self._busy:
+            self._go_on()
+
+    def _answer(
+        self, slot: Slot[Chunk] | None, entry: Entry, version: int, correlation_id: int, response: Any
+    ) -> None:
+        chunks = [] if response is None else encode_response(entry, version, correlation_id, response)
+        if slot is not None:
+            chunks = self._queue.fill(slot, chunks)
+        if chunks:
+            self._outbound.send(chunks)
+
+    # ---- the end --------------------------------------------------------------------------------------------------
+
+    def fail(self, reason: str) -> None:
+        """End the connection because of what the peer did; the log says what and who."""
+        if not self.closed:
+            logger.warning("closing connection from %s: %s", self.peer, reason)
+            self.close()
+
+    def close(self) -> None:
+        self._end_of_life()
+        self._transport.abort()
+
+    def sweep(self, sweeps_until_idle: int, sweeps_until_stalled: int) -> None:
+        """Called at even intervals: ends a connection that is idle, or that holds budget for a frame that does not come."""
+        self.quiet_sweeps += 1
+        if self._admission is not None and self._admission.admitted and self._admission.contended and not self._busy:
+            self.stalled_sweeps += 1
+            if self.stalled_sweeps > sweeps_until_stalled:
+                self.fail(f"{self._end} of {self._need} bytes of a request came, then nothing, while others wait for memory")
+        elif 0 < sweeps_until_idle < self.quiet_sweeps and not self._busy:
+            logger.info("closing connection from %s: idle for connections.max.idle.ms", self.peer)
+            self.close()
+
+    def _end_of_life(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._outbound.close()
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+        self._task = None
+        self._let_go()
+        self._broker.connections.discard(self)
+
+
+def encode_response(entry: Entry, version: int, correlation_id: int, response: Any) -> list[Chunk]:
+    """The frame of a response as chunks: bytes, and the file regions that its records fields hold."""
+    out = bytearray(SIZE_BYTES)
+    ResponseHeader(correlation_id=correlation_id).encode_into(out, entry.response_header_version(version))
+    splices: list[tuple[int, Any]] = []
+    response.encode_into(out, version, splices)
+    size = len(out) - SIZE_BYTES + sum(region.size_bytes for _, region in splices)
+    out[:SIZE_BYTES] = size.to_bytes(SIZE_BYTES, "big")
+    if not splices:
+        return [out]
+    chunks: list[Chunk] = []
+    begin = 0
+    for position, region in splices:
+        if position > begin:
+            chunks.append(out[begin:position])
+        chunks.append(region)
+        begin = position
+    if begin < len(out):
+        chunks.append(out[begin:])
+    return chunks
+
+

@@ -1,0 +1,77 @@
+"""What a handler may use: the broker's parts, and the request's circumstances."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from protocol.ids import ZERO_UUID, Uuid
+
+if TYPE_CHECKING:
+    from broker.background import Background
+    from broker.connection import Connection
+    from broker.connections import Connections
+    from broker.fetch_sessions import FetchSessions
+    from broker.receive_buffers import BufferPool, ReceiveBudget
+    from broker.registry import Entry
+    from broker.topic_settings import TopicSettings
+    from config.broker import BrokerConfig
+    from coordinator.group.coordinator import GroupCoordinator
+    from replication.metadata_image import MetadataImage
+    from replication.partition import Partition
+    from replication.registration import ProducerIdAllocator
+    from replication.replica_manager import ReplicaManager
+    from replication.topics_admin import Admin
+    from storage.manager import LogManager
+
+
+@dataclass(slots=True, eq=False)
+class Broker:
+    """The parts of one broker, put together in broker.wiring. Everything belongs to the loop's thread."""
+
+    config: BrokerConfig
+    broker_id: int
+    cluster_id: str
+    loop: asyncio.AbstractEventLoop
+    handlers: dict[int, Entry]
+    connections: Connections
+    buffers: BufferPool
+    receive_budget: ReceiveBudget
+    max_request_bytes: int
+    background: Background
+    logs: LogManager
+    replicas: ReplicaManager
+    metadata: MetadataImage
+    topic_settings: TopicSettings
+    admin: Admin
+    groups: GroupCoordinator
+    producer_ids: ProducerIdAllocator
+    fetch_sessions: FetchSessions
+
+    @staticmethod
+    def now_ms() -> int:
+        return int(time.time() * 1000)
+
+    def partition_of(self, topic: str, topic_id: Uuid, index: int) -> Partition | None:
+        """The local replica that a request names, by id where it has one."""
+        if topic_id != ZERO_UUID:
+            return self.replicas.get_by_id(topic_id, index)
+        return self.replicas.get(topic, index)
+
+
+@dataclass(slots=True)
+class Call:
+    """One request's circumstances."""
+
+    connection: Connection
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+
+    @property
+    def client_host(self) -> str:
+        """The peer's address as Kafka writes it into group metadata (Java's InetAddress.toString)."""
+        return f"/{self.connection.host}"

@@ -1,0 +1,187 @@
+"""Produce (key 0), versions 0 to 13.
+
+Each partition's records are one batch, appended under the rules of storage.validate; the answer follows at once (acks=1),
+when every in-sync replica has them (acks=-1), or never (acks=0, where an error ends the connection, as the only way to
+tell). Versions 0 to 2 carry message sets, which are converted to one batch. Frequent simple requests do not come here but
+go by broker.produce_routes.
+
+- 1 throttle time; 2 log append time; 3 batches of magic 2, transactional id; 5 log start offset; 7 zstd allowed;
+  8 error messages; 9 flexible; 10 current leader on NOT_LEADER_OR_FOLLOWER; 13 topic ids.
+- Gap: transactional ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker.handlers.leaders import current_leader, node_endpoints
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.compression import DecompressionError
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import ZERO_UUID
+from protocol.messages import ProduceRequest, ProduceResponse
+from protocol.records import RECORD_BATCH_OVERHEAD, CorruptBatch
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+    from replication.partition import Partition
+
+BATCHES_FROM = 3
+ZSTD_FROM = 7
+TOPIC_IDS_FROM = 13
+_ATTRIBUTES_LOW_BYTE = 22
+_MAGIC = 16
+_ZSTD = 4
+_TRANSACTIONAL = 0x10
+
+
+@handles(ApiKey.PRODUCE, 0, 13, pipelined=True)
+def produce(broker: Broker, request: ProduceRequest, call: Call) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    acks = request.acks
+    refusal = ErrorCode.NONE
+    if request.transactional_id is not None:
+        refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif acks not in (-1, 0, 1):
+        refusal = ErrorCode.INVALID_REQUIRED_ACKS
+    topics = []
+    commits = _Commits()
+    failed = False
+    leaders: list[int] = []
+    for topic in request.topic_data:
+        answers = []
+        for data in topic.partition_data:
+            answer = ProduceResponse.PartitionProduceResponse(index=data.index, base_offset=-1)
+            try:
+                if refusal:
+                    raise KafkaError(refusal, _REFUSALS[refusal])
+                _append(broker, topic, data, request, call.version, answer, commits)
+            except KafkaError as error:
+                failed = True
+                answer.error_code = error.code
+                answer.error_message = error.message or None
+                if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    name = topic.name or broker.metadata.topic_name(topic.topic_id) or ""
+                    answer.current_leader = current_leader(broker, name, data.index, ProduceResponse.LeaderIdAndEpoch)
+                    leaders.append(answer.current_leader.leader_id)
+            answers.append(answer)
+        topics.append(
+            ProduceResponse.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
+    if acks == 0:
+        if failed:
+            call.connection.fail("a Produce request with acks=0 failed, and it has no other answer")
+        return None
+    response = ProduceResponse(responses=topics)
+    if leaders:
+        response.node_endpoints = node_endpoints(broker, call, leaders, ProduceResponse.NodeEndpoint)
+    return commits.answer(broker.loop, response, request.timeout_ms)
+
+
+_REFUSALS = {
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "this broker has no transactions yet; unset transactional.id",
+    ErrorCode.INVALID_REQUIRED_ACKS: "acks must be -1 (all), 0 or 1",
+}
+
+
+class _Commits:
+    """The appended partitions of one request that are not committed yet."""
+
+    __slots__ = ("_future", "_open", "_response")
+
+    def __init__(self) -> None:
+        self._open: dict[int, ProduceResponse.PartitionProduceResponse] = {}
+        self._future: asyncio.Future[ProduceResponse] | None = None
+        self._response: ProduceResponse | None = None
+
+    def wait_for(self, partition: Partition, offset: int, answer: ProduceResponse.PartitionProduceResponse) -> None:
+        self._open[id(answer)] = answer
+
+        def committed(error: ErrorCode) -> None:
+            if self._open.pop(id(answer), None) is not None:
+                answer.error_code = error
+            if not self._open and self._future is not None and not self._future.done():
+                self._future.set_result(self._response)  # type: ignore[arg-type]
+
+        partition.when_committed(offset, committed)
+
+    def answer(
+        self, loop: asyncio.AbstractEventLoop, response: ProduceResponse, timeout_ms: int
+    ) -> ProduceResponse | asyncio.Future[ProduceResponse]:
+        """The response once all is committed; what is not by `timeout_ms` gets REQUEST_TIMED_OUT, though it stays written."""
+        if not self._open:
+            return response
+        self._response = response
+        self._future = future = loop.create_future()
+        timer = loop.call_later(timeout_ms / 1000, self._time_out)
+        future.add_done_callback(lambda _: timer.cancel())
+        return future
+
+    def _time_out(self) -> None:
+        for answer in self._open.values():
+            answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._open.clear()
+        if self._future is not None and not self._future.done():
+            self._future.set_result(self._response)  # type: ignore[arg-type]
+
+
+def _append(
+    broker: Broker,
+    topic: ProduceRequest.TopicProduceData,
+    data: ProduceRequest.PartitionProduceData,
+    request: ProduceRequest,
+    version: int,
+    answer: ProduceResponse.PartitionProduceResponse,
+    commits: _Commits,
+) -> None:
+    partition = broker.partition_of(topic.name, topic.topic_id, data.index)
+    if partition is None:
+        raise unknown_partition(broker, topic, data.index, version)
+    records = data.records
+    now_ms = broker.now_ms()
+    if records is None or len(records) == 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "no records for the partition")
+    if version < BATCHES_FROM:
+        records = _convert(records, now_ms)
+    elif len(records) > RECORD_BATCH_OVERHEAD:
+        if records[_MAGIC] != 2:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "Produce version 3 and later carry batches of magic 2 only")
+        attributes = records[_ATTRIBUTES_LOW_BYTE]
+        if version < ZSTD_FROM and attributes & 7 == _ZSTD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+        if attributes & _TRANSACTIONAL:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                _REFUSALS[ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED],
+            )
+    info = partition.append(records, now_ms, request.acks)
+    answer.base_offset = info.first_offset
+    answer.log_append_time_ms = info.log_append_time_ms
+    answer.log_start_offset = info.log_start_offset
+    if request.acks == -1 and not partition.commits_at_once:
+        commits.wait_for(partition, info.last_offset + 1, answer)
+
+
+def _convert(records: memoryview, now_ms: int) -> bytearray:
+    from protocol.message_sets import upconvert
+
+    try:
+        return upconvert(records, now_ms)
+    except (CorruptBatch, DecompressionError) as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+
+
+def unknown_partition(
+    broker: Broker, topic: ProduceRequest.TopicProduceData, index: int, version: int
+) -> KafkaError:
+    """Why this broker has no replica of the partition: led elsewhere, or not known at all."""
+    name = topic.name
+    if version >= TOPIC_IDS_FROM or topic.topic_id != ZERO_UUID:
+        found = broker.metadata.topic_name(topic.topic_id)
+        if found is None:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        name = found
+    if broker.metadata.partition(name, index) is not None:
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker leads the partition")
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {name}-{index}")

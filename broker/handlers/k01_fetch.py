@@ -1,0 +1,210 @@
+"""Fetch (key 1), versions 4 to 18.
+
+Records leave as pieces of segment files, never decoded. A request whose partitions have less than `min_bytes` waits,
+without holding a thread, until enough is committed or `max_wait_ms` is over (broker.delayed_fetch).
+
+- 4 isolation level, aborted transactions; 5 log start offset; 7 sessions (KIP-227); 9 current leader epoch; 11 rack;
+  12 flexible, last fetched epoch and diverging epoch (KIP-595); 13 topic ids; 15 replica state; 16 node endpoints;
+  17 replica directory ids; 18 high watermark of followers.
+- Isolation read_committed reads to the last stable offset, which is the high watermark as long as there are no transactions.
+- Gap: no rack-aware reads from followers; the leader answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker.delayed_fetch import DelayedFetch
+from broker.handlers.leaders import current_leader, node_endpoints
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import Uuid
+from protocol.messages import FetchRequest, FetchResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+    from broker.fetch_sessions import FetchContext, FetchedPartition
+    from replication.partition import Partition
+
+TOPIC_IDS_FROM = 13
+LEADER_FROM = 12
+READ_COMMITTED = 1
+_CONSUMER = -1
+
+
+@handles(ApiKey.FETCH, 4, 18)
+def fetch(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse | asyncio.Future[FetchResponse]:
+    uses_ids = call.version >= TOPIC_IDS_FROM
+    try:
+        context = broker.fetch_sessions.context(request, uses_ids, broker.now_ms())
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code)
+    read = FetchRead(broker, request, call, context)
+    read.collect()
+    if read.satisfied or request.max_wait_ms <= 0:
+        return read.response()
+    return DelayedFetch(broker.loop, read, request.max_wait_ms / 1000).future
+
+
+class FetchRead:
+    """One request's work, repeatable: read every partition, judge whether that is enough, word the answer."""
+
+    __slots__ = (
+        "_broker",
+        "_call",
+        "_context",
+        "_follower",
+        "_found",
+        "_max_bytes",
+        "_min_bytes",
+        "_read_committed",
+        "satisfied",
+    )
+
+    def __init__(self, broker: Broker, request: FetchRequest, call: Call, context: FetchContext) -> None:
+        self._broker = broker
+        self._call = call
+        self._context = context
+        self._min_bytes = request.min_bytes
+        self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
+        self._read_committed = request.isolation_level == READ_COMMITTED
+        self._follower = request.replica_id if call.version < 15 else request.replica_state.replica_id
+        self._found: list[tuple[FetchedPartition, FetchResponse.PartitionData]] = []
+        self.satisfied = False
+
+    def partitions(self) -> list[Partition]:
+        """The replicas whose progress can satisfy the request."""
+        found = []
+        for wanted in self._context.partitions:
+            partition = self._broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
+            if partition is not None:
+                found.append(partition)
+        return found
+
+    def collect(self) -> None:
+        """Read every partition within the byte limits; sets `satisfied` when the answer need not wait."""
+        left = self._max_bytes
+        total = 0
+        self.satisfied = not self._context.partitions
+        for wanted in self._context.partitions:
+            data = FetchResponse.PartitionData(partition_index=wanted.index)
+            try:
+                size = self._read(wanted, data, left, total == 0)
+                total += size
+                left -= size
+                if data.diverging_epoch.epoch >= 0:
+                    self.satisfied = True
+            except KafkaError as error:
+                data.error_code = error.code
+                data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+                self.satisfied = True
+            if self._read_committed:
+                data.aborted_transactions = []
+            self._found.append((wanted, data))
+        if total >= self._min_bytes:
+            self.satisfied = True
+
+    def _read(self, wanted: FetchedPartition, data: FetchResponse.PartitionData, left: int, first: bool) -> int:
+        broker = self._broker
+        partition = broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
+        if partition is None:
+            raise self._unknown(wanted)
+        partition.check_epoch(wanted.current_leader_epoch)
+        if wanted.last_fetched_epoch >= 0:
+            diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+            if diverging is not None:
+                data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+        if self._follower >= 0:
+            partition.update_follower(
+                self._follower, wanted.fetch_offset, broker.now_ms(), log_start_offset=wanted.log_start_offset
+            )
+        size = 0
+        if data.diverging_epoch.epoch < 0:
+            # The first batch goes out whole even if it is above every limit: a consumer must not get stuck on it.
+            limit = min(wanted.max_bytes, left) if left > 0 or first else 0
+            piece = partition.read(
+                wanted.fetch_offset,
+                limit,
+                current_leader_epoch=wanted.current_leader_epoch,
+                replica_id=self._follower,
+                min_one_batch=first,
+            )
+            size = piece.size_bytes
+            if size:
+                data.records = piece
+            else:
+                piece.release()
+        if data.records is None:
+            data.records = b""
+        data.high_watermark = partition.high_watermark
+        data.last_stable_offset = partition.last_stable_offset
+        data.log_start_offset = partition.log_start_offset
+        return size
+
+    def _unknown(self, wanted: FetchedPartition) -> KafkaError:
+        name: str | None = wanted.topic
+        if self._call.version >= TOPIC_IDS_FROM:
+            name = self._broker.metadata.topic_name(wanted.topic_id)
+            if name is None:
+                return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if self._broker.metadata.partition(name or "", wanted.index) is not None:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def release(self) -> None:
+        """Give back what `collect` read: the request waits on, or its client left."""
+        for _, data in self._found:
+            _release(data)
+        self._found.clear()
+
+    def response(self) -> FetchResponse:
+        """The answer from what `collect` found last. The file pieces in it are released when sent."""
+        session = self._context.session
+        topics: dict[tuple[str, Uuid], FetchResponse.FetchableTopicResponse] = {}
+        leaders: list[int] = []
+        for wanted, data in self._found:
+            if not self._is_news(wanted, data):
+                continue
+            if data.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+                self._add_leader(wanted, data, leaders)
+            key = (wanted.topic, wanted.topic_id)
+            topic = topics.get(key)
+            if topic is None:
+                topic = FetchResponse.FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[])
+                topics[key] = topic
+            topic.partitions.append(data)
+            if session is not None:
+                wanted.told_high_watermark = data.high_watermark
+                wanted.told_log_start_offset = data.log_start_offset
+                if data.records:
+                    session.served(wanted)
+        self._found = []
+        response = FetchResponse(session_id=self._context.session_id, responses=list(topics.values()))
+        if leaders:
+            response.node_endpoints = node_endpoints(self._broker, self._call, leaders, FetchResponse.NodeEndpoint)
+        return response
+
+    def _is_news(self, wanted: FetchedPartition, data: FetchResponse.PartitionData) -> bool:
+        if not self._context.incremental:
+            return True
+        return bool(
+            data.records
+            or data.error_code
+            or data.high_watermark != wanted.told_high_watermark
+            or data.log_start_offset != wanted.told_log_start_offset
+            or data.diverging_epoch.epoch >= 0
+        )
+
+    def _add_leader(self, wanted: FetchedPartition, data: FetchResponse.PartitionData, leaders: list[int]) -> None:
+        name = wanted.topic or self._broker.metadata.topic_name(wanted.topic_id) or ""
+        if self._call.version >= LEADER_FROM:
+            data.current_leader = current_leader(self._broker, name, wanted.index, FetchResponse.LeaderIdAndEpoch)
+            leaders.append(data.current_leader.leader_id)
+
+
+def _release(data: FetchResponse.PartitionData) -> None:
+    records = data.records
+    if records is not None and not isinstance(records, (bytes, bytearray, memoryview)):
+        records.release()

@@ -1,0 +1,86 @@
+"""ListOffsets (key 2), versions 1 to 11: the offset at a time, or at one of the special times below.
+
+- -1 latest (the high watermark; for read_committed the last stable offset), -2 earliest; from 7 on -3, the record with
+  the largest timestamp (KIP-734); from 8 on -4, the earliest on this broker's disk; 9: -5, the latest in tiered storage
+  and 11: -6, the first not yet there: this broker has no tiered storage, so both are unknown (-1).
+- 2 isolation level; 4 leader epochs; 6 flexible; 10 timeout.
+- No record at or after the time asked for: offset -1 and timestamp -1, no error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import ZERO_UUID
+from protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+    from replication.partition import Partition
+    from storage.log import Log
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+_SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_UNKNOWN = (-1, -1, -1)
+
+
+@handles(ApiKey.LIST_OFFSETS, 1, 11)
+def list_offsets(broker: Broker, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            answer = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+            try:
+                partition = broker.partition_of(topic.name, ZERO_UUID, wanted.partition_index)
+                if partition is None:
+                    raise KafkaError(_why_absent(broker, topic.name, wanted.partition_index))
+                timestamp, offset, epoch = _find(partition, wanted, request.replica_id, call.version)
+                answer.timestamp, answer.offset, answer.leader_epoch = timestamp, offset, epoch
+            except KafkaError as error:
+                answer.error_code = error.code
+            answers.append(answer)
+        topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _why_absent(broker: Broker, topic: str, index: int) -> ErrorCode:
+    if broker.metadata.partition(topic, index) is not None:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _find(
+    partition: Partition, wanted: ListOffsetsRequest.ListOffsetsPartition, replica_id: int, version: int
+) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch); raises KafkaError."""
+    time = wanted.timestamp
+    if time < 0 and version < _SINCE_VERSION.get(time, 0):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    # Also the check that this broker leads, in the epoch that the client believes in.
+    end_offset = partition.latest_offset(current_leader_epoch=wanted.current_leader_epoch, replica_id=replica_id)
+    log = partition.log
+    if log is None:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if time == LATEST:
+        return -1, end_offset, partition.leader_epoch
+    if time in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.log_start_offset, _epoch_at(log, log.log_start_offset)
+    if time in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _UNKNOWN
+    found = log.offset_of_max_timestamp() if time == MAX_TIMESTAMP else log.offset_for_timestamp(time)
+    if found is None or found[1] >= end_offset:
+        return _UNKNOWN
+    return found
+
+
+def _epoch_at(log: Log, offset: int) -> int:
+    return log.epoch_at(offset) if offset < log.log_end_offset else -1

@@ -1,0 +1,38 @@
+"""ApiVersions (key 18), versions 0 to 4: what this broker serves, derived from the handlers that registered themselves.
+
+A request of an unknown version gets the version-0 form with UNSUPPORTED_VERSION and the versions of this API (KIP-511);
+the connection does that, as there is no request to decode.
+
+- 1 throttle time; 3 flexible, client software name and version, features; 4 features may have minimum version 0.
+- Features: none are finalised; transaction.version and group.version follow with what they stand for.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+# KIP-511: what a client may call itself.
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@handles(ApiKey.API_VERSIONS, 0, 4)
+def api_versions(broker: Broker, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+    if call.version >= 3 and not (
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=entry.min_version, max_version=entry.max_version)
+            for key, entry in sorted(broker.handlers.items())
+        ]
+    )

@@ -1,0 +1,46 @@
+"""OffsetForLeaderEpoch (key 23), versions 2 to 4: where an epoch ended in the leader's log (KIP-101, KIP-320).
+
+- 2 current leader epoch; 3 replica id; 4 flexible.
+- A consumer that reads past that end after a leader change has read records that no longer exist.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import ZERO_UUID
+from protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+
+@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4)
+def offset_for_leader_epoch(
+    broker: Broker, request: OffsetForLeaderEpochRequest, call: Call
+) -> OffsetForLeaderEpochResponse:
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            answer = OffsetForLeaderEpochResponse.EpochEndOffset(partition=wanted.partition)
+            partition = broker.partition_of(topic.topic, ZERO_UUID, wanted.partition)
+            try:
+                if partition is None:
+                    known = broker.metadata.partition(topic.topic, wanted.partition) is not None
+                    raise KafkaError(
+                        ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    )
+                answer.leader_epoch, answer.end_offset = partition.epoch_end_offset(
+                    wanted.leader_epoch, current_leader_epoch=wanted.current_leader_epoch
+                )
+            except KafkaError as error:
+                answer.error_code = error.code
+            answers.append(answer)
+        topics.append(
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers)
+        )
+    return OffsetForLeaderEpochResponse(topics=topics)

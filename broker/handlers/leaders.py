@@ -1,0 +1,37 @@
+"""Where a partition is led: what Produce and Fetch tell a client that asked the wrong broker (KIP-951)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+LeaderT = TypeVar("LeaderT")
+NodeT = TypeVar("NodeT")
+
+
+def current_leader(broker: Broker, topic: str, index: int, make: type[LeaderT]) -> LeaderT:
+    """The partition's leader and epoch as this broker knows them, -1 where it does not."""
+    state = broker.metadata.partition(topic, index)
+    if state is None:
+        return make()
+    fields: dict[str, Any] = {"leader_id": state.leader, "leader_epoch": state.leader_epoch}
+    return make(**fields)
+
+
+def node_endpoints(broker: Broker, call: Call, leader_ids: Iterable[int], make: type[NodeT]) -> list[NodeT]:
+    """Addresses of the named brokers, on the listener the client came in by."""
+    nodes = []
+    for broker_id in sorted(set(leader_ids)):
+        endpoint = broker.endpoint_of(broker_id, call)
+        if endpoint is not None:
+            fields: dict[str, Any] = {
+                "node_id": broker_id,
+                "host": endpoint.host,
+                "port": endpoint.port,
+                "rack": endpoint.rack,
+            }
+            nodes.append(make(**fields))
+    return nodes

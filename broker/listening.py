@@ -1,0 +1,75 @@
+"""Sockets that accept connections, one or more for each configured listener."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from config.broker import BrokerConfig
+    from config.listeners import Listener
+
+_LEAST_BACKLOG = 1024
+"""A burst of connections above the backlog costs each late one a second (the client's SYN is sent again after it)."""
+
+
+class BindError(OSError):
+    """A listener's address cannot be bound; the message names it and the remedy."""
+
+
+def bind(listener: Listener, config: BrokerConfig) -> list[socket.socket]:
+    """Listening sockets of one listener, all on one port (chosen by the system for port 0).
+
+    `localhost` means both loopback addresses, as clients try either; an empty host every address of both families.
+    Raises BindError.
+    """
+    sockets: list[socket.socket] = []
+    port = listener.port
+    try:
+        for family, host in _addresses(listener.host, port):
+            sock = _bind_one(family, host, port, config)
+            if sock is not None:
+                port = sock.getsockname()[1]
+                sockets.append(sock)
+        if not sockets:
+            raise OSError("no address family of this machine fits")
+    except OSError as error:
+        for sock in sockets:
+            sock.close()
+        reason = error.strerror or str(error)
+        raise BindError(f"{listener.text} cannot be bound: {reason}; is another broker running, or does the host not exist?") from None
+    return sockets
+
+
+def _addresses(host: str, port: int) -> list[tuple[int, str]]:
+    if host == "localhost":
+        return [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
+    if host == "":
+        return [(socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")]
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys((int(family), str(address[0])) for family, _, _, _, address in found))
+
+
+def _bind_one(family: int, host: str, port: int, config: BrokerConfig) -> socket.socket | None:
+    """None where the machine has no such address family, which `localhost` and the empty host allow for."""
+    try:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+    except OSError:
+        return None
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        # Accepted sockets inherit these. Unless somebody chose a size, the kernel's own tuning does better.
+        for key, option in (("socket.receive.buffer.bytes", socket.SO_RCVBUF), ("socket.send.buffer.bytes", socket.SO_SNDBUF)):
+            if config.source(key) != "DEFAULT_CONFIG" and config[key] > 0:
+                sock.setsockopt(socket.SOL_SOCKET, option, config[key])
+        sock.bind((host, port))
+        sock.listen(max(config["socket.listen.backlog.size"], _LEAST_BACKLOG))
+    except OSError:
+        sock.close()
+        if family == socket.AF_INET6 and host in ("::1", "::"):
+            return None
+        raise
+    sock.setblocking(False)
+    return sock

@@ -1,0 +1,168 @@
+"""The short way of a Produce request: what stands before its records is decoded once, then recognised by its bytes.
+
+A producer sends the same request again and again; only the correlation id, the records and, with several partitions, the
+partition index change. `learn` remembers, for the exact bytes between the correlation id and the length of the records,
+which partition they lead to and what the answer looks like; `produce` compares those bytes and goes straight to the
+append. Equal bytes decode equally, so a route needs no second look at the request; what it leads to is checked by the
+replica manager's generation, which every change of leadership, assignment or deletion raises.
+
+Only requests without surprises take this way: one topic, one partition, no transactional id, no tagged fields, a leader
+that commits at once. Everything else, and every error, is the general handler's (broker.handlers.k00_produce); both give
+the same bytes, which tests compare.
+
+Layout from the correlation id on, flexible versions (9 and later); before them lengths are int16/int32 and tags absent:
+
+    client id | tags | transactional id | acks | timeout | 1 topic | name or id | 1 partition | index |  <- the prefix
+    varint records length + 1 | records | partition tags (0) | topic tags (0) | request tags (0)
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from time import time
+from typing import TYPE_CHECKING
+
+from protocol.errors import KafkaError
+from protocol.framing import HEAD_BYTES, SIZE_BYTES
+from protocol.messages import ProduceRequest, ProduceResponse, ResponseHeader, response_header_version
+from protocol.records import RECORD_BATCH_OVERHEAD
+
+if TYPE_CHECKING:
+    from broker.context import Broker
+    from replication.partition import Partition
+
+FLEXIBLE_FROM = 9
+START_OFFSET_FROM = 5
+BATCHES_V2_FROM = 3
+_MAX_ROUTES = 256
+
+_INT32 = Struct(">i")
+_CORRELATION_ID = Struct(">i")
+_OFFSETS = Struct(">qqq")  # base offset, log append time, log start offset stand side by side from version 5 on
+# A value no schema default has, to find the three fields' place in an encoded answer.
+_MARKS = (0x7A6F_1D2E_3C4B_5A01, 0x7A6F_1D2E_3C4B_5A02, 0x7A6F_1D2E_3C4B_5A03)
+
+
+class _Route:
+    __slots__ = ("acks", "answer", "fields", "generation", "partition", "version")
+
+    def __init__(
+        self, partition: Partition, generation: int, version: int, acks: int, answer: bytearray, fields: int
+    ) -> None:
+        self.partition = partition
+        self.generation = generation
+        self.version = version
+        self.acks = acks
+        self.answer = answer
+        self.fields = fields
+
+
+class ProduceRoutes:
+    """The routes of one connection. All prefixes kept have one length, that of the request learnt last."""
+
+    __slots__ = ("_broker", "_prefix_bytes", "_routes")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._prefix_bytes = 0
+        self._routes: dict[bytes, _Route] = {}
+
+    def produce(self, view: memoryview, start: int, stop: int, version: int, correlation_id: int) -> bytes | None:
+        """Append the records of the request in `view[start:stop]` and return its answer's frame, empty for acks=0.
+
+        None: not a request of a known route, or one that fails; nothing was done and the general way takes it.
+        """
+        begin = start + HEAD_BYTES
+        position = begin + self._prefix_bytes
+        if position == begin or position + 5 > stop:
+            return None
+        route = self._routes.get(bytes(view[begin:position]))
+        if route is None or route.version != version or route.generation != self._broker.replicas.generation:
+            return None
+        if version >= FLEXIBLE_FROM:
+            byte = view[position]
+            size = byte & 0x7F
+            position += 1
+            shift = 7
+            while byte >= 0x80:
+                if shift > 28:
+                    return None
+                byte = view[position]
+                size |= (byte & 0x7F) << shift
+                position += 1
+                shift += 7
+            end = position + size - 1
+            if end != stop - 3 or view[end] or view[end + 1] or view[end + 2]:
+                return None
+        else:
+            end = position + 4 + int(_INT32.unpack_from(view, position)[0])
+            position += 4
+            if end != stop:
+                return None
+        if end - position < RECORD_BATCH_OVERHEAD:
+            return None
+        try:
+            info = route.partition.append(view[position:end], int(time() * 1000), route.acks)
+        except KafkaError:
+            return None  # nothing was written; the general way finds the same error and words its answer
+        if route.acks == 0:
+            return b""
+        answer = route.answer
+        _CORRELATION_ID.pack_into(answer, SIZE_BYTES, correlation_id)
+        _OFFSETS.pack_into(answer, route.fields, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+        return bytes(answer)
+
+    def learn(self, request: ProduceRequest, view: memoryview, start: int, stop: int, version: int) -> None:
+        """Remember the route of a decoded request, if it is of the simple kind."""
+        if version < START_OFFSET_FROM or request.transactional_id is not None or len(request.topic_data) != 1:
+            return
+        topic = request.topic_data[0]
+        if len(topic.partition_data) != 1:
+            return
+        data = topic.partition_data[0]
+        if data.records is None or len(data.records) < RECORD_BATCH_OVERHEAD:
+            return
+        flexible = version >= FLEXIBLE_FROM
+        records_end = stop - 3 if flexible else stop
+        size = len(data.records)
+        position = records_end - size
+        # The batch's own length field and the zero tags must agree with where the records are taken to lie.
+        if any(view[records_end:stop]) or _INT32.unpack_from(view, position + 8)[0] + 12 != size:
+            return
+        prefix_end = position - (_varint_bytes(size + 1) if flexible else 4)
+        partition = self._broker.partition_of(topic.name, topic.topic_id, data.index)
+        if partition is None or not partition.commits_at_once:
+            return
+        prefix = bytes(view[start + HEAD_BYTES : prefix_end])
+        if len(prefix) != self._prefix_bytes or len(self._routes) >= _MAX_ROUTES:
+            self._routes.clear()
+            self._prefix_bytes = len(prefix)
+        answer, fields = _answer_template(topic, data.index, version)
+        generation = self._broker.replicas.generation
+        self._routes[prefix] = _Route(partition, generation, version, request.acks, answer, fields)
+
+
+def _answer_template(topic: ProduceRequest.TopicProduceData, index: int, version: int) -> tuple[bytearray, int]:
+    """The encoded answer to a successful request, and the position of its base offset field."""
+    response = ProduceResponse(
+        responses=[
+            ProduceResponse.TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    ProduceResponse.PartitionProduceResponse(
+                        index=index, base_offset=_MARKS[0], log_append_time_ms=_MARKS[1], log_start_offset=_MARKS[2]
+                    )
+                ],
+            )
+        ]
+    )
+    frame = bytearray(SIZE_BYTES)
+    ResponseHeader(correlation_id=0).encode_into(frame, response_header_version(0, version))
+    response.encode_into(frame, version)
+    frame[:SIZE_BYTES] = (len(frame) - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
+    return frame, frame.index(_OFFSETS.pack(*_MARKS))
+
+
+def _varint_bytes(value: int) -> int:
+    return max(1, (value.bit_length() + 6) // 7)

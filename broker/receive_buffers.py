@@ -1,0 +1,164 @@
+"""Memory for requests that arrive in pieces: one buffer shared by all connections, and owned ones that grow as bytes come.
+
+A request that is whole in one read never leaves the shared buffer. Of a longer one the connection keeps the bytes in an
+`OwnedBuffer`: private anonymous memory, enlarged by mremap as it fills, so that a peer who announces 100 MB and sends
+nothing costs nothing, and what was received is not copied again at each step. `ReceiveBudget` bounds what all unfinished
+requests together may come to (`queued.max.request.bytes`).
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections import deque
+from collections.abc import Callable
+
+SHARED_BYTES = 64 * 1024
+"""Size of the shared buffer, and so the most that a connection brings along when its first read ends inside a frame."""
+
+_FIRST_BYTES = 256 * 1024
+_KEEP_BYTES = 2 * 1024 * 1024
+_KEEP_BUFFERS = 4
+
+DEFAULT_BUDGET_BYTES = 64 * 1024 * 1024
+"""Used for queued.max.request.bytes=-1: Apache Kafka then has no limit but its heap; a process without one needs a number."""
+
+ORDINARY_FRAME_BYTES = 2 * 1024 * 1024
+"""Requests up to this size have half of the budget to themselves: large ones cannot keep them out."""
+
+
+class OwnedBuffer:
+    """Growing memory of one unfinished frame. `view` is the writable whole; it changes when the buffer grows."""
+
+    __slots__ = ("_memory", "capacity", "view")
+
+    def __init__(self, capacity: int) -> None:
+        self._memory = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.capacity = capacity
+        self.view = memoryview(self._memory)
+
+    def grow(self, capacity: int) -> None:
+        """Enlarge to `capacity`; what was received stays. No other view of the memory may be in use."""
+        self.view.release()
+        try:
+            self._memory.resize(capacity)
+        except BufferError:  # a view of an earlier request is still referenced, if only by an exception's traceback
+            memory = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            memory[: self.capacity] = self._memory[:]
+            self._memory = memory
+        self.capacity = capacity
+        self.view = memoryview(self._memory)
+
+    def compact(self, begin: int, end: int) -> None:
+        """Move the bytes from `begin` to `end` to the start."""
+        if begin:
+            self.view[: end - begin] = self.view[begin:end]
+
+
+class BufferPool:
+    """The shared buffer, and a few owned ones kept warm: the first touch of fresh pages costs as much as the read itself."""
+
+    __slots__ = ("_free", "shared", "shared_view")
+
+    def __init__(self) -> None:
+        self.shared = bytearray(SHARED_BYTES)
+        self.shared_view = memoryview(self.shared)
+        self._free: list[OwnedBuffer] = []
+
+    def take(self) -> OwnedBuffer:
+        return self._free.pop() if self._free else OwnedBuffer(_FIRST_BYTES)
+
+    def give_back(self, buffer: OwnedBuffer) -> None:
+        """The buffer's memory may be reused at once; one that is not kept goes back to the system with its last view."""
+        if buffer.capacity <= _KEEP_BYTES and len(self._free) < _KEEP_BUFFERS:
+            self._free.append(buffer)
+
+    def take_warm(self) -> OwnedBuffer | None:
+        """A kept buffer, if there is one: for a connection whose next frame will probably not fit the shared one."""
+        return self._free.pop() if self._free else None
+
+    @staticmethod
+    def next_capacity(buffer: OwnedBuffer, frame_bytes: int) -> int:
+        """What a full buffer grows to for a frame of `frame_bytes`: four times as much, and never past the frame."""
+        return min(buffer.capacity * 4, frame_bytes)
+
+
+class ReceiveBudget:
+    """Decides which unfinished frames may go on arriving.
+
+    Each frame asks once, with its whole size. Ordinary frames and large ones have half of the budget each; large frames
+    are admitted in the order they asked, and one alone is always admitted, so that a frame larger than the budget still
+    gets through. A frame that has to wait is told by its callback.
+
+    Invariant: `used` of a lane is the sum of the sizes it admitted and that were not released.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes if limit_bytes > 0 else DEFAULT_BUDGET_BYTES
+        self._lanes = (_Lane(self.limit_bytes // 2), _Lane(self.limit_bytes // 2))
+
+    def admit(self, frame_bytes: int, resume: Callable[[], None]) -> Admission:
+        """Ask for a frame of `frame_bytes`. The answer says whether it is `admitted`; if not, `resume` is called once it is."""
+        return self._lanes[frame_bytes > ORDINARY_FRAME_BYTES].admit(frame_bytes, resume)
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(lane.queue) for lane in self._lanes)
+
+
+class Admission:
+    """One frame's place in the budget, until `release()`."""
+
+    __slots__ = ("_lane", "_resume", "admitted", "frame_bytes", "released")
+
+    def __init__(self, lane: _Lane, frame_bytes: int, resume: Callable[[], None]) -> None:
+        self._lane = lane
+        self._resume = resume
+        self.frame_bytes = frame_bytes
+        self.admitted = False
+        self.released = False
+
+    @property
+    def contended(self) -> bool:
+        """Others wait for what this frame holds."""
+        return bool(self._lane.queue)
+
+    def release(self) -> None:
+        """The frame is whole and handled, or its connection ended. Idempotent."""
+        if not self.released:
+            self.released = True
+            self._lane.release(self)
+
+    def go(self) -> None:
+        self.admitted = True
+        self._resume()
+
+
+class _Lane:
+    __slots__ = ("limit_bytes", "queue", "used")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used = 0
+        self.queue: deque[Admission] = deque()
+
+    def admit(self, frame_bytes: int, resume: Callable[[], None]) -> Admission:
+        admission = Admission(self, frame_bytes, resume)
+        if not self.queue and self._fits(frame_bytes):
+            self.used += frame_bytes
+            admission.admitted = True
+        else:
+            self.queue.append(admission)
+        return admission
+
+    def _fits(self, frame_bytes: int) -> bool:
+        return self.used == 0 or self.used + frame_bytes <= self.limit_bytes
+
+    def release(self, admission: Admission) -> None:
+        if admission.admitted:
+            self.used -= admission.frame_bytes
+        else:
+            self.queue.remove(admission)
+        while self.queue and self._fits(self.queue[0].frame_bytes):
+            waiting = self.queue.popleft()
+            self.used += waiting.frame_bytes
+            waiting.go()

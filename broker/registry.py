@@ -1,0 +1,81 @@
+"""Which API versions the broker serves, and by what: handlers register themselves where they are written.
+
+The ApiVersions answer is derived from this table, so nothing can be advertised that has no handler.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from protocol.api_keys import ApiKey
+from protocol.messages import request_class, request_header_version, response_class, response_header_version
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+Handler = Callable[["Broker", Any, "Call"], Any]
+HandlerT = TypeVar("HandlerT", bound=Handler)
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    """One served API. `handler(broker, request, call)` returns the response, an awaitable of it, or None for no answer.
+
+    `pipelined`: requests behind one that is still unanswered may be taken up, because all that its order decides has
+    happened when the handler returns (Produce: the append).
+    """
+
+    key: ApiKey
+    min_version: int
+    max_version: int
+    handler: Handler
+    pipelined: bool
+
+    def decode(self, buffer: memoryview, version: int, position: int) -> Any:
+        return request_class(self.key).decode(buffer, version, position)[0]  # type: ignore[union-attr]
+
+    def request_header_version(self, version: int) -> int:
+        return request_header_version(self.key, version)
+
+    def response_header_version(self, version: int) -> int:
+        return response_header_version(self.key, version)
+
+    @property
+    def response_class(self) -> type[Any] | None:
+        return response_class(self.key)
+
+
+_entries: dict[int, Entry] = {}
+
+
+def handles(key: ApiKey, min_version: int, max_version: int, *, pipelined: bool = False) -> Callable[[HandlerT], HandlerT]:
+    """Register a handler for versions `min_version` to `max_version` of an API. A second one for the same key is an error."""
+
+    def register(handler: HandlerT) -> HandlerT:
+        if key in _entries:
+            raise ValueError(f"{key.name} has two handlers: {_entries[key].handler.__module__} and {handler.__module__}")
+        _entries[key] = Entry(key, min_version, max_version, handler, pipelined)
+        return handler
+
+    return register
+
+
+def load_handlers() -> dict[int, Entry]:
+    """Import every module of broker.handlers and return the table by API key."""
+    import broker.handlers
+
+    for module in pkgutil.iter_modules(broker.handlers.__path__):
+        importlib.import_module(f"broker.handlers.{module.name}")
+    return _entries
+
+
+def is_awaitable(result: object) -> bool:
+    return inspect.isawaitable(result)
+
+
+AwaitableResponse = Awaitable[Any]

@@ -1,0 +1,123 @@
+"""The daemon: start, accept, drain, stop.
+
+Start order: data folders (locked, logs opened), metadata store, sockets bound, this broker registered, the controller's
+first picture of the cluster applied, and only then connections accepted: the first metadata answer is right.
+Stop order: no new connections, open ones closed, groups unloaded, registration withdrawn, logs closed cleanly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker import log
+from broker.connection import Connection
+from broker.listening import BindError, bind
+from broker.log import logger
+from broker.wiring import Node, StartError
+
+if TYPE_CHECKING:
+    import socket
+
+    from config.broker import BrokerConfig
+    from config.listeners import Listener
+
+
+@dataclass(slots=True, frozen=True)
+class ServerInfo:
+    """What a started broker can say of itself. `listeners` are (name, host, port) as bound."""
+
+    broker_id: int
+    cluster_id: str
+    listeners: list[tuple[str, str, int]]
+    log_dirs: list[str]
+
+
+def run(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None = None) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the process's exit status."""
+    log.configure()
+    for warning in config.warnings:
+        logger.warning("%s", warning)
+    try:
+        if sys.platform != "win32":
+            import uvloop
+
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(_serve(config, on_ready))
+        else:
+            asyncio.run(_serve(config, on_ready))
+    except (StartError, BindError) as error:
+        logger.error("%s", error)
+        return 1
+    return 0
+
+
+async def _serve(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    server = Server(config)
+    await server.start()
+    try:
+        if on_ready is not None:
+            on_ready(server.info)
+        await stop.wait()
+        logger.info("stopping")
+    finally:
+        await server.stop()
+    logger.info("stopped")
+
+
+class Server:
+    """One broker in this process's event loop. `start()` raises StartError or BindError and leaves nothing behind."""
+
+    info: ServerInfo
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._node = Node(config)
+        self._accepting: list[asyncio.Server] = []
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        bound: list[tuple[Listener, socket.socket]] = []
+        try:
+            await self._node.open_storage()
+            for listener in self._config.listeners:
+                bound += [(listener, sock) for sock in bind(listener, self._config)]
+            ports = {listener.name: sock.getsockname()[1] for listener, sock in bound}
+            await self._node.join(ports)
+        except BaseException:
+            for _, sock in bound:
+                sock.close()
+            await self._node.close()
+            raise
+        for listener, sock in bound:
+            factory = partial(Connection, self._node.broker, listener.name)
+            self._accepting.append(await loop.create_server(factory, sock=sock, backlog=sock_backlog(self._config)))
+        broker = self._node.broker
+        broker.connections.start_sweeping(loop)
+        self.info = ServerInfo(
+            broker.broker_id,
+            broker.cluster_id,
+            [(listener.name, *sock.getsockname()[:2]) for listener, sock in bound],
+            list(self._config.log_dirs),
+        )
+        # What start-up made stays for good: later collections need not look at it.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+        addresses = ", ".join(f"{name}://{host}:{port}" for name, host, port in self.info.listeners)
+        logger.info("broker %d of cluster %s started, listening on %s", broker.broker_id, broker.cluster_id, addresses)
+
+    async def stop(self) -> None:
+        for server in self._accepting:
+            server.close()
+        await self._node.close()
