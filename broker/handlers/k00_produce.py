@@ -143,7 +143,7 @@ def _append(
     if records is None or len(records) == 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records for the partition")
     if version < BATCHES_FROM:
-        records = _convert(records, now_ms)
+        records = _convert(records)
     elif len(records) > RECORD_BATCH_OVERHEAD:
         if records[_MAGIC] != 2:
             raise KafkaError(ErrorCode.INVALID_RECORD, "Produce version 3 and later carry batches of magic 2 only")
@@ -163,11 +163,11 @@ def _append(
         commits.wait_for(partition, info.last_offset + 1, answer)
 
 
-def _convert(records: memoryview, now_ms: int) -> bytearray:
+def _convert(records: memoryview) -> bytearray:
     from protocol.message_sets import upconvert
 
     try:
-        return upconvert(records, now_ms)
+        return upconvert(records)
     except (CorruptBatch, DecompressionError) as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
 

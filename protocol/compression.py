@@ -1,0 +1,243 @@
+"""The codecs of record batches: the only place that knows a codec library, each loaded on its first use.
+
+Codec numbers are those of the attributes of a batch (KIP-98) or of a message set. Whatever the bytes, ``decompress``
+raises DecompressionError alone and never makes much more than ``max_bytes`` of output: a batch of 1 MB can claim to be
+gigabytes.
+
+==  ======  =====================================================================================================
+ 1  gzip    RFC 1952, one or more members
+ 2  snappy  read: the framing of xerial's snappy-java, or one bare snappy block; written: the framing
+ 3  lz4     the LZ4 frame format; independent blocks only, since Java's client refuses linked ones
+ 4  zstd    RFC 8878 (KIP-110); Java's frames carry no content size
+==  ======  =====================================================================================================
+"""
+
+from __future__ import annotations
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+Buffer = bytes | bytearray | memoryview
+
+# snappy-java's stream: the magic, int32 version, int32 oldest compatible version, then blocks of int32 size + snappy.
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK_BYTES = 32 * 1024
+
+# One snappy element of 3 bytes copies at most 64, so a block that claims more than this lies.
+_SNAPPY_MAX_RATIO = 32
+
+# A zstd block of 4 bytes (RLE) makes at most 128 KB, so a slice of input makes at most so much per byte.
+_ZSTD_MAX_RATIO = 32 * 1024
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+
+
+class DecompressionError(ValueError):
+    """The bytes are not what the codec writes, or they would become larger than allowed."""
+
+
+def decompress(codec: int, data: Buffer, max_bytes: int, *, any_lz4_header_checksum: bool = False) -> bytes:
+    """The plain bytes. ``any_lz4_header_checksum`` takes message sets of magic 0 (KAFKA-3160)."""
+    if codec == GZIP:
+        return _gunzip(data, max_bytes)
+    if codec == SNAPPY:
+        return _unsnappy(bytes(data), max_bytes)
+    if codec == LZ4:
+        return _unlz4(_with_lz4_header_checksum(bytes(data)) if any_lz4_header_checksum else data, max_bytes)
+    if codec == ZSTD:
+        return _unzstd(data, max_bytes)
+    if codec == NONE:
+        if len(data) > max_bytes:
+            raise _too_large(max_bytes)
+        return bytes(data)
+    raise DecompressionError(f"unknown codec {codec}")
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """``level`` None is the codec's own default; snappy has none. ValueError for an unknown codec."""
+    if codec == GZIP:
+        import zlib
+
+        packer = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
+        return packer.compress(data) + packer.flush()
+    if codec == SNAPPY:
+        return _snappy(bytes(data))
+    if codec == LZ4:
+        import lz4.frame
+
+        # Java's fast compressor is lz4.frame's level 0; from 3 on both mean LZ4HC.
+        packed: bytes = lz4.frame.compress(
+            data,
+            compression_level=0 if level is None else level,
+            block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
+            store_size=False,
+        )
+        return packed
+    if codec == ZSTD:
+        import zstandard
+
+        return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+    if codec == NONE:
+        return bytes(data)
+    raise ValueError(f"unknown codec {codec}")
+
+
+def _too_large(max_bytes: int) -> DecompressionError:
+    return DecompressionError(f"decompresses to more than {max_bytes} bytes")
+
+
+def _gunzip(data: Buffer, max_bytes: int) -> bytes:
+    import zlib
+
+    parts: list[bytes] = []
+    total = 0
+    rest: Buffer = data
+    while True:
+        member = zlib.decompressobj(31)
+        try:
+            part = member.decompress(rest, max_bytes - total + 1)
+        except zlib.error as error:
+            raise DecompressionError(f"gzip: {error}") from None
+        total += len(part)
+        if total > max_bytes:
+            raise _too_large(max_bytes)
+        if not member.eof:
+            raise DecompressionError("gzip: the data ends early")
+        parts.append(part)
+        rest = member.unused_data
+        if rest[:2] != b"\x1f\x8b":  # not another member; Java too drops what follows the last one
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _unsnappy(data: bytes, max_bytes: int) -> bytes:
+    if not data.startswith(_XERIAL_MAGIC):
+        return _unsnappy_block(data, max_bytes)
+    parts: list[bytes] = []
+    total = 0
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        if data.startswith(_XERIAL_MAGIC, position):  # concatenated streams
+            position += len(_XERIAL_HEADER)
+            continue
+        start = position + 4
+        position = start + int.from_bytes(data[position:start], "big")
+        if position > len(data):
+            raise DecompressionError("snappy: the data ends within a block")
+        part = _unsnappy_block(data[start:position], max_bytes - total)
+        total += len(part)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _unsnappy_block(block: bytes, max_bytes: int) -> bytes:
+    # A block opens with its plain size, which the library allocates: look before it does.
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    else:
+        raise DecompressionError("snappy: no size at the start of a block")
+    if size > max_bytes:
+        raise _too_large(max_bytes)
+    if size > len(block) * _SNAPPY_MAX_RATIO:
+        raise DecompressionError("snappy: a block claims more than it can hold")
+    import snappy
+
+    try:
+        plain: bytes = snappy.decompress(block)
+    except snappy.UncompressError as error:
+        raise DecompressionError(f"snappy: {error.__cause__}") from None
+    return plain
+
+
+def _snappy(data: bytes) -> bytes:
+    import snappy
+
+    out = bytearray(_XERIAL_HEADER)
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = snappy.compress(data[start : start + _XERIAL_BLOCK_BYTES])
+        out += len(block).to_bytes(4, "big")
+        out += block
+    return bytes(out)
+
+
+def _unlz4(data: Buffer, max_bytes: int) -> bytes:
+    import lz4.frame
+
+    frame = lz4.frame.LZ4FrameDecompressor()
+    try:
+        plain: bytes = frame.decompress(data, max_bytes + 1)
+        # The library may hand out less than asked although more is there.
+        while not frame.eof and not frame.needs_input and len(plain) <= max_bytes:
+            more: bytes = frame.decompress(b"", max_bytes + 1 - len(plain))
+            if not more and not frame.eof:
+                break
+            plain += more
+    except RuntimeError as error:
+        raise DecompressionError(f"lz4: {error}") from None
+    if len(plain) > max_bytes:
+        raise _too_large(max_bytes)
+    if not frame.eof:
+        raise DecompressionError("lz4: the data ends early")
+    return plain
+
+
+def _with_lz4_header_checksum(data: bytes) -> bytes:
+    """The frame with the header checksum the format asks for: before message format 1, Kafka wrote another one
+    (KAFKA-3160: it also summed up the magic), and its readers never looked."""
+    # magic 4, flags 1, block size 1, content size 8 (flag 0x08), dictionary id 4 (flag 0x01), header checksum 1
+    if len(data) < 7 or not data.startswith(_LZ4_MAGIC):
+        return data
+    end = 6 + (8 if data[4] & 0x08 else 0) + (4 if data[4] & 0x01 else 0)
+    checksum = (_xxh32_short(data[4:end]) >> 8) & 0xFF
+    return data[:end] + bytes((checksum,)) + data[end + 1 :]
+
+
+def _xxh32_short(data: bytes) -> int:
+    """xxHash32, seed 0, of fewer than 16 bytes (an LZ4 frame header has at most 14)."""
+    mask = 0xFFFFFFFF
+    hashed = 374761393 + len(data)
+    position = 0
+    while position + 4 <= len(data):
+        word = int.from_bytes(data[position : position + 4], "little")
+        hashed = (hashed + word * 3266489917) & mask
+        hashed = (((hashed << 17) | (hashed >> 15)) & mask) * 668265263 & mask
+        position += 4
+    for byte in data[position:]:
+        hashed = (hashed + byte * 374761393) & mask
+        hashed = (((hashed << 11) | (hashed >> 21)) & mask) * 2654435761 & mask
+    hashed = ((hashed ^ (hashed >> 15)) * 2246822519) & mask
+    hashed = ((hashed ^ (hashed >> 13)) * 3266489917) & mask
+    return hashed ^ (hashed >> 16)
+
+
+def _unzstd(data: Buffer, max_bytes: int) -> bytes:
+    import zstandard
+
+    parts: list[bytes] = []
+    total = 0
+    rest: Buffer = data
+    while True:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        position = 0
+        while not frame.eof:
+            if position >= len(rest):
+                raise DecompressionError("zstd: the data ends early")
+            # decompressobj has no limit of its own: feed only so much that the output cannot outgrow the limit by far.
+            step = max(16, (max_bytes - total) // _ZSTD_MAX_RATIO)
+            try:
+                part = frame.decompress(rest[position : position + step])
+            except zstandard.ZstdError as error:
+                raise DecompressionError(f"zstd: {error}") from None
+            position += step
+            total += len(part)
+            if total > max_bytes:
+                raise _too_large(max_bytes)
+            parts.append(part)
+        rest = frame.unused_data + bytes(rest[position:])
+        if not rest:
+            return b"".join(parts)

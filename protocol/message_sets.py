@@ -1,0 +1,169 @@
+"""Message sets, the record formats 0 and 1 of clients before 0.11, and their conversion up to record batches.
+
+A set is entries one after another; all numbers big-endian:
+
+==  =====  ============  ============================================================================================
+at  bytes  field         meaning
+==  =====  ============  ============================================================================================
+ 0      8  offset        a producer counts from 0; of a wrapper: of its last inner message
+ 8      4  message size  bytes after this field
+12      4  crc           CRC-32 of everything from the magic to the end
+16      1  magic         0, or 1 (KIP-32) with a timestamp
+17      1  attributes    bits 0-2 codec (0-3), 3 timestamp type (magic 1 only; 1: LogAppendTime)
+18      8  timestamp     magic 1 only; ms, -1: none
+..      4  key size      -1: null; then the key
+..      4  value size    -1: null; then the value
+==  =====  ============  ============================================================================================
+
+With a codec, the value of such a *wrapper* is a compressed set of the same magic whose messages carry no codec. Inner
+offsets are absolute with magic 0; with magic 1 they count within the set (KIP-31). A wrapper with LogAppendTime stamps
+all its inner messages.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+from protocol.compression import LZ4, NONE, DecompressionError, decompress
+from protocol.records import (
+    CREATE_TIME,
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    Buffer,
+    CorruptBatch,
+    Record,
+    build_batch,
+)
+
+_ENTRY = struct.Struct(">qiIbb")
+_INT64 = struct.Struct(">q")
+_INT32 = struct.Struct(">i")
+
+_SIZE_END = 12  # offset and message size stand before what the size counts
+_CODEC_MASK = 0x07
+_TIMESTAMP_TYPE_BIT = 0x08
+
+
+class Message(NamedTuple):
+    """One message; ``codec`` is that of its wrapper, 0 if it came without one."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    magic: int
+    codec: int
+
+
+def record_magic(data: Buffer) -> int:
+    """0 or 1 of a message set, 2 of record batches: byte 16 has it in all formats. CorruptBatch when there is none."""
+    if len(data) <= MAGIC_AT:
+        raise CorruptBatch(f"{len(data)} bytes are neither a message set nor a record batch")
+    return data[MAGIC_AT]
+
+
+def iter_messages(data: Buffer, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Iterator[Message]:
+    """All messages, those in wrappers too, checksums verified. CorruptBatch is the only error, also for a partial last
+    message. ``max_decompressed_bytes`` bounds all wrappers of the set together."""
+    left = max_decompressed_bytes
+    for message in _iter_shallow(bytes(data)):
+        if message.codec == NONE:
+            yield message
+            continue
+        inner_set = _unwrap(message, left)
+        left -= len(inner_set)
+        yield from _iter_inner(message, inner_set)
+
+
+def upconvert(data: Buffer, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytearray:
+    """One record batch with the same messages: offsets from 0, no producer id, the codec of the set's first wrapper.
+
+    Messages of magic 0 have no timestamp (-1). A timestamp type of LogAppendTime is carried over, so that whoever takes
+    the batch refuses it as it would from a producer of today. CorruptBatch when the set cannot be read or is empty.
+    """
+    records: list[Record] = []
+    codec = NONE
+    timestamp_type = CREATE_TIME
+    for message in iter_messages(data, max_decompressed_bytes):
+        codec = codec or message.codec
+        timestamp_type = timestamp_type or message.timestamp_type
+        records.append(Record(len(records), message.timestamp, message.key, message.value, []))
+    if not records:
+        raise CorruptBatch("a message set without messages")
+    newest = max(record.timestamp for record in records)
+    return build_batch(records, compression=codec, timestamp_ms=newest, timestamp_type=timestamp_type)
+
+
+def _iter_shallow(data: bytes) -> Iterator[Message]:
+    position = 0
+    while position < len(data):
+        if len(data) - position < _ENTRY.size:
+            raise CorruptBatch(f"a message set ends in {len(data) - position} stray bytes")
+        offset, size, crc, magic, attributes = _ENTRY.unpack_from(data, position)
+        end = position + _SIZE_END + size
+        body = position + _ENTRY.size
+        if magic not in (0, 1):
+            raise CorruptBatch(f"magic {magic} in a message set")
+        # Past the header, the smallest message has two sizes (and a timestamp with magic 1).
+        if end < body + (8 if magic == 0 else 16) or end > len(data):
+            raise CorruptBatch(f"a message of {size} bytes, of which {len(data) - position - _SIZE_END} are there")
+        if crc32(memoryview(data)[position + MAGIC_AT : end]) != crc:
+            raise CorruptBatch(f"wrong checksum of the message at byte {position}")
+        timestamp, timestamp_type = NO_TIMESTAMP, CREATE_TIME
+        if magic == 1:
+            timestamp = _INT64.unpack_from(data, body)[0]
+            timestamp_type = LOG_APPEND_TIME if attributes & _TIMESTAMP_TYPE_BIT else CREATE_TIME
+            body += 8
+        key, body = _sized(data, body, end)
+        value, body = _sized(data, body, end)
+        if body != end:
+            raise CorruptBatch(f"{end - body} bytes follow the value of a message")
+        yield Message(offset, timestamp, timestamp_type, key, value, magic, attributes & _CODEC_MASK)
+        position = end
+
+
+def _sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    if position + 4 > end:
+        raise CorruptBatch("a message ends before its key or value")
+    size: int = _INT32.unpack_from(data, position)[0]
+    position += 4
+    if size < 0:
+        return None, position
+    if position + size > end:
+        raise CorruptBatch(f"a field of {size} bytes reaches beyond its message")
+    return data[position : position + size], position + size
+
+
+def _unwrap(wrapper: Message, max_bytes: int) -> bytes:
+    if wrapper.codec > LZ4:
+        raise CorruptBatch(f"codec {wrapper.codec} in a message set")
+    if wrapper.value is None:
+        raise CorruptBatch("a compressed message without a value")
+    try:
+        return decompress(wrapper.codec, wrapper.value, max_bytes, any_lz4_header_checksum=wrapper.magic == 0)
+    except DecompressionError as error:
+        raise CorruptBatch(str(error)) from error
+
+
+def _iter_inner(wrapper: Message, inner_set: bytes) -> Iterator[Message]:
+    inner = list(_iter_shallow(inner_set))
+    if not inner:
+        raise CorruptBatch("a compressed message set without messages")
+    # With magic 1 inner offsets count from some start; the wrapper has the absolute offset of the last one.
+    shift = wrapper.offset - inner[-1].offset if wrapper.magic == 1 else 0
+    append_time = wrapper.timestamp_type == LOG_APPEND_TIME
+    for message in inner:
+        if message.magic != wrapper.magic or message.codec != NONE:
+            raise CorruptBatch("a compressed message of another format than its wrapper, or compressed again")
+        yield message._replace(
+            offset=message.offset + shift,
+            timestamp=wrapper.timestamp if append_time else message.timestamp,
+            timestamp_type=wrapper.timestamp_type,
+            codec=wrapper.codec,
+        )
