@@ -1,7 +1,7 @@
 """Makes the Python classes of a message from its schema: slotted, with keyword arguments, for all versions at once."""
 
 import struct as structs
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from protocol.compiler import build_decoder, build_encoder
@@ -9,22 +9,67 @@ from protocol.errors import MalformedMessage, UnsupportedField
 from protocol.model import Field, Message, Struct
 from protocol.primitives import Buffer, FileRegion
 
-_MISSING: Any = type("Missing", (), {"__repr__": lambda self: "..."})()
+
+class Structure:
+    """What every message and struct class has in common."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        class_ = _plain_class(self)
+        if _plain_class(other) is not class_:
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in class_.__slots__)
+
+    def __repr__(self) -> str:
+        class_ = _plain_class(self)
+        return f"{class_.__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in class_.__slots__)})"
+
+
+class ApiMessage(Structure):
+    """What every message class has in common; `decode`, `encode` and `encode_into` come with each class."""
+
+    __slots__ = ()
+
+
+class _SharedDefault:
+    """Marks the one object of defaults that stands in all messages for a struct left out: it refuses changes."""
+
+    __slots__ = ()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"this {type(self).__qualname__} is the shared default: assign a new one instead")
+
+
+class _Missing:
+    """Default argument where each new object needs a list or struct of its own."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+_MISSING = _Missing()
 
 
 def build_class(message: Message) -> type:
     """The class of a message, with those of its structs as attributes; codecs are compiled when first used."""
     classes: dict[str, type] = {}
     defaults: dict[str, object] = {}
-    for struct in (*message.structs, message):
-        qualified = struct.name if struct is message else f"{message.name}.{struct.name}"
-        classes[struct.name] = _struct_class(struct, qualified, classes, defaults)
-        if struct is not message and _is_shareable(struct, defaults):
-            defaults[struct.name] = _shared_default(struct, classes[struct.name])
-    class_: Any = classes[message.name]
+    for struct, init in _initializers(message, classes):
+        base = ApiMessage if struct is message else Structure
+        class_: Any = type(struct.name, (base,), {"__slots__": tuple(field.name for field in struct.fields)})
+        class_.__module__ = "protocol.messages"
+        init.__kwdefaults__ = {field.name: _default_argument(field, defaults) for field in struct.fields}
+        class_.__init__ = init
+        classes[struct.name] = class_
+        if struct is not message:
+            class_.__qualname__ = f"{message.name}.{struct.name}"
+            if all(value is not _MISSING for value in init.__kwdefaults__.values()):
+                defaults[struct.name] = _shared_default(class_)
     for struct in message.structs:
         setattr(class_, struct.name, classes[struct.name])
-    class_.API_KEY = message.api_key
+    class_.API_KEY = -1 if message.api_key is None else message.api_key
     class_.MIN_VERSION = message.versions.first
     class_.MAX_VERSION = message.versions.last
     # A message without flexible versions gets a first one that is never reached.
@@ -33,76 +78,56 @@ def build_class(message: Message) -> type:
     return class_  # type: ignore[no-any-return]
 
 
-def _struct_class(struct: Struct, qualified: str, classes: dict[str, type], defaults: dict[str, object]) -> type:
-    values: dict[str, Any] = {"MISSING": _MISSING}
-    arguments, stores = [], []
-    for field in struct.fields:
-        name = field.name
-        default, store = _default_argument(field, classes, defaults, values)
-        arguments.append(f"{name}={default}")
-        stores.append(f"        self.{name} = {store}\n")
-    names = [field.name for field in struct.fields]
-    shown = ", ".join(f"{name}={{self.{name}!r}}" for name in names)
-    same = " and ".join(f"self.{name} == other.{name}" for name in names) or "True"
-    text = (
-        f"class {struct.name}:\n"
-        f"    __slots__ = {tuple(names)!r}\n"
-        f"    __hash__ = None\n"
-        f"    def __init__(self{', *, ' if arguments else ''}{', '.join(arguments)}):\n"
-        f"{''.join(stores) or '        pass' + chr(10)}"
-        f"    def __eq__(self, other):\n"
-        f"        if not isinstance(other, {struct.name}):\n"
-        f"            return NotImplemented\n"
-        f"        return {same}\n"
-        f"    def __repr__(self):\n"
-        f'        return f"{qualified}({shown})"\n'
-    )
-    values["__name__"] = "protocol.messages"
-    exec(compile(text, f"<class {qualified}>", "exec"), values)
-    class_: type = values[struct.name]
-    class_.__qualname__ = qualified
-    return class_
+def _initializers(message: Message, classes: dict[str, type]) -> Iterator[tuple[Struct, Any]]:
+    """Each struct, inner ones first and the message last, with its `__init__`; all are compiled in one go."""
+    structs = (*message.structs, message)
+    lines = []
+    for struct in structs:
+        names = [field.name for field in struct.fields]
+        lines.append(f"def init_{struct.name}(self{', *, ' if names else ''}{', '.join(names)}):")
+        lines.extend(f"    self.{field.name} = {_stored(field)}" for field in struct.fields)
+        lines.append("    return")
+    # The structs' classes get in when they are made; they are needed at the earliest in a call.
+    values: dict[str, Any] = {"MISSING": _MISSING, "classes": classes}
+    exec(compile("\n".join(lines), f"<__init__ of {message.name}>", "exec"), values)
+    for struct in structs:
+        init = values[f"init_{struct.name}"]
+        init.__name__ = "__init__"
+        yield struct, init
 
 
-def _default_argument(
-    field: Field, classes: dict[str, type], defaults: dict[str, object], values: dict[str, Any]
-) -> tuple[str, str]:
-    """(default in the signature, expression that is stored): a fresh list or struct where sharing would be wrong."""
-    name = field.name
+def _stored(field: Field) -> str:
+    """The expression that `__init__` stores for an argument."""
+    if field.default is None or not (field.is_array or field.is_struct):
+        return field.name
+    fresh = "[]" if field.is_array else f"classes[{field.element!r}]()"
+    return f"{fresh} if {field.name} is MISSING else {field.name}"
+
+
+def _default_argument(field: Field, defaults: dict[str, object]) -> Any:
     if field.default is None:
-        return "None", name
+        return None
     if field.is_array:
-        return "MISSING", f"[] if {name} is MISSING else {name}"
+        return _MISSING
     if field.struct is not None:
-        if field.struct.name in defaults:
-            values[f"default_{name}"] = defaults[field.struct.name]
-            return f"default_{name}", name
-        values[f"class_{name}"] = classes[field.struct.name]
-        return "MISSING", f"class_{name}() if {name} is MISSING else {name}"
-    return repr(field.default), name
+        return defaults.get(field.struct.name, _MISSING)
+    return field.default
 
 
-def _is_shareable(struct: Struct, defaults: dict[str, object]) -> bool:
-    """Whether the defaults of all fields are immutable, so that one object can stand for all."""
-    return all(
-        field.default is None
-        or (field.struct.name in defaults if field.struct is not None and not field.is_array else not field.is_array)
-        for field in struct.fields
-    )
-
-
-def _shared_default(struct: Struct, class_: type) -> object:
-    """One object of defaults for all messages that leave a struct out; it refuses changes, because it is shared."""
-
-    def refuse(self: object, name: str, value: object) -> None:
-        raise AttributeError(f"this {class_.__qualname__} is the shared default: assign a new one instead")
-
-    frozen = type(struct.name, (class_,), {"__slots__": (), "__hash__": None, "__setattr__": refuse})
+def _shared_default(class_: type) -> object:
+    """An object of defaults, all of them immutable."""
+    frozen = type(class_.__name__, (_SharedDefault, class_), {"__slots__": (), "__qualname__": class_.__qualname__})
     default: object = object.__new__(frozen)
     filled = class_()
-    for field in struct.fields:
-        object.__setattr__(default, field.name, getattr(filled, field.name))
+    for name in class_.__slots__:  # type: ignore[attr-defined]
+        object.__setattr__(default, name, getattr(filled, name))
     return default
+
+
+def _plain_class(value: object) -> Any:
+    """The class of a value, for a shared default the class that it stands for."""
+    class_ = type(value)
+    return class_.__mro__[2] if issubclass(class_, _SharedDefault) else class_
 
 
 class _Codecs(dict[int, Any]):

@@ -28,9 +28,7 @@ def build_decoder(message: Message, version: int, classes: dict[str, type], defa
 
 
 class _DecoderSource(Source):
-    def __init__(
-        self, message: Message, version: int, classes: dict[str, type], defaults: dict[str, object]
-    ) -> None:
+    def __init__(self, message: Message, version: int, classes: dict[str, type], defaults: dict[str, object]) -> None:
         super().__init__(message, version, classes, defaults)
         # Fixed-size values still to be read by one struct call: (format, assignment target).
         self.pending: list[tuple[str, str]] = []

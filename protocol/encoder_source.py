@@ -26,9 +26,7 @@ def build_encoder(message: Message, version: int, classes: dict[str, type], defa
 
 
 class _EncoderSource(Source):
-    def __init__(
-        self, message: Message, version: int, classes: dict[str, type], defaults: dict[str, object]
-    ) -> None:
+    def __init__(self, message: Message, version: int, classes: dict[str, type], defaults: dict[str, object]) -> None:
         super().__init__(message, version, classes, defaults)
         # Values still to be written by one struct call: (format, expression; none for a pad byte).
         self.pending: list[tuple[str, str]] = []

@@ -10,7 +10,7 @@ A class serves all versions that Apache Kafka 4.3 knows (and Produce from 0); th
 - A `records` field is a view of the input after decoding. To encode it takes bytes-like values, None, or an object with
   `size_bytes`, of which only the length is written: `splices` then gets (length of `out` there, object), and the sender
   puts the object's bytes in that place.
-- Cls.API_KEY (None for headers and records), MIN_VERSION, MAX_VERSION, FLEXIBLE_FROM.
+- Cls.API_KEY (-1 for headers and records), MIN_VERSION, MAX_VERSION, FLEXIBLE_FROM. All derive from ApiMessage.
 """
 
 from importlib import import_module
@@ -23,15 +23,37 @@ APIS = {
     1: "fetch",
     2: "list_offsets",
     3: "metadata",
+    4: "leader_and_isr",
+    5: "stop_replica",
+    6: "update_metadata",
+    8: "offset_commit",
+    9: "offset_fetch",
     10: "find_coordinator",
+    11: "join_group",
+    12: "heartbeat",
+    13: "leave_group",
+    14: "sync_group",
+    15: "describe_groups",
+    16: "list_groups",
     18: "api_versions",
     19: "create_topics",
+    20: "delete_topics",
     22: "init_producer_id",
+    23: "offset_for_leader_epoch",
+    32: "describe_configs",
+    37: "create_partitions",
+    42: "delete_groups",
+    44: "incremental_alter_configs",
+    60: "describe_cluster",
 }
 # Messages that are neither request nor response -> schema module.
 OTHERS = {
     "RequestHeader": "headers",
     "ResponseHeader": "headers",
+    "OffsetCommitKey": "records_group",
+    "OffsetCommitValue": "records_group",
+    "GroupMetadataKey": "records_group",
+    "GroupMetadataValue": "records_group",
 }
 
 _SCHEMA_OF = dict(OTHERS)
@@ -104,4 +126,8 @@ def _message(name: str) -> Any:
 def __getattr__(name: str) -> Any:
     if name in _SCHEMA_OF:
         return _message(name)
+    if name == "ApiMessage":
+        from protocol.classes import ApiMessage
+
+        return ApiMessage
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -284,6 +284,8 @@ class Message(Struct):
             found[child.name] = child
 
     def _check_tags(self, struct: Struct, versions: Versions) -> None:
+        if all(field.tag is None for field in struct.fields):
+            return
         for version in versions.within(self.versions):
             tags = [field.tag for field in struct.fields if version in field.versions and version in field.tagged]
             if len(set(tags)) != len(tags):

@@ -39,9 +39,7 @@ class Source:
     `classes` are those of the message and its structs by name; `defaults` the shared default objects of structs.
     """
 
-    def __init__(
-        self, message: Message, version: int, classes: dict[str, type], defaults: dict[str, object]
-    ) -> None:
+    def __init__(self, message: Message, version: int, classes: dict[str, type], defaults: dict[str, object]) -> None:
         self.message = message
         self.version = version
         self.flexible = version in message.flexible

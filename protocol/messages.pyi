@@ -1,0 +1,1640 @@
+"""Written by `python -m protocol.stubs` from the schema; do not edit."""
+
+from typing import Any, ClassVar, Self
+
+from protocol.ids import Uuid
+from protocol.model import Message as Schema
+from protocol.primitives import Buffer, FileRegion
+
+APIS: dict[int, str]
+OTHERS: dict[str, str]
+
+class ApiMessage:
+    API_KEY: ClassVar[int]
+    MIN_VERSION: ClassVar[int]
+    MAX_VERSION: ClassVar[int]
+    FLEXIBLE_FROM: ClassVar[int]
+    @classmethod
+    def decode(cls, buffer: Buffer, version: int, position: int = 0) -> tuple[Self, int]: ...
+    def encode(self, version: int) -> bytes: ...
+    def encode_into(self, out: bytearray, version: int, splices: list[tuple[int, Any]] | None = None) -> None: ...
+
+def request_class(api_key: int) -> type[ApiMessage] | None: ...
+def response_class(api_key: int) -> type[ApiMessage] | None: ...
+def request_header_version(api_key: int, version: int) -> int: ...
+def response_header_version(api_key: int, version: int) -> int: ...
+def message_names() -> list[str]: ...
+def schema(name: str) -> Schema: ...
+
+class RequestHeader(ApiMessage):
+    request_api_key: int
+    request_api_version: int
+    correlation_id: int
+    client_id: str | None
+    def __init__(
+        self,
+        *,
+        request_api_key: int = ...,
+        request_api_version: int = ...,
+        correlation_id: int = ...,
+        client_id: str | None = ...,
+    ) -> None: ...
+
+class ResponseHeader(ApiMessage):
+    correlation_id: int
+    def __init__(self, *, correlation_id: int = ...) -> None: ...
+
+class OffsetCommitKey(ApiMessage):
+    group: str
+    topic: str
+    partition: int
+    def __init__(self, *, group: str = ..., topic: str = ..., partition: int = ...) -> None: ...
+
+class OffsetCommitValue(ApiMessage):
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int
+    topic_id: Uuid
+    def __init__(
+        self,
+        *,
+        offset: int = ...,
+        leader_epoch: int = ...,
+        metadata: str = ...,
+        commit_timestamp: int = ...,
+        expire_timestamp: int = ...,
+        topic_id: Uuid = ...,
+    ) -> None: ...
+
+class GroupMetadataKey(ApiMessage):
+    group: str
+    def __init__(self, *, group: str = ...) -> None: ...
+
+class GroupMetadataValue(ApiMessage):
+    class MemberMetadata:
+        member_id: str
+        group_instance_id: str | None
+        client_id: str
+        client_host: str
+        rebalance_timeout: int
+        session_timeout: int
+        subscription: bytes
+        assignment: bytes
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            rebalance_timeout: int = ...,
+            session_timeout: int = ...,
+            subscription: bytes = ...,
+            assignment: bytes = ...,
+        ) -> None: ...
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp: int
+    members: list[GroupMetadataValue.MemberMetadata]
+    def __init__(
+        self,
+        *,
+        protocol_type: str = ...,
+        generation: int = ...,
+        protocol: str | None = ...,
+        leader: str | None = ...,
+        current_state_timestamp: int = ...,
+        members: list[GroupMetadataValue.MemberMetadata] = ...,
+    ) -> None: ...
+
+class ProduceRequest(ApiMessage):
+    class PartitionProduceData:
+        index: int
+        records: bytes | bytearray | memoryview | None
+        def __init__(self, *, index: int = ..., records: bytes | bytearray | memoryview | None = ...) -> None: ...
+
+    class TopicProduceData:
+        name: str
+        topic_id: Uuid
+        partition_data: list[ProduceRequest.PartitionProduceData]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: Uuid = ...,
+            partition_data: list[ProduceRequest.PartitionProduceData] = ...,
+        ) -> None: ...
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topic_data: list[ProduceRequest.TopicProduceData]
+    def __init__(
+        self,
+        *,
+        transactional_id: str | None = ...,
+        acks: int = ...,
+        timeout_ms: int = ...,
+        topic_data: list[ProduceRequest.TopicProduceData] = ...,
+    ) -> None: ...
+
+class ProduceResponse(ApiMessage):
+    class BatchIndexAndErrorMessage:
+        batch_index: int
+        batch_index_error_message: str | None
+        def __init__(self, *, batch_index: int = ..., batch_index_error_message: str | None = ...) -> None: ...
+
+    class LeaderIdAndEpoch:
+        leader_id: int
+        leader_epoch: int
+        def __init__(self, *, leader_id: int = ..., leader_epoch: int = ...) -> None: ...
+
+    class PartitionProduceResponse:
+        index: int
+        error_code: int
+        base_offset: int
+        log_append_time_ms: int
+        log_start_offset: int
+        record_errors: list[ProduceResponse.BatchIndexAndErrorMessage]
+        error_message: str | None
+        current_leader: ProduceResponse.LeaderIdAndEpoch
+        def __init__(
+            self,
+            *,
+            index: int = ...,
+            error_code: int = ...,
+            base_offset: int = ...,
+            log_append_time_ms: int = ...,
+            log_start_offset: int = ...,
+            record_errors: list[ProduceResponse.BatchIndexAndErrorMessage] = ...,
+            error_message: str | None = ...,
+            current_leader: ProduceResponse.LeaderIdAndEpoch = ...,
+        ) -> None: ...
+
+    class TopicProduceResponse:
+        name: str
+        topic_id: Uuid
+        partition_responses: list[ProduceResponse.PartitionProduceResponse]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: Uuid = ...,
+            partition_responses: list[ProduceResponse.PartitionProduceResponse] = ...,
+        ) -> None: ...
+
+    class NodeEndpoint:
+        node_id: int
+        host: str
+        port: int
+        rack: str | None
+        def __init__(self, *, node_id: int = ..., host: str = ..., port: int = ..., rack: str | None = ...) -> None: ...
+
+    responses: list[ProduceResponse.TopicProduceResponse]
+    throttle_time_ms: int
+    node_endpoints: list[ProduceResponse.NodeEndpoint]
+    def __init__(
+        self,
+        *,
+        responses: list[ProduceResponse.TopicProduceResponse] = ...,
+        throttle_time_ms: int = ...,
+        node_endpoints: list[ProduceResponse.NodeEndpoint] = ...,
+    ) -> None: ...
+
+class FetchRequest(ApiMessage):
+    class ReplicaState:
+        replica_id: int
+        replica_epoch: int
+        def __init__(self, *, replica_id: int = ..., replica_epoch: int = ...) -> None: ...
+
+    class FetchPartition:
+        partition: int
+        current_leader_epoch: int
+        fetch_offset: int
+        last_fetched_epoch: int
+        log_start_offset: int
+        partition_max_bytes: int
+        replica_directory_id: Uuid
+        high_watermark: int
+        def __init__(
+            self,
+            *,
+            partition: int = ...,
+            current_leader_epoch: int = ...,
+            fetch_offset: int = ...,
+            last_fetched_epoch: int = ...,
+            log_start_offset: int = ...,
+            partition_max_bytes: int = ...,
+            replica_directory_id: Uuid = ...,
+            high_watermark: int = ...,
+        ) -> None: ...
+
+    class FetchTopic:
+        topic: str
+        topic_id: Uuid
+        partitions: list[FetchRequest.FetchPartition]
+        def __init__(
+            self, *, topic: str = ..., topic_id: Uuid = ..., partitions: list[FetchRequest.FetchPartition] = ...
+        ) -> None: ...
+
+    class ForgottenTopic:
+        topic: str
+        topic_id: Uuid
+        partitions: list[int]
+        def __init__(self, *, topic: str = ..., topic_id: Uuid = ..., partitions: list[int] = ...) -> None: ...
+
+    cluster_id: str | None
+    replica_id: int
+    replica_state: FetchRequest.ReplicaState
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[FetchRequest.FetchTopic]
+    forgotten_topics_data: list[FetchRequest.ForgottenTopic]
+    rack_id: str
+    def __init__(
+        self,
+        *,
+        cluster_id: str | None = ...,
+        replica_id: int = ...,
+        replica_state: FetchRequest.ReplicaState = ...,
+        max_wait_ms: int = ...,
+        min_bytes: int = ...,
+        max_bytes: int = ...,
+        isolation_level: int = ...,
+        session_id: int = ...,
+        session_epoch: int = ...,
+        topics: list[FetchRequest.FetchTopic] = ...,
+        forgotten_topics_data: list[FetchRequest.ForgottenTopic] = ...,
+        rack_id: str = ...,
+    ) -> None: ...
+
+class FetchResponse(ApiMessage):
+    class EpochEndOffset:
+        epoch: int
+        end_offset: int
+        def __init__(self, *, epoch: int = ..., end_offset: int = ...) -> None: ...
+
+    class LeaderIdAndEpoch:
+        leader_id: int
+        leader_epoch: int
+        def __init__(self, *, leader_id: int = ..., leader_epoch: int = ...) -> None: ...
+
+    class SnapshotId:
+        end_offset: int
+        epoch: int
+        def __init__(self, *, end_offset: int = ..., epoch: int = ...) -> None: ...
+
+    class AbortedTransaction:
+        producer_id: int
+        first_offset: int
+        def __init__(self, *, producer_id: int = ..., first_offset: int = ...) -> None: ...
+
+    class PartitionData:
+        partition_index: int
+        error_code: int
+        high_watermark: int
+        last_stable_offset: int
+        log_start_offset: int
+        diverging_epoch: FetchResponse.EpochEndOffset
+        current_leader: FetchResponse.LeaderIdAndEpoch
+        snapshot_id: FetchResponse.SnapshotId
+        aborted_transactions: list[FetchResponse.AbortedTransaction] | None
+        preferred_read_replica: int
+        records: bytes | bytearray | memoryview | FileRegion | None
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            high_watermark: int = ...,
+            last_stable_offset: int = ...,
+            log_start_offset: int = ...,
+            diverging_epoch: FetchResponse.EpochEndOffset = ...,
+            current_leader: FetchResponse.LeaderIdAndEpoch = ...,
+            snapshot_id: FetchResponse.SnapshotId = ...,
+            aborted_transactions: list[FetchResponse.AbortedTransaction] | None = ...,
+            preferred_read_replica: int = ...,
+            records: bytes | bytearray | memoryview | FileRegion | None = ...,
+        ) -> None: ...
+
+    class FetchableTopicResponse:
+        topic: str
+        topic_id: Uuid
+        partitions: list[FetchResponse.PartitionData]
+        def __init__(
+            self, *, topic: str = ..., topic_id: Uuid = ..., partitions: list[FetchResponse.PartitionData] = ...
+        ) -> None: ...
+
+    class NodeEndpoint:
+        node_id: int
+        host: str
+        port: int
+        rack: str | None
+        def __init__(self, *, node_id: int = ..., host: str = ..., port: int = ..., rack: str | None = ...) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    session_id: int
+    responses: list[FetchResponse.FetchableTopicResponse]
+    node_endpoints: list[FetchResponse.NodeEndpoint]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        session_id: int = ...,
+        responses: list[FetchResponse.FetchableTopicResponse] = ...,
+        node_endpoints: list[FetchResponse.NodeEndpoint] = ...,
+    ) -> None: ...
+
+class ListOffsetsRequest(ApiMessage):
+    class ListOffsetsPartition:
+        partition_index: int
+        current_leader_epoch: int
+        timestamp: int
+        def __init__(
+            self, *, partition_index: int = ..., current_leader_epoch: int = ..., timestamp: int = ...
+        ) -> None: ...
+
+    class ListOffsetsTopic:
+        name: str
+        partitions: list[ListOffsetsRequest.ListOffsetsPartition]
+        def __init__(
+            self, *, name: str = ..., partitions: list[ListOffsetsRequest.ListOffsetsPartition] = ...
+        ) -> None: ...
+
+    replica_id: int
+    isolation_level: int
+    topics: list[ListOffsetsRequest.ListOffsetsTopic]
+    timeout_ms: int
+    def __init__(
+        self,
+        *,
+        replica_id: int = ...,
+        isolation_level: int = ...,
+        topics: list[ListOffsetsRequest.ListOffsetsTopic] = ...,
+        timeout_ms: int = ...,
+    ) -> None: ...
+
+class ListOffsetsResponse(ApiMessage):
+    class ListOffsetsPartitionResponse:
+        partition_index: int
+        error_code: int
+        timestamp: int
+        offset: int
+        leader_epoch: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            timestamp: int = ...,
+            offset: int = ...,
+            leader_epoch: int = ...,
+        ) -> None: ...
+
+    class ListOffsetsTopicResponse:
+        name: str
+        partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse]
+        def __init__(
+            self, *, name: str = ..., partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = ...
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[ListOffsetsResponse.ListOffsetsTopicResponse]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., topics: list[ListOffsetsResponse.ListOffsetsTopicResponse] = ...
+    ) -> None: ...
+
+class MetadataRequest(ApiMessage):
+    class MetadataRequestTopic:
+        topic_id: Uuid
+        name: str | None
+        def __init__(self, *, topic_id: Uuid = ..., name: str | None = ...) -> None: ...
+
+    topics: list[MetadataRequest.MetadataRequestTopic] | None
+    allow_auto_topic_creation: bool
+    include_cluster_authorized_operations: bool
+    include_topic_authorized_operations: bool
+    def __init__(
+        self,
+        *,
+        topics: list[MetadataRequest.MetadataRequestTopic] | None = ...,
+        allow_auto_topic_creation: bool = ...,
+        include_cluster_authorized_operations: bool = ...,
+        include_topic_authorized_operations: bool = ...,
+    ) -> None: ...
+
+class MetadataResponse(ApiMessage):
+    class MetadataResponseBroker:
+        node_id: int
+        host: str
+        port: int
+        rack: str | None
+        def __init__(self, *, node_id: int = ..., host: str = ..., port: int = ..., rack: str | None = ...) -> None: ...
+
+    class MetadataResponsePartition:
+        error_code: int
+        partition_index: int
+        leader_id: int
+        leader_epoch: int
+        replica_nodes: list[int]
+        isr_nodes: list[int]
+        offline_replicas: list[int]
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            partition_index: int = ...,
+            leader_id: int = ...,
+            leader_epoch: int = ...,
+            replica_nodes: list[int] = ...,
+            isr_nodes: list[int] = ...,
+            offline_replicas: list[int] = ...,
+        ) -> None: ...
+
+    class MetadataResponseTopic:
+        error_code: int
+        name: str | None
+        topic_id: Uuid
+        is_internal: bool
+        partitions: list[MetadataResponse.MetadataResponsePartition]
+        topic_authorized_operations: int
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            name: str | None = ...,
+            topic_id: Uuid = ...,
+            is_internal: bool = ...,
+            partitions: list[MetadataResponse.MetadataResponsePartition] = ...,
+            topic_authorized_operations: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    brokers: list[MetadataResponse.MetadataResponseBroker]
+    cluster_id: str | None
+    controller_id: int
+    topics: list[MetadataResponse.MetadataResponseTopic]
+    cluster_authorized_operations: int
+    error_code: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        brokers: list[MetadataResponse.MetadataResponseBroker] = ...,
+        cluster_id: str | None = ...,
+        controller_id: int = ...,
+        topics: list[MetadataResponse.MetadataResponseTopic] = ...,
+        cluster_authorized_operations: int = ...,
+        error_code: int = ...,
+    ) -> None: ...
+
+class LeaderAndIsrRequest(ApiMessage):
+    class LeaderAndIsrPartitionState:
+        partition_index: int
+        controller_epoch: int
+        leader: int
+        leader_epoch: int
+        isr: list[int]
+        partition_epoch: int
+        replicas: list[int]
+        adding_replicas: list[int]
+        removing_replicas: list[int]
+        is_new: bool
+        leader_recovery_state: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            controller_epoch: int = ...,
+            leader: int = ...,
+            leader_epoch: int = ...,
+            isr: list[int] = ...,
+            partition_epoch: int = ...,
+            replicas: list[int] = ...,
+            adding_replicas: list[int] = ...,
+            removing_replicas: list[int] = ...,
+            is_new: bool = ...,
+            leader_recovery_state: int = ...,
+        ) -> None: ...
+
+    class LeaderAndIsrTopicState:
+        topic_name: str
+        topic_id: Uuid
+        partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState]
+        def __init__(
+            self,
+            *,
+            topic_name: str = ...,
+            topic_id: Uuid = ...,
+            partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState] = ...,
+        ) -> None: ...
+
+    class LeaderAndIsrLiveLeader:
+        broker_id: int
+        host_name: str
+        port: int
+        def __init__(self, *, broker_id: int = ..., host_name: str = ..., port: int = ...) -> None: ...
+
+    controller_id: int
+    is_kraft_controller: bool
+    controller_epoch: int
+    broker_epoch: int
+    type: int
+    topic_states: list[LeaderAndIsrRequest.LeaderAndIsrTopicState]
+    live_leaders: list[LeaderAndIsrRequest.LeaderAndIsrLiveLeader]
+    def __init__(
+        self,
+        *,
+        controller_id: int = ...,
+        is_kraft_controller: bool = ...,
+        controller_epoch: int = ...,
+        broker_epoch: int = ...,
+        type: int = ...,
+        topic_states: list[LeaderAndIsrRequest.LeaderAndIsrTopicState] = ...,
+        live_leaders: list[LeaderAndIsrRequest.LeaderAndIsrLiveLeader] = ...,
+    ) -> None: ...
+
+class LeaderAndIsrResponse(ApiMessage):
+    class LeaderAndIsrPartitionError:
+        partition_index: int
+        error_code: int
+        def __init__(self, *, partition_index: int = ..., error_code: int = ...) -> None: ...
+
+    class LeaderAndIsrTopicError:
+        topic_id: Uuid
+        partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError]
+        def __init__(
+            self, *, topic_id: Uuid = ..., partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError] = ...
+        ) -> None: ...
+
+    error_code: int
+    topics: list[LeaderAndIsrResponse.LeaderAndIsrTopicError]
+    def __init__(
+        self, *, error_code: int = ..., topics: list[LeaderAndIsrResponse.LeaderAndIsrTopicError] = ...
+    ) -> None: ...
+
+class StopReplicaRequest(ApiMessage):
+    class StopReplicaPartitionState:
+        partition_index: int
+        leader_epoch: int
+        delete_partition: bool
+        def __init__(
+            self, *, partition_index: int = ..., leader_epoch: int = ..., delete_partition: bool = ...
+        ) -> None: ...
+
+    class StopReplicaTopicState:
+        topic_name: str
+        partition_states: list[StopReplicaRequest.StopReplicaPartitionState]
+        def __init__(
+            self, *, topic_name: str = ..., partition_states: list[StopReplicaRequest.StopReplicaPartitionState] = ...
+        ) -> None: ...
+
+    controller_id: int
+    is_kraft_controller: bool
+    controller_epoch: int
+    broker_epoch: int
+    topic_states: list[StopReplicaRequest.StopReplicaTopicState]
+    def __init__(
+        self,
+        *,
+        controller_id: int = ...,
+        is_kraft_controller: bool = ...,
+        controller_epoch: int = ...,
+        broker_epoch: int = ...,
+        topic_states: list[StopReplicaRequest.StopReplicaTopicState] = ...,
+    ) -> None: ...
+
+class StopReplicaResponse(ApiMessage):
+    class StopReplicaPartitionError:
+        topic_name: str
+        partition_index: int
+        error_code: int
+        def __init__(self, *, topic_name: str = ..., partition_index: int = ..., error_code: int = ...) -> None: ...
+
+    error_code: int
+    partition_errors: list[StopReplicaResponse.StopReplicaPartitionError]
+    def __init__(
+        self, *, error_code: int = ..., partition_errors: list[StopReplicaResponse.StopReplicaPartitionError] = ...
+    ) -> None: ...
+
+class UpdateMetadataRequest(ApiMessage):
+    class UpdateMetadataPartitionState:
+        partition_index: int
+        controller_epoch: int
+        leader: int
+        leader_epoch: int
+        isr: list[int]
+        zk_version: int
+        replicas: list[int]
+        offline_replicas: list[int]
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            controller_epoch: int = ...,
+            leader: int = ...,
+            leader_epoch: int = ...,
+            isr: list[int] = ...,
+            zk_version: int = ...,
+            replicas: list[int] = ...,
+            offline_replicas: list[int] = ...,
+        ) -> None: ...
+
+    class UpdateMetadataTopicState:
+        topic_name: str
+        topic_id: Uuid
+        partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState]
+        def __init__(
+            self,
+            *,
+            topic_name: str = ...,
+            topic_id: Uuid = ...,
+            partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState] = ...,
+        ) -> None: ...
+
+    class UpdateMetadataEndpoint:
+        port: int
+        host: str
+        listener: str
+        security_protocol: int
+        def __init__(
+            self, *, port: int = ..., host: str = ..., listener: str = ..., security_protocol: int = ...
+        ) -> None: ...
+
+    class UpdateMetadataBroker:
+        id: int
+        endpoints: list[UpdateMetadataRequest.UpdateMetadataEndpoint]
+        rack: str | None
+        def __init__(
+            self,
+            *,
+            id: int = ...,
+            endpoints: list[UpdateMetadataRequest.UpdateMetadataEndpoint] = ...,
+            rack: str | None = ...,
+        ) -> None: ...
+
+    controller_id: int
+    is_kraft_controller: bool
+    type: int
+    controller_epoch: int
+    broker_epoch: int
+    topic_states: list[UpdateMetadataRequest.UpdateMetadataTopicState]
+    live_brokers: list[UpdateMetadataRequest.UpdateMetadataBroker]
+    def __init__(
+        self,
+        *,
+        controller_id: int = ...,
+        is_kraft_controller: bool = ...,
+        type: int = ...,
+        controller_epoch: int = ...,
+        broker_epoch: int = ...,
+        topic_states: list[UpdateMetadataRequest.UpdateMetadataTopicState] = ...,
+        live_brokers: list[UpdateMetadataRequest.UpdateMetadataBroker] = ...,
+    ) -> None: ...
+
+class UpdateMetadataResponse(ApiMessage):
+    error_code: int
+    def __init__(self, *, error_code: int = ...) -> None: ...
+
+class OffsetCommitRequest(ApiMessage):
+    class OffsetCommitRequestPartition:
+        partition_index: int
+        committed_offset: int
+        committed_leader_epoch: int
+        committed_metadata: str | None
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            committed_offset: int = ...,
+            committed_leader_epoch: int = ...,
+            committed_metadata: str | None = ...,
+        ) -> None: ...
+
+    class OffsetCommitRequestTopic:
+        name: str
+        topic_id: Uuid
+        partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: Uuid = ...,
+            partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = ...,
+        ) -> None: ...
+
+    group_id: str
+    generation_id_or_member_epoch: int
+    member_id: str
+    group_instance_id: str | None
+    retention_time_ms: int
+    topics: list[OffsetCommitRequest.OffsetCommitRequestTopic]
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        generation_id_or_member_epoch: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        retention_time_ms: int = ...,
+        topics: list[OffsetCommitRequest.OffsetCommitRequestTopic] = ...,
+    ) -> None: ...
+
+class OffsetCommitResponse(ApiMessage):
+    class OffsetCommitResponsePartition:
+        partition_index: int
+        error_code: int
+        def __init__(self, *, partition_index: int = ..., error_code: int = ...) -> None: ...
+
+    class OffsetCommitResponseTopic:
+        name: str
+        topic_id: Uuid
+        partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: Uuid = ...,
+            partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[OffsetCommitResponse.OffsetCommitResponseTopic]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = ...
+    ) -> None: ...
+
+class OffsetFetchRequest(ApiMessage):
+    class OffsetFetchRequestTopic:
+        name: str
+        partition_indexes: list[int]
+        def __init__(self, *, name: str = ..., partition_indexes: list[int] = ...) -> None: ...
+
+    class OffsetFetchRequestTopics:
+        name: str
+        topic_id: Uuid
+        partition_indexes: list[int]
+        def __init__(self, *, name: str = ..., topic_id: Uuid = ..., partition_indexes: list[int] = ...) -> None: ...
+
+    class OffsetFetchRequestGroup:
+        group_id: str
+        member_id: str | None
+        member_epoch: int
+        topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None
+        def __init__(
+            self,
+            *,
+            group_id: str = ...,
+            member_id: str | None = ...,
+            member_epoch: int = ...,
+            topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None = ...,
+        ) -> None: ...
+
+    group_id: str
+    topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None
+    groups: list[OffsetFetchRequest.OffsetFetchRequestGroup]
+    require_stable: bool
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None = ...,
+        groups: list[OffsetFetchRequest.OffsetFetchRequestGroup] = ...,
+        require_stable: bool = ...,
+    ) -> None: ...
+
+class OffsetFetchResponse(ApiMessage):
+    class OffsetFetchResponsePartition:
+        partition_index: int
+        committed_offset: int
+        committed_leader_epoch: int
+        metadata: str | None
+        error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            committed_offset: int = ...,
+            committed_leader_epoch: int = ...,
+            metadata: str | None = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    class OffsetFetchResponseTopic:
+        name: str
+        partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition]
+        def __init__(
+            self, *, name: str = ..., partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition] = ...
+        ) -> None: ...
+
+    class OffsetFetchResponsePartitions:
+        partition_index: int
+        committed_offset: int
+        committed_leader_epoch: int
+        metadata: str | None
+        error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            committed_offset: int = ...,
+            committed_leader_epoch: int = ...,
+            metadata: str | None = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    class OffsetFetchResponseTopics:
+        name: str
+        topic_id: Uuid
+        partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: Uuid = ...,
+            partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = ...,
+        ) -> None: ...
+
+    class OffsetFetchResponseGroup:
+        group_id: str
+        topics: list[OffsetFetchResponse.OffsetFetchResponseTopics]
+        error_code: int
+        def __init__(
+            self,
+            *,
+            group_id: str = ...,
+            topics: list[OffsetFetchResponse.OffsetFetchResponseTopics] = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[OffsetFetchResponse.OffsetFetchResponseTopic]
+    error_code: int
+    groups: list[OffsetFetchResponse.OffsetFetchResponseGroup]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        topics: list[OffsetFetchResponse.OffsetFetchResponseTopic] = ...,
+        error_code: int = ...,
+        groups: list[OffsetFetchResponse.OffsetFetchResponseGroup] = ...,
+    ) -> None: ...
+
+class FindCoordinatorRequest(ApiMessage):
+    key: str
+    key_type: int
+    coordinator_keys: list[str]
+    def __init__(self, *, key: str = ..., key_type: int = ..., coordinator_keys: list[str] = ...) -> None: ...
+
+class FindCoordinatorResponse(ApiMessage):
+    class Coordinator:
+        key: str
+        node_id: int
+        host: str
+        port: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            key: str = ...,
+            node_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    node_id: int
+    host: str
+    port: int
+    coordinators: list[FindCoordinatorResponse.Coordinator]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        node_id: int = ...,
+        host: str = ...,
+        port: int = ...,
+        coordinators: list[FindCoordinatorResponse.Coordinator] = ...,
+    ) -> None: ...
+
+class JoinGroupRequest(ApiMessage):
+    class JoinGroupRequestProtocol:
+        name: str
+        metadata: bytes
+        def __init__(self, *, name: str = ..., metadata: bytes = ...) -> None: ...
+
+    group_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str
+    protocols: list[JoinGroupRequest.JoinGroupRequestProtocol]
+    reason: str | None
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        session_timeout_ms: int = ...,
+        rebalance_timeout_ms: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        protocol_type: str = ...,
+        protocols: list[JoinGroupRequest.JoinGroupRequestProtocol] = ...,
+        reason: str | None = ...,
+    ) -> None: ...
+
+class JoinGroupResponse(ApiMessage):
+    class JoinGroupResponseMember:
+        member_id: str
+        group_instance_id: str | None
+        metadata: bytes
+        def __init__(
+            self, *, member_id: str = ..., group_instance_id: str | None = ..., metadata: bytes = ...
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader: str
+    skip_assignment: bool
+    member_id: str
+    members: list[JoinGroupResponse.JoinGroupResponseMember]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        generation_id: int = ...,
+        protocol_type: str | None = ...,
+        protocol_name: str | None = ...,
+        leader: str = ...,
+        skip_assignment: bool = ...,
+        member_id: str = ...,
+        members: list[JoinGroupResponse.JoinGroupResponseMember] = ...,
+    ) -> None: ...
+
+class HeartbeatRequest(ApiMessage):
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        generation_id: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+    ) -> None: ...
+
+class HeartbeatResponse(ApiMessage):
+    throttle_time_ms: int
+    error_code: int
+    def __init__(self, *, throttle_time_ms: int = ..., error_code: int = ...) -> None: ...
+
+class LeaveGroupRequest(ApiMessage):
+    class MemberIdentity:
+        member_id: str
+        group_instance_id: str | None
+        reason: str | None
+        def __init__(
+            self, *, member_id: str = ..., group_instance_id: str | None = ..., reason: str | None = ...
+        ) -> None: ...
+
+    group_id: str
+    member_id: str
+    members: list[LeaveGroupRequest.MemberIdentity]
+    def __init__(
+        self, *, group_id: str = ..., member_id: str = ..., members: list[LeaveGroupRequest.MemberIdentity] = ...
+    ) -> None: ...
+
+class LeaveGroupResponse(ApiMessage):
+    class MemberResponse:
+        member_id: str
+        group_instance_id: str | None
+        error_code: int
+        def __init__(
+            self, *, member_id: str = ..., group_instance_id: str | None = ..., error_code: int = ...
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    members: list[LeaveGroupResponse.MemberResponse]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        members: list[LeaveGroupResponse.MemberResponse] = ...,
+    ) -> None: ...
+
+class SyncGroupRequest(ApiMessage):
+    class SyncGroupRequestAssignment:
+        member_id: str
+        assignment: bytes
+        def __init__(self, *, member_id: str = ..., assignment: bytes = ...) -> None: ...
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: list[SyncGroupRequest.SyncGroupRequestAssignment]
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        generation_id: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        protocol_type: str | None = ...,
+        protocol_name: str | None = ...,
+        assignments: list[SyncGroupRequest.SyncGroupRequestAssignment] = ...,
+    ) -> None: ...
+
+class SyncGroupResponse(ApiMessage):
+    throttle_time_ms: int
+    error_code: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignment: bytes
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        protocol_type: str | None = ...,
+        protocol_name: str | None = ...,
+        assignment: bytes = ...,
+    ) -> None: ...
+
+class DescribeGroupsRequest(ApiMessage):
+    groups: list[str]
+    include_authorized_operations: bool
+    def __init__(self, *, groups: list[str] = ..., include_authorized_operations: bool = ...) -> None: ...
+
+class DescribeGroupsResponse(ApiMessage):
+    class DescribedGroupMember:
+        member_id: str
+        group_instance_id: str | None
+        client_id: str
+        client_host: str
+        member_metadata: bytes
+        member_assignment: bytes
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            member_metadata: bytes = ...,
+            member_assignment: bytes = ...,
+        ) -> None: ...
+
+    class DescribedGroup:
+        error_code: int
+        error_message: str | None
+        group_id: str
+        group_state: str
+        protocol_type: str
+        protocol_data: str
+        members: list[DescribeGroupsResponse.DescribedGroupMember]
+        authorized_operations: int
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            group_id: str = ...,
+            group_state: str = ...,
+            protocol_type: str = ...,
+            protocol_data: str = ...,
+            members: list[DescribeGroupsResponse.DescribedGroupMember] = ...,
+            authorized_operations: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    groups: list[DescribeGroupsResponse.DescribedGroup]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., groups: list[DescribeGroupsResponse.DescribedGroup] = ...
+    ) -> None: ...
+
+class ListGroupsRequest(ApiMessage):
+    states_filter: list[str]
+    types_filter: list[str]
+    def __init__(self, *, states_filter: list[str] = ..., types_filter: list[str] = ...) -> None: ...
+
+class ListGroupsResponse(ApiMessage):
+    class ListedGroup:
+        group_id: str
+        protocol_type: str
+        group_state: str
+        group_type: str
+        def __init__(
+            self, *, group_id: str = ..., protocol_type: str = ..., group_state: str = ..., group_type: str = ...
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    groups: list[ListGroupsResponse.ListedGroup]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., error_code: int = ..., groups: list[ListGroupsResponse.ListedGroup] = ...
+    ) -> None: ...
+
+class ApiVersionsRequest(ApiMessage):
+    client_software_name: str
+    client_software_version: str
+    def __init__(self, *, client_software_name: str = ..., client_software_version: str = ...) -> None: ...
+
+class ApiVersionsResponse(ApiMessage):
+    class ApiVersion:
+        api_key: int
+        min_version: int
+        max_version: int
+        def __init__(self, *, api_key: int = ..., min_version: int = ..., max_version: int = ...) -> None: ...
+
+    class SupportedFeatureKey:
+        name: str
+        min_version: int
+        max_version: int
+        def __init__(self, *, name: str = ..., min_version: int = ..., max_version: int = ...) -> None: ...
+
+    class FinalizedFeatureKey:
+        name: str
+        max_version_level: int
+        min_version_level: int
+        def __init__(self, *, name: str = ..., max_version_level: int = ..., min_version_level: int = ...) -> None: ...
+
+    error_code: int
+    api_keys: list[ApiVersionsResponse.ApiVersion]
+    throttle_time_ms: int
+    supported_features: list[ApiVersionsResponse.SupportedFeatureKey]
+    finalized_features_epoch: int
+    finalized_features: list[ApiVersionsResponse.FinalizedFeatureKey]
+    zk_migration_ready: bool
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        api_keys: list[ApiVersionsResponse.ApiVersion] = ...,
+        throttle_time_ms: int = ...,
+        supported_features: list[ApiVersionsResponse.SupportedFeatureKey] = ...,
+        finalized_features_epoch: int = ...,
+        finalized_features: list[ApiVersionsResponse.FinalizedFeatureKey] = ...,
+        zk_migration_ready: bool = ...,
+    ) -> None: ...
+
+class CreateTopicsRequest(ApiMessage):
+    class CreatableReplicaAssignment:
+        partition_index: int
+        broker_ids: list[int]
+        def __init__(self, *, partition_index: int = ..., broker_ids: list[int] = ...) -> None: ...
+
+    class CreatableTopicConfig:
+        name: str
+        value: str | None
+        def __init__(self, *, name: str = ..., value: str | None = ...) -> None: ...
+
+    class CreatableTopic:
+        name: str
+        num_partitions: int
+        replication_factor: int
+        assignments: list[CreateTopicsRequest.CreatableReplicaAssignment]
+        configs: list[CreateTopicsRequest.CreatableTopicConfig]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            num_partitions: int = ...,
+            replication_factor: int = ...,
+            assignments: list[CreateTopicsRequest.CreatableReplicaAssignment] = ...,
+            configs: list[CreateTopicsRequest.CreatableTopicConfig] = ...,
+        ) -> None: ...
+
+    topics: list[CreateTopicsRequest.CreatableTopic]
+    timeout_ms: int
+    validate_only: bool
+    def __init__(
+        self,
+        *,
+        topics: list[CreateTopicsRequest.CreatableTopic] = ...,
+        timeout_ms: int = ...,
+        validate_only: bool = ...,
+    ) -> None: ...
+
+class CreateTopicsResponse(ApiMessage):
+    class CreatableTopicConfigs:
+        name: str
+        value: str | None
+        read_only: bool
+        config_source: int
+        is_sensitive: bool
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            value: str | None = ...,
+            read_only: bool = ...,
+            config_source: int = ...,
+            is_sensitive: bool = ...,
+        ) -> None: ...
+
+    class CreatableTopicResult:
+        name: str
+        topic_id: Uuid
+        error_code: int
+        error_message: str | None
+        topic_config_error_code: int
+        num_partitions: int
+        replication_factor: int
+        configs: list[CreateTopicsResponse.CreatableTopicConfigs] | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: Uuid = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            topic_config_error_code: int = ...,
+            num_partitions: int = ...,
+            replication_factor: int = ...,
+            configs: list[CreateTopicsResponse.CreatableTopicConfigs] | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[CreateTopicsResponse.CreatableTopicResult]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., topics: list[CreateTopicsResponse.CreatableTopicResult] = ...
+    ) -> None: ...
+
+class DeleteTopicsRequest(ApiMessage):
+    class DeleteTopicState:
+        name: str | None
+        topic_id: Uuid
+        def __init__(self, *, name: str | None = ..., topic_id: Uuid = ...) -> None: ...
+
+    topics: list[DeleteTopicsRequest.DeleteTopicState]
+    topic_names: list[str]
+    timeout_ms: int
+    def __init__(
+        self,
+        *,
+        topics: list[DeleteTopicsRequest.DeleteTopicState] = ...,
+        topic_names: list[str] = ...,
+        timeout_ms: int = ...,
+    ) -> None: ...
+
+class DeleteTopicsResponse(ApiMessage):
+    class DeletableTopicResult:
+        name: str | None
+        topic_id: Uuid
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            name: str | None = ...,
+            topic_id: Uuid = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    responses: list[DeleteTopicsResponse.DeletableTopicResult]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., responses: list[DeleteTopicsResponse.DeletableTopicResult] = ...
+    ) -> None: ...
+
+class InitProducerIdRequest(ApiMessage):
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    producer_id: int
+    producer_epoch: int
+    enable_2pc: bool
+    keep_prepared_txn: bool
+    def __init__(
+        self,
+        *,
+        transactional_id: str | None = ...,
+        transaction_timeout_ms: int = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        enable_2pc: bool = ...,
+        keep_prepared_txn: bool = ...,
+    ) -> None: ...
+
+class InitProducerIdResponse(ApiMessage):
+    throttle_time_ms: int
+    error_code: int
+    producer_id: int
+    producer_epoch: int
+    ongoing_txn_producer_id: int
+    ongoing_txn_producer_epoch: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        ongoing_txn_producer_id: int = ...,
+        ongoing_txn_producer_epoch: int = ...,
+    ) -> None: ...
+
+class OffsetForLeaderEpochRequest(ApiMessage):
+    class OffsetForLeaderPartition:
+        partition: int
+        current_leader_epoch: int
+        leader_epoch: int
+        def __init__(
+            self, *, partition: int = ..., current_leader_epoch: int = ..., leader_epoch: int = ...
+        ) -> None: ...
+
+    class OffsetForLeaderTopic:
+        topic: str
+        partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition]
+        def __init__(
+            self, *, topic: str = ..., partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = ...
+        ) -> None: ...
+
+    replica_id: int
+    topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic]
+    def __init__(
+        self, *, replica_id: int = ..., topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = ...
+    ) -> None: ...
+
+class OffsetForLeaderEpochResponse(ApiMessage):
+    class EpochEndOffset:
+        error_code: int
+        partition: int
+        leader_epoch: int
+        end_offset: int
+        def __init__(
+            self, *, error_code: int = ..., partition: int = ..., leader_epoch: int = ..., end_offset: int = ...
+        ) -> None: ...
+
+    class OffsetForLeaderTopicResult:
+        topic: str
+        partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset]
+        def __init__(
+            self, *, topic: str = ..., partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = ...
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = ...,
+    ) -> None: ...
+
+class DescribeConfigsRequest(ApiMessage):
+    class DescribeConfigsResource:
+        resource_type: int
+        resource_name: str
+        configuration_keys: list[str] | None
+        def __init__(
+            self, *, resource_type: int = ..., resource_name: str = ..., configuration_keys: list[str] | None = ...
+        ) -> None: ...
+
+    resources: list[DescribeConfigsRequest.DescribeConfigsResource]
+    include_synonyms: bool
+    include_documentation: bool
+    def __init__(
+        self,
+        *,
+        resources: list[DescribeConfigsRequest.DescribeConfigsResource] = ...,
+        include_synonyms: bool = ...,
+        include_documentation: bool = ...,
+    ) -> None: ...
+
+class DescribeConfigsResponse(ApiMessage):
+    class DescribeConfigsSynonym:
+        name: str
+        value: str | None
+        source: int
+        def __init__(self, *, name: str = ..., value: str | None = ..., source: int = ...) -> None: ...
+
+    class DescribeConfigsResourceResult:
+        name: str
+        value: str | None
+        read_only: bool
+        config_source: int
+        is_sensitive: bool
+        synonyms: list[DescribeConfigsResponse.DescribeConfigsSynonym]
+        config_type: int
+        documentation: str | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            value: str | None = ...,
+            read_only: bool = ...,
+            config_source: int = ...,
+            is_sensitive: bool = ...,
+            synonyms: list[DescribeConfigsResponse.DescribeConfigsSynonym] = ...,
+            config_type: int = ...,
+            documentation: str | None = ...,
+        ) -> None: ...
+
+    class DescribeConfigsResult:
+        error_code: int
+        error_message: str | None
+        resource_type: int
+        resource_name: str
+        configs: list[DescribeConfigsResponse.DescribeConfigsResourceResult]
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            configs: list[DescribeConfigsResponse.DescribeConfigsResourceResult] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: list[DescribeConfigsResponse.DescribeConfigsResult]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., results: list[DescribeConfigsResponse.DescribeConfigsResult] = ...
+    ) -> None: ...
+
+class CreatePartitionsRequest(ApiMessage):
+    class CreatePartitionsAssignment:
+        broker_ids: list[int]
+        def __init__(self, *, broker_ids: list[int] = ...) -> None: ...
+
+    class CreatePartitionsTopic:
+        name: str
+        count: int
+        assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            count: int = ...,
+            assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = ...,
+        ) -> None: ...
+
+    topics: list[CreatePartitionsRequest.CreatePartitionsTopic]
+    timeout_ms: int
+    validate_only: bool
+    def __init__(
+        self,
+        *,
+        topics: list[CreatePartitionsRequest.CreatePartitionsTopic] = ...,
+        timeout_ms: int = ...,
+        validate_only: bool = ...,
+    ) -> None: ...
+
+class CreatePartitionsResponse(ApiMessage):
+    class CreatePartitionsTopicResult:
+        name: str
+        error_code: int
+        error_message: str | None
+        def __init__(self, *, name: str = ..., error_code: int = ..., error_message: str | None = ...) -> None: ...
+
+    throttle_time_ms: int
+    results: list[CreatePartitionsResponse.CreatePartitionsTopicResult]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = ...
+    ) -> None: ...
+
+class DeleteGroupsRequest(ApiMessage):
+    groups_names: list[str]
+    def __init__(self, *, groups_names: list[str] = ...) -> None: ...
+
+class DeleteGroupsResponse(ApiMessage):
+    class DeletableGroupResult:
+        group_id: str
+        error_code: int
+        def __init__(self, *, group_id: str = ..., error_code: int = ...) -> None: ...
+
+    throttle_time_ms: int
+    results: list[DeleteGroupsResponse.DeletableGroupResult]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., results: list[DeleteGroupsResponse.DeletableGroupResult] = ...
+    ) -> None: ...
+
+class IncrementalAlterConfigsRequest(ApiMessage):
+    class AlterableConfig:
+        name: str
+        config_operation: int
+        value: str | None
+        def __init__(self, *, name: str = ..., config_operation: int = ..., value: str | None = ...) -> None: ...
+
+    class AlterConfigsResource:
+        resource_type: int
+        resource_name: str
+        configs: list[IncrementalAlterConfigsRequest.AlterableConfig]
+        def __init__(
+            self,
+            *,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            configs: list[IncrementalAlterConfigsRequest.AlterableConfig] = ...,
+        ) -> None: ...
+
+    resources: list[IncrementalAlterConfigsRequest.AlterConfigsResource]
+    validate_only: bool
+    def __init__(
+        self, *, resources: list[IncrementalAlterConfigsRequest.AlterConfigsResource] = ..., validate_only: bool = ...
+    ) -> None: ...
+
+class IncrementalAlterConfigsResponse(ApiMessage):
+    class AlterConfigsResourceResponse:
+        error_code: int
+        error_message: str | None
+        resource_type: int
+        resource_name: str
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            resource_type: int = ...,
+            resource_name: str = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = ...,
+    ) -> None: ...
+
+class DescribeClusterRequest(ApiMessage):
+    include_cluster_authorized_operations: bool
+    endpoint_type: int
+    include_fenced_brokers: bool
+    def __init__(
+        self,
+        *,
+        include_cluster_authorized_operations: bool = ...,
+        endpoint_type: int = ...,
+        include_fenced_brokers: bool = ...,
+    ) -> None: ...
+
+class DescribeClusterResponse(ApiMessage):
+    class DescribeClusterBroker:
+        broker_id: int
+        host: str
+        port: int
+        rack: str | None
+        is_fenced: bool
+        def __init__(
+            self,
+            *,
+            broker_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            rack: str | None = ...,
+            is_fenced: bool = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    endpoint_type: int
+    cluster_id: str
+    controller_id: int
+    brokers: list[DescribeClusterResponse.DescribeClusterBroker]
+    cluster_authorized_operations: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        endpoint_type: int = ...,
+        cluster_id: str = ...,
+        controller_id: int = ...,
+        brokers: list[DescribeClusterResponse.DescribeClusterBroker] = ...,
+        cluster_authorized_operations: int = ...,
+    ) -> None: ...

@@ -1,0 +1,122 @@
+"""LeaderAndIsr (4): the controller tells a broker which partitions it leads or follows.
+
+Only the version that Apache Kafka 3.9, the last with ZooKeeper, speaks among its own: 7.
+"""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "LeaderAndIsrRequest",
+    api_key=4,
+    versions="7",
+    flexible="4+",
+    fields=[
+        Field("controller_id", "int32", help="Broker id of the controller."),
+        Field("is_kraft_controller", "bool", "7+", help="Whether a KRaft controller sends this during a migration."),
+        Field("controller_epoch", "int32", help="Epoch of the controller that decided this."),
+        Field(
+            "broker_epoch",
+            "int64",
+            "2+",
+            default=-1,
+            ignorable=True,
+            help="Epoch of the broker that this is meant for, -1 for any.",
+        ),
+        Field("type", "int8", "5+", help="1 some partitions, 2 all that the broker should have, 0 unknown."),
+        Field(
+            "topic_states",
+            "[]LeaderAndIsrTopicState",
+            "2+",
+            help="Topics.",
+            fields=[
+                Field("topic_name", "string", "2+", help="Topic name."),
+                Field("topic_id", "uuid", "5+", ignorable=True, help="Topic id; all zeros where unknown."),
+                Field(
+                    "partition_states",
+                    "[]LeaderAndIsrPartitionState",
+                    "2+",
+                    help="Partitions.",
+                    fields=[
+                        Field("partition_index", "int32", help="Partition number."),
+                        Field("controller_epoch", "int32", help="Epoch of the controller that decided this."),
+                        Field("leader", "int32", help="Broker id of the leader, -1 for none."),
+                        Field("leader_epoch", "int32", help="Epoch of that leadership, -1 when unknown."),
+                        Field("isr", "[]int32", help="Broker ids of the in-sync replicas."),
+                        Field(
+                            "partition_epoch",
+                            "int32",
+                            help="Version of the partition state; in ZooKeeper, of its node.",
+                        ),
+                        Field("replicas", "[]int32", help="Broker ids of all replicas, the preferred leader first."),
+                        Field(
+                            "adding_replicas",
+                            "[]int32",
+                            "3+",
+                            ignorable=True,
+                            help="Broker ids that a running reassignment adds.",
+                        ),
+                        Field(
+                            "removing_replicas",
+                            "[]int32",
+                            "3+",
+                            ignorable=True,
+                            help="Broker ids that a running reassignment removes.",
+                        ),
+                        Field(
+                            "is_new",
+                            "bool",
+                            "1+",
+                            ignorable=True,
+                            help="Whether the replica need not exist on the broker yet.",
+                        ),
+                        Field(
+                            "leader_recovery_state",
+                            "int8",
+                            "6+",
+                            help="1 while the leader recovers from an unclean election, else 0.",
+                        ),
+                    ],
+                ),
+            ],
+        ),
+        Field(
+            "live_leaders",
+            "[]LeaderAndIsrLiveLeader",
+            help="Where to reach the leaders named above.",
+            fields=[
+                Field("broker_id", "int32", help="Broker id."),
+                Field("host_name", "string", help="Host name to connect to."),
+                Field("port", "int32", help="TCP port."),
+            ],
+        ),
+    ],
+)
+
+RESPONSE = Message(
+    "LeaderAndIsrResponse",
+    api_key=4,
+    versions="7",
+    flexible="4+",
+    fields=[
+        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field(
+            "topics",
+            "[]LeaderAndIsrTopicError",
+            "5+",
+            help="Topics.",
+            fields=[
+                Field("topic_id", "uuid", "5+", help="Topic id; all zeros where unknown."),
+                Field(
+                    "partition_errors",
+                    "[]LeaderAndIsrPartitionError",
+                    "5+",
+                    help="Partitions.",
+                    fields=[
+                        Field("partition_index", "int32", help="Partition number."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                    ],
+                ),
+            ],
+        ),
+    ],
+)

@@ -1,0 +1,72 @@
+"""StopReplica (5): the controller takes replicas from a broker.
+
+Only the version that Apache Kafka 3.9, the last with ZooKeeper, speaks among its own: 4.
+"""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "StopReplicaRequest",
+    api_key=5,
+    versions="4",
+    flexible="2+",
+    fields=[
+        Field("controller_id", "int32", help="Broker id of the controller."),
+        Field("is_kraft_controller", "bool", "4+", help="Whether a KRaft controller sends this during a migration."),
+        Field("controller_epoch", "int32", help="Epoch of the controller that decided this."),
+        Field(
+            "broker_epoch",
+            "int64",
+            "1+",
+            default=-1,
+            ignorable=True,
+            help="Epoch of the broker that this is meant for, -1 for any.",
+        ),
+        Field(
+            "topic_states",
+            "[]StopReplicaTopicState",
+            "3+",
+            help="Topics.",
+            fields=[
+                Field("topic_name", "string", "3+", help="Topic name."),
+                Field(
+                    "partition_states",
+                    "[]StopReplicaPartitionState",
+                    "3+",
+                    help="Partitions.",
+                    fields=[
+                        Field("partition_index", "int32", "3+", help="Partition number."),
+                        Field(
+                            "leader_epoch",
+                            "int32",
+                            "3+",
+                            default=-1,
+                            help="Epoch that ends with this; -1 unchecked, -2 when the topic is deleted.",
+                        ),
+                        Field("delete_partition", "bool", "3+", help="Whether the log goes too."),
+                    ],
+                ),
+            ],
+        ),
+    ],
+)
+
+RESPONSE = Message(
+    "StopReplicaResponse",
+    api_key=5,
+    versions="4",
+    flexible="2+",
+    fields=[
+        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field(
+            "partition_errors",
+            "[]StopReplicaPartitionError",
+            help="Partitions.",
+            fields=[
+                Field("topic_name", "string", help="Topic name."),
+                Field("partition_index", "int32", help="Partition number."),
+                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+            ],
+        ),
+    ],
+)

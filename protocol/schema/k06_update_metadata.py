@@ -1,0 +1,100 @@
+"""UpdateMetadata (6): the controller tells every broker who is alive and who leads.
+
+Only the version that Apache Kafka 3.9, the last with ZooKeeper, speaks among its own: 8.
+"""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "UpdateMetadataRequest",
+    api_key=6,
+    versions="8",
+    flexible="6+",
+    fields=[
+        Field("controller_id", "int32", help="Broker id of the controller."),
+        Field("is_kraft_controller", "bool", "8+", help="Whether a KRaft controller sends this during a migration."),
+        Field("type", "int8", "8+", tag=0, help="0 unknown, 1 changes only, 2 everything; for migrations."),
+        Field("controller_epoch", "int32", help="Epoch of the controller that decided this."),
+        Field(
+            "broker_epoch",
+            "int64",
+            "5+",
+            default=-1,
+            ignorable=True,
+            help="Epoch of the broker that this is meant for, -1 for any.",
+        ),
+        Field(
+            "topic_states",
+            "[]UpdateMetadataTopicState",
+            "5+",
+            help="Topics.",
+            fields=[
+                Field("topic_name", "string", "5+", help="Topic name."),
+                Field("topic_id", "uuid", "7+", ignorable=True, help="Topic id; all zeros where unknown."),
+                Field(
+                    "partition_states",
+                    "[]UpdateMetadataPartitionState",
+                    "5+",
+                    help="Partitions.",
+                    fields=[
+                        Field("partition_index", "int32", help="Partition number."),
+                        Field("controller_epoch", "int32", help="Epoch of the controller that decided this."),
+                        Field(
+                            "leader",
+                            "int32",
+                            help="Broker id of the leader, -1 for none, -2 while the topic is deleted.",
+                        ),
+                        Field("leader_epoch", "int32", help="Epoch of that leadership, -1 when unknown."),
+                        Field("isr", "[]int32", help="Broker ids of the in-sync replicas."),
+                        Field("zk_version", "int32", help="Version of the partition's node in ZooKeeper."),
+                        Field("replicas", "[]int32", help="Broker ids of all replicas, the preferred leader first."),
+                        Field(
+                            "offline_replicas",
+                            "[]int32",
+                            "4+",
+                            ignorable=True,
+                            help="Broker ids of the replicas that are not alive.",
+                        ),
+                    ],
+                ),
+            ],
+        ),
+        Field(
+            "live_brokers",
+            "[]UpdateMetadataBroker",
+            help="All live brokers.",
+            fields=[
+                Field("id", "int32", help="Broker id."),
+                Field(
+                    "endpoints",
+                    "[]UpdateMetadataEndpoint",
+                    "1+",
+                    ignorable=True,
+                    help="Where the broker listens.",
+                    fields=[
+                        Field("port", "int32", "1+", help="TCP port."),
+                        Field("host", "string", "1+", help="Host name to connect to."),
+                        Field("listener", "string", "3+", ignorable=True, help="Listener name."),
+                        Field(
+                            "security_protocol",
+                            "int16",
+                            "1+",
+                            help="0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.",
+                        ),
+                    ],
+                ),
+                Field("rack", "string", "2+", nullable="0+", ignorable=True, help="Rack of the broker, or null."),
+            ],
+        ),
+    ],
+)
+
+RESPONSE = Message(
+    "UpdateMetadataResponse",
+    api_key=6,
+    versions="8",
+    flexible="6+",
+    fields=[
+        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+    ],
+)

@@ -1,0 +1,90 @@
+"""OffsetForLeaderEpoch (23): where an epoch ends in the leader's log, to find where two logs part.
+
+2: the leader epoch is checked (KIP-320). 3: replica id. 4: flexible.
+"""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "OffsetForLeaderEpochRequest",
+    api_key=23,
+    versions="2-4",
+    flexible="4+",
+    fields=[
+        Field(
+            "replica_id",
+            "int32",
+            "3+",
+            default=-2,
+            ignorable=True,
+            help="Broker id of a follower, -1 for a consumer, -2 for a tool that may see beyond the high watermark.",
+        ),
+        Field(
+            "topics",
+            "[]OffsetForLeaderTopic",
+            help="Topics asked about.",
+            fields=[
+                Field("topic", "string", help="Topic name."),
+                Field(
+                    "partitions",
+                    "[]OffsetForLeaderPartition",
+                    help="Partitions asked about.",
+                    fields=[
+                        Field("partition", "int32", help="Partition number."),
+                        Field(
+                            "current_leader_epoch",
+                            "int32",
+                            "2+",
+                            default=-1,
+                            ignorable=True,
+                            help="Leader epoch as the client knows it, to be checked; -1 for no check.",
+                        ),
+                        Field("leader_epoch", "int32", help="The epoch whose end is wanted."),
+                    ],
+                ),
+            ],
+        ),
+    ],
+)
+
+RESPONSE = Message(
+    "OffsetForLeaderEpochResponse",
+    api_key=23,
+    versions="2-4",
+    flexible="4+",
+    fields=[
+        Field(
+            "throttle_time_ms",
+            "int32",
+            "2+",
+            ignorable=True,
+            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+        ),
+        Field(
+            "topics",
+            "[]OffsetForLeaderTopicResult",
+            help="Topics.",
+            fields=[
+                Field("topic", "string", help="Topic name."),
+                Field(
+                    "partitions",
+                    "[]EpochEndOffset",
+                    help="Partitions.",
+                    fields=[
+                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                        Field("partition", "int32", help="Partition number."),
+                        Field(
+                            "leader_epoch",
+                            "int32",
+                            "1+",
+                            default=-1,
+                            ignorable=True,
+                            help="The greatest epoch not above the one asked for, -1 for none.",
+                        ),
+                        Field("end_offset", "int64", default=-1, help="Offset after its last record, -1 for none."),
+                    ],
+                ),
+            ],
+        ),
+    ],
+)

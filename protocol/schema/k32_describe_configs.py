@@ -1,0 +1,104 @@
+"""DescribeConfigs (32): settings of topics, brokers, loggers and groups.
+
+1: synonyms and sources. 3: documentation and types. 4: flexible.
+"""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "DescribeConfigsRequest",
+    api_key=32,
+    versions="1-4",
+    flexible="4+",
+    fields=[
+        Field(
+            "resources",
+            "[]DescribeConfigsResource",
+            help="What to describe.",
+            fields=[
+                Field("resource_type", "int8", help="2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."),
+                Field("resource_name", "string", help="Topic, broker id or group."),
+                Field("configuration_keys", "[]string", nullable="0+", help="Settings asked about, null for all."),
+            ],
+        ),
+        Field("include_synonyms", "bool", "1+", help="Ask for every place that a value may come from."),
+        Field("include_documentation", "bool", "3+", help="Ask for a text about each setting."),
+    ],
+)
+
+RESPONSE = Message(
+    "DescribeConfigsResponse",
+    api_key=32,
+    versions="1-4",
+    flexible="4+",
+    fields=[
+        Field(
+            "throttle_time_ms",
+            "int32",
+            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+        ),
+        Field(
+            "results",
+            "[]DescribeConfigsResult",
+            help="One entry for each resource.",
+            fields=[
+                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                Field("error_message", "string", nullable="0+", help="What went wrong, in words, or null."),
+                Field("resource_type", "int8", help="2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."),
+                Field("resource_name", "string", help="Topic, broker id or group."),
+                Field(
+                    "configs",
+                    "[]DescribeConfigsResourceResult",
+                    help="Settings.",
+                    fields=[
+                        Field("name", "string", help="Setting."),
+                        Field("value", "string", nullable="0+", help="Its value, null if it is a secret."),
+                        Field("read_only", "bool", help="Whether it cannot be changed."),
+                        Field(
+                            "config_source",
+                            "int8",
+                            "1+",
+                            default=-1,
+                            ignorable=True,
+                            help="1 topic, 2 broker, 3 all brokers, 4 file, 5 default, 6 logger; -1 unknown.",
+                        ),
+                        Field("is_sensitive", "bool", help="Whether the value is a secret."),
+                        Field(
+                            "synonyms",
+                            "[]DescribeConfigsSynonym",
+                            "1+",
+                            ignorable=True,
+                            help="Where else a value is given, the one in force first.",
+                            fields=[
+                                Field("name", "string", "1+", help="Setting that gives it."),
+                                Field(
+                                    "value",
+                                    "string",
+                                    "1+",
+                                    nullable="0+",
+                                    help="Its value, null if it is a secret.",
+                                ),
+                                Field("source", "int8", "1+", help="Where it is given, as in `config_source`."),
+                            ],
+                        ),
+                        Field(
+                            "config_type",
+                            "int8",
+                            "3+",
+                            ignorable=True,
+                            help="bool, string, int, short, long, double, list, class, password from 1 on; or 0.",
+                        ),
+                        Field(
+                            "documentation",
+                            "string",
+                            "3+",
+                            nullable="0+",
+                            ignorable=True,
+                            help="A text about the setting, or null.",
+                        ),
+                    ],
+                ),
+            ],
+        ),
+    ],
+)

@@ -1,0 +1,39 @@
+"""DeleteGroups (42): groups without members.
+
+2: flexible.
+"""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "DeleteGroupsRequest",
+    api_key=42,
+    versions="0-2",
+    flexible="2+",
+    fields=[
+        Field("groups_names", "[]string", help="Groups to delete."),
+    ],
+)
+
+RESPONSE = Message(
+    "DeleteGroupsResponse",
+    api_key=42,
+    versions="0-2",
+    flexible="2+",
+    fields=[
+        Field(
+            "throttle_time_ms",
+            "int32",
+            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+        ),
+        Field(
+            "results",
+            "[]DeletableGroupResult",
+            help="Groups.",
+            fields=[
+                Field("group_id", "string", help="Group."),
+                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+            ],
+        ),
+    ],
+)
