@@ -1,0 +1,66 @@
+"""Making a log durable without stalling the event loop: plan on the loop, fsync on a thread, note it on the loop.
+
+    plan = log.plan_flush()             # loop: which files, up to which offset
+    if plan is not None:
+        await in_a_thread(plan.run)     # any thread: nothing but fsyncs
+        log.flushed(plan)               # loop: the recovery point moves, or the failure is raised
+
+Every plan that was made must come back through `flushed`, whatever became of its run: it holds descriptors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from storage.files import File, Files
+
+
+class FlushPlan:
+    """One flush. `offset` is the recovery point it leads to."""
+
+    __slots__ = ("_files", "_held", "directory", "done", "error", "generation", "offset", "paths", "planned_ms")
+
+    def __init__(
+        self, files: Files, held: list[File], paths: list[str], directory: str | None, offset: int, generation: int
+    ) -> None:
+        self._files = files
+        self._held = held
+        for file in held:
+            file.hold()
+        self.paths = paths
+        """Small files that were replaced as a whole since the last flush. One that is gone by now is passed over."""
+        self.directory = directory
+        """Named when files were created, renamed or deleted in it."""
+        self.offset = offset
+        self.generation = generation
+        """Of the log's content: a truncation in between makes the plan worth nothing."""
+        self.done = False
+        self.error: OSError | None = None
+
+    def run(self) -> None:
+        """Does the fsyncs, on any thread. Keeps an error for `Log.flushed` and raises none."""
+        try:
+            for file in self._held:
+                file.sync()
+            for path in self.paths:
+                _pass_over_missing(lambda path=path: self._files.sync_file(path))  # type: ignore[misc]
+            if self.directory is not None:
+                self._files.sync_directory(self.directory)
+            self.done = True
+        except OSError as error:
+            self.error = error
+
+    def release(self) -> None:
+        """Called by `Log.flushed`."""
+        for file in self._held:
+            file.release()
+        self._held = []
+
+
+def _pass_over_missing(action: Callable[[], None]) -> None:
+    try:
+        action()
+    except FileNotFoundError:
+        return

@@ -1,0 +1,250 @@
+"""Files in memory for tests: every call can be made to fail, and a crash loses what was not made durable.
+
+The rules of durability are those of POSIX taken literally: a file's bytes survive once it was synced, its name (and a
+rename, and an unlink) once its directory was synced. Real file systems are kinder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from storage.files import ContentCache, DirectoryEntry
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+
+class _Content:
+    """An inode: what names point at."""
+
+    __slots__ = ("data", "durable", "modified_ms", "snapshot_fd")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = b""
+        self.modified_ms = 0
+        self.snapshot_fd = -1
+
+    def __del__(self) -> None:
+        if self.snapshot_fd >= 0:
+            os.close(self.snapshot_fd)
+
+
+class MemoryFile:
+    """A File of MemoryFiles. `holds` tells how many users have not released it."""
+
+    def __init__(self, files: MemoryFiles, path: str) -> None:
+        self.path = path
+        self.write: Callable[[ReadableBuffer], int] = self._append
+        self.holds = 0
+        self._files = files
+        self._held_content: _Content | None = None
+
+    def fileno(self) -> int:
+        """A descriptor of the system with the present bytes, so that sendfile and preadv work on it."""
+        content = self._content()
+        if content.snapshot_fd < 0:
+            content.snapshot_fd = os.memfd_create(posixpath.basename(self.path))
+        os.ftruncate(content.snapshot_fd, 0)
+        os.pwrite(content.snapshot_fd, content.data, 0)
+        return content.snapshot_fd
+
+    def hold(self) -> int:
+        self._held_content = self._content()
+        self.holds += 1
+        return self.fileno()
+
+    def release(self) -> None:
+        self.holds -= 1
+        if self.holds == 0:
+            self._held_content = None
+
+    def read(self, size_bytes: int, position: int) -> bytes:
+        self._files.count("read", self.path)
+        return bytes(self._content().data[position : position + size_bytes])
+
+    def read_into(self, view: WriteableBuffer, position: int) -> int:
+        target = memoryview(view).cast("B")
+        data = self.read(len(target), position)
+        target[: len(data)] = data
+        return len(data)
+
+    def truncate(self, size_bytes: int) -> None:
+        self._files.count("truncate", self.path)
+        data = self._content().data
+        del data[size_bytes:]
+        data.extend(bytes(size_bytes - len(data)))
+
+    def size_bytes(self) -> int:
+        return len(self._content().data)
+
+    def modified_ms(self) -> int:
+        return self._content().modified_ms
+
+    def sync(self) -> None:
+        self._files.count("sync", self.path)
+        content = self._content()
+        content.durable = bytes(content.data)
+
+    def rename(self, path: str) -> None:
+        self._files.rename(self.path, path)
+        self.path = path
+
+    def close(self) -> None:
+        return
+
+    def _content(self) -> _Content:
+        return self._held_content or self._files.content(self.path)
+
+    def _append(self, data: ReadableBuffer) -> int:
+        view = memoryview(data).cast("B")
+        allowed = self._files.count("write", self.path)
+        taken = view if allowed is None else view[:allowed]
+        content = self._content()
+        content.data += taken
+        content.modified_ms = self._files.now_ms
+        return len(taken)
+
+
+class MemoryFiles:
+    """A whole file system. `now_ms` is what files written from now on have as their modification time."""
+
+    def __init__(self) -> None:
+        self.cache = ContentCache()
+        self.calls: Counter[str] = Counter()
+        """How often each operation was called: write, read, truncate, sync, create, rename, unlink,
+        sync_directory, write_atomically."""
+        self.now_ms = 0
+        self._contents: dict[str, _Content] = {}
+        self._durable_names: dict[str, _Content] = {}
+        self._directories = {"/", ""}
+        self._faults: dict[tuple[str, int], OSError | int] = {}
+
+    # Trouble to come
+
+    def fail(self, operation: str, after: int = 0, error: OSError | None = None) -> None:
+        """Lets the next call of `operation` raise once `after` more have gone well."""
+        self._faults[operation, self.calls[operation] + after] = error or OSError(errno.EIO, "made to fail")
+
+    def shorten(self, size_bytes: int, after: int = 0) -> None:
+        """Lets a write take only so many bytes, once `after` more writes have gone well."""
+        self._faults["write", self.calls["write"] + after] = size_bytes
+
+    def crash(self) -> None:
+        """Everything that was not synced is gone. Open Files of files that survive go on working."""
+        self._contents = dict(self._durable_names)
+        for content in self._contents.values():
+            content.data = bytearray(content.durable)
+        self._faults.clear()
+
+    # The interface of storage.files.Files
+
+    def create(self, path: str) -> MemoryFile:
+        self.count("create", path)
+        self._check_directory(path)
+        if path in self._contents:
+            self._contents[path].data.clear()
+        else:
+            self._contents[path] = _Content()
+        return MemoryFile(self, path)
+
+    def open(self, path: str) -> MemoryFile:
+        return MemoryFile(self, path)
+
+    def exists(self, path: str) -> bool:
+        return path in self._contents or path in self._directories
+
+    def list_directory(self, path: str) -> list[DirectoryEntry]:
+        if path not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        return [
+            *(
+                DirectoryEntry(posixpath.basename(name), False, len(content.data))
+                for name, content in self._contents.items()
+                if posixpath.dirname(name) == path
+            ),
+            *(
+                DirectoryEntry(posixpath.basename(name), True, 0)
+                for name in self._directories
+                if name not in ("", "/") and posixpath.dirname(name) == path
+            ),
+        ]
+
+    def make_directory(self, path: str) -> None:
+        while path not in self._directories:
+            self._directories.add(path)
+            path = posixpath.dirname(path)
+
+    def read_bytes(self, path: str) -> bytes:
+        self.count("read", path)
+        return bytes(self.content(path).data)
+
+    def write_atomically(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        self.count("write_atomically", path)
+        self._check_directory(path)
+        content = self._contents[path] = _Content()
+        content.data[:] = data
+        content.modified_ms = self.now_ms
+        if sync:
+            content.durable = bytes(data)
+            self._durable_names[path] = content
+
+    def sync_file(self, path: str) -> None:
+        MemoryFile(self, path).sync()
+
+    def sync_directory(self, path: str) -> None:
+        self.count("sync_directory", path)
+        for name in [name for name in self._durable_names if posixpath.dirname(name) == path]:
+            del self._durable_names[name]
+        self._durable_names.update(
+            {name: content for name, content in self._contents.items() if posixpath.dirname(name) == path}
+        )
+
+    def rename(self, source: str, target: str) -> None:
+        self.count("rename", source)
+        if source in self._contents:
+            self._check_directory(target)
+            self._contents[target] = self._contents.pop(source)
+        elif source in self._directories:
+            for names in (self._contents, self._durable_names):
+                for name in [name for name in names if name.startswith(source + "/")]:
+                    names[target + name[len(source) :]] = names.pop(name)
+            self._directories.discard(source)
+            self._directories.add(target)
+        else:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+
+    def unlink(self, path: str) -> None:
+        self.count("unlink", path)
+        self._contents.pop(path, None)
+
+    def remove_directory(self, path: str) -> None:
+        for names in (self._contents, self._durable_names):
+            for name in [name for name in names if name.startswith(path + "/")]:
+                del names[name]
+        self._directories = {name for name in self._directories if name != path and not name.startswith(path + "/")}
+
+    # Between MemoryFiles and its MemoryFile
+
+    def count(self, operation: str, path: str) -> int | None:
+        """Raises the fault that was ordered for this call; returns the number of bytes a write may take, or None."""
+        fault = self._faults.pop((operation, self.calls[operation]), None)
+        self.calls[operation] += 1
+        if isinstance(fault, OSError):
+            raise fault
+        return fault
+
+    def content(self, path: str) -> _Content:
+        try:
+            return self._contents[path]
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path) from None
+
+    def _check_directory(self, path: str) -> None:
+        if posixpath.dirname(path) not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", posixpath.dirname(path))

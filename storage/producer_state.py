@@ -1,0 +1,316 @@
+"""What a log knows of the idempotent producers that wrote to it: enough to answer a batch that is sent twice.
+
+Per producer id: its epoch, and of its last five batches the sequence range, the offsets and the timestamp. A producer
+has at most five requests in flight, so a batch that comes again is one of these. (Kafka's ProducerStateManager,
+ProducerStateEntry and ProducerAppendInfo; KIP-98, KIP-360.)
+
+A snapshot is taken where a segment begins and at a clean close, so that a start need not read the whole log:
+
+    <offset in 20 digits>.snapshot      the state from all batches below the offset, big-endian
+    int16    version, 1
+    uint32   CRC-32C of everything after this field
+    int32    number of entries; an entry:
+        int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta of the last batch,
+        int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction or -1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct, error
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from protocol.errors import ErrorCode, KafkaError
+from storage.batches import CONTROL_BIT, NO_TIMESTAMP, SEQUENCE_MASK, TRANSACTIONAL_BIT, ScannedBatch
+from storage.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_stem
+
+if TYPE_CHECKING:
+    from storage.files import Files
+
+BATCHES_KEPT = 5
+DEFAULT_EXPIRATION_MS = 86_400_000
+"""producer.id.expiration.ms"""
+
+_SNAPSHOT_HEAD = Struct(">hIi")
+_SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
+_CRC_COVERS_FROM = 6
+
+
+class AppendedBatch(NamedTuple):
+    """What is kept of a batch."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """One producer. `next_sequence` is derived from the last batch; 0 without one."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp",
+        "next_sequence",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int, epoch: int = -1) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: list[tuple[int, int, int, int]] = []
+        """The fields of up to five AppendedBatches, oldest first. (Plain: a named tuple is slow to make.)"""
+        self.next_sequence = 0
+        self.last_timestamp = NO_TIMESTAMP
+        self.coordinator_epoch = -1
+        self.transaction_first_offset = -1
+
+    def add(self, epoch: int, batch: tuple[int, int, int, int]) -> None:
+        """A batch (the fields of an AppendedBatch) was appended. A new epoch forgets the batches of the old one."""
+        batches = self.batches
+        if epoch != self.epoch:
+            self.epoch = epoch
+            batches.clear()
+        batches.append(batch)
+        if len(batches) > BATCHES_KEPT:
+            del batches[0]
+        self.next_sequence = (batch[0] + 1) & SEQUENCE_MASK
+        self.last_timestamp = batch[3]
+
+    def end_transaction(self, epoch: int, timestamp: int, coordinator_epoch: int) -> None:
+        """A control batch (commit or abort marker) was appended."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+            self.next_sequence = 0
+        self.coordinator_epoch = coordinator_epoch
+        self.transaction_first_offset = -1
+        self.last_timestamp = timestamp
+
+
+class ProducerStates:
+    """All producers of one log, and the snapshots in its folder."""
+
+    __slots__ = ("_directory", "_files", "entries", "expiration_ms", "snapshot_offsets", "unsynced_snapshots")
+
+    def __init__(self, files: Files, directory: str, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
+        self._files = files
+        self._directory = directory
+        self.expiration_ms = expiration_ms
+        self.entries: dict[int, ProducerEntry] = {}
+        self.snapshot_offsets: list[int] = []
+        """Of the snapshots in the folder, ascending. Filled by `list_snapshots`."""
+        self.unsynced_snapshots: list[str] = []
+        """Paths of those that were written, but not synced."""
+
+    # Checks and updates
+
+    def check(
+        self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int, *, from_client: bool = True
+    ) -> AppendedBatch | None:
+        """Whether a batch may be appended. Returns the batch it repeats, if it does; else None means yes.
+
+        Raises INVALID_PRODUCER_EPOCH for an epoch that was fenced, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, for a new
+        epoch that does not begin with 0, and for a repetition of something older than the last five batches. A
+        producer that nothing is known of may begin anywhere: its earlier batches may have been deleted (KIP-360).
+        """
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            return None
+        if epoch == entry.epoch and from_client:
+            for fields in entry.batches:
+                batch = AppendedBatch._make(fields)
+                if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
+                    return batch
+        if epoch < entry.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {epoch} of producer {producer_id} is older than {entry.epoch}, the last one seen",
+            )
+        if not from_client:
+            return None
+        if epoch != entry.epoch:
+            if first_sequence != 0 and entry.epoch != -1:
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {producer_id} begins epoch {epoch} with sequence {first_sequence}, not 0",
+                )
+        elif first_sequence != entry.next_sequence:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id}, epoch {epoch}: sequence {entry.next_sequence} expected, got {first_sequence}",
+            )
+        return None
+
+    def entry(self, producer_id: int) -> ProducerEntry:
+        """The producer's entry, made if there is none."""
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerEntry(producer_id)
+        return entry
+
+    def replay(self, batch: ScannedBatch, coordinator_epoch: int = -1) -> None:
+        """Takes in a batch that is in the log already (its checks were passed then), as `Segment.scan` yields it.
+
+        Batches without a producer id are passed over. `coordinator_epoch` stands inside a control batch, which a scan
+        does not look into.
+        """
+        _, _, base_offset, last_offset, _, attributes, timestamp, producer_id, epoch, base_sequence = batch
+        if producer_id < 0:
+            return
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerEntry(producer_id)
+        if attributes & CONTROL_BIT:
+            entry.end_transaction(epoch, timestamp, max(coordinator_epoch, entry.coordinator_epoch))
+            return
+        delta = last_offset - base_offset
+        last_sequence = (base_sequence + delta) & SEQUENCE_MASK if base_sequence >= 0 else -1
+        entry.add(epoch, (last_sequence, last_offset, delta, timestamp))
+        if attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset < 0:
+            entry.transaction_first_offset = base_offset
+
+    def expire(self, now_ms: int) -> None:
+        """Forgets producers that wrote nothing for `expiration_ms` and have no transaction open."""
+        for producer_id in [entry.producer_id for entry in self.entries.values() if self._expired(entry, now_ms)]:
+            del self.entries[producer_id]
+
+    def clear(self) -> None:
+        self.entries.clear()
+
+    # Snapshots
+
+    def list_snapshots(self, names: Iterable[str]) -> None:
+        """Takes note of the snapshots among the names of the folder's files."""
+        stems = (name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX))
+        self.snapshot_offsets = sorted(int(stem) for stem in stems if stem.isdigit())
+
+    def load(self, log_start_offset: int, end_offset: int, now_ms: int) -> int:
+        """Replaces the state by that of the newest good snapshot at or below `end_offset`.
+
+        Returns the offset from which batches must be replayed; `log_start_offset` when there is no snapshot. Deletes
+        snapshots beyond `end_offset`, and any that is damaged.
+        """
+        self.entries.clear()
+        for offset in reversed(self.snapshot_offsets.copy()):
+            if offset <= end_offset:
+                if offset < log_start_offset:
+                    break
+                try:
+                    entries = parse_snapshot(self._files.read_bytes(self._path(offset)))
+                except (ValueError, FileNotFoundError):
+                    pass
+                else:
+                    self.entries = {entry.producer_id: entry for entry in entries if not self._expired(entry, now_ms)}
+                    return offset
+            self.delete_snapshot(offset)
+        return log_start_offset
+
+    def take_snapshot(self, offset: int) -> None:
+        """Writes the present state as that of all batches below `offset`. It is synced with the next flush."""
+        if self.snapshot_offsets and self.snapshot_offsets[-1] >= offset:
+            return
+        path = self._path(offset)
+        self._files.write_atomically(path, format_snapshot(self.entries.values()), sync=False)
+        self.snapshot_offsets.append(offset)
+        self.unsynced_snapshots.append(path)
+
+    def delete_snapshot(self, offset: int) -> None:
+        if offset in self.snapshot_offsets:
+            self.snapshot_offsets.remove(offset)
+            self._forget_unsynced(offset)
+            self._files.unlink(self._path(offset))
+
+    def delete_all_snapshots(self) -> None:
+        for offset in self.snapshot_offsets.copy():
+            self.delete_snapshot(offset)
+
+    def mark_snapshot_deleted(self, offset: int) -> list[str]:
+        """Renames the snapshot at `offset`, if there is one, to *.deleted; returns the new path in a list."""
+        if offset not in self.snapshot_offsets:
+            return []
+        self.snapshot_offsets.remove(offset)
+        self._forget_unsynced(offset)
+        path = self._path(offset)
+        try:
+            self._files.rename(path, path + DELETED_SUFFIX)
+        except FileNotFoundError:
+            return []
+        return [path + DELETED_SUFFIX]
+
+    def remove_stray_snapshots(self, base_offsets: Iterable[int]) -> None:
+        """Deletes snapshots that no segment begins with, save the newest one if it lies beyond all of them (it was
+        taken when the log was closed)."""
+        bases = set(base_offsets)
+        newest = self.snapshot_offsets[-1] if self.snapshot_offsets else -1
+        for offset in self.snapshot_offsets.copy():
+            if offset not in bases and not (offset == newest and offset > max(bases, default=-1)):
+                self.delete_snapshot(offset)
+
+    def _path(self, offset: int) -> str:
+        return file_stem(self._directory, offset) + SNAPSHOT_SUFFIX
+
+    def _forget_unsynced(self, offset: int) -> None:
+        path = self._path(offset)
+        if path in self.unsynced_snapshots:
+            self.unsynced_snapshots.remove(path)
+
+    def _expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        return entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
+
+
+def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    parts = [
+        _SNAPSHOT_ENTRY.pack(
+            entry.producer_id,
+            entry.epoch,
+            *((entry.batches[-1][:3]) if entry.batches else (-1, -1, 0)),
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.transaction_first_offset,
+        )
+        for entry in entries
+    ]
+    data = bytearray(_SNAPSHOT_HEAD.pack(1, 0, len(parts)))
+    data += b"".join(parts)
+    data[2:_CRC_COVERS_FROM] = crc32c(memoryview(data)[_CRC_COVERS_FROM:]).to_bytes(4)
+    return bytes(data)
+
+
+def parse_snapshot(data: bytes) -> list[ProducerEntry]:
+    """The entries of a snapshot; each has its last batch only. ValueError when it is damaged."""
+    try:
+        version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
+        if version != 1 or count < 0:
+            raise ValueError(f"snapshot of version {version} with {count} entries")
+        rows = [
+            _SNAPSHOT_ENTRY.unpack_from(data, _SNAPSHOT_HEAD.size + slot * _SNAPSHOT_ENTRY.size)
+            for slot in range(count)
+        ]
+    except error as broken:
+        raise ValueError("snapshot is cut short") from broken
+    if crc32c(memoryview(data)[_CRC_COVERS_FROM:]) != crc:
+        raise ValueError("snapshot has a wrong checksum")
+    entries = []
+    for producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset in rows:
+        entry = ProducerEntry(producer_id, epoch)
+        if last_offset >= 0:
+            entry.add(epoch, (last_sequence, last_offset, delta, timestamp))
+        entry.last_timestamp = timestamp
+        entry.coordinator_epoch = coordinator_epoch
+        entry.transaction_first_offset = first_offset
+        entries.append(entry)
+    return entries
