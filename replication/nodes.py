@@ -1,0 +1,409 @@
+"""Every node of the metadata tree: its path, and its bytes, as Apache Kafka 3.9.1 writes them (class ZkData).
+
+Bytes are compact UTF-8 JSON. Key order is part of what we imitate: it is the order in which Kafka's hash maps yield
+the keys, and tools that compare text exist. Numbers are numbers except where a line below says string. All older
+versions of a node are read; anything else raises NodeFormatError, never another error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from config.listeners import Listener
+from protocol.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE = "/brokers/seqid"
+TOPICS = "/brokers/topics"
+CONFIG = "/config"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = CONFIG_CHANGES + "/config_change_"
+ADMIN = "/admin"
+DELETE_TOPICS = "/admin/delete_topics"
+PREFERRED_ELECTION = "/admin/preferred_replica_election"
+REASSIGNMENT = "/admin/reassign_partitions"
+ISR_CHANGES = "/isr_change_notification"
+ISR_CHANGE_PREFIX = ISR_CHANGES + "/isr_change_"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX = LOG_DIR_EVENTS + "/log_dir_event_"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+CLUSTER_ID = "/cluster/id"
+FEATURE = "/feature"
+CONSUMERS = "/consumers"
+
+CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
+DEFAULT_ENTITY = "<default>"
+
+# What brokers make at start, parents included. The sample of a 3.9.1 tree has exactly these.
+PERSISTENT_PATHS = (
+    CONSUMERS,
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENTS,
+    *(f"{CONFIG}/{entity_type}" for entity_type in CONFIG_TYPES),
+)
+
+# The epoch before the first controller's; its node starts at version 0, and each election adds one to both.
+INITIAL_CONTROLLER_EPOCH = 0
+PRODUCER_IDS_PER_BLOCK = 1000
+
+
+class NodeFormatError(ValueError):
+    """The bytes of a node are not what Kafka writes there."""
+
+
+def _encode(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _decode(data: bytes, what: str) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise NodeFormatError(f"{what}: {error}") from None
+    if not isinstance(value, dict):
+        raise NodeFormatError(f"{what}: not a JSON object")
+    return value
+
+
+def _field(value: Mapping[str, Any], key: str, type_: type, what: str) -> Any:
+    found = value.get(key)
+    if not isinstance(found, type_) or (type_ is int and isinstance(found, bool)):
+        raise NodeFormatError(f"{what}: {key} must be {type_.__name__}, is {found!r}")
+    return found
+
+
+def _ids(value: object, what: str) -> list[int]:
+    if not isinstance(value, list) or not all(type(item) is int for item in value):
+        raise NodeFormatError(f"{what}: {value!r} is not a list of broker ids")
+    return value
+
+
+# -- /controller, /controller_epoch ----------------------------------------------------------------------------------
+
+
+def encode_controller(broker_id: int, now_ms: int) -> bytes:
+    # timestamp is a string
+    return _encode({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+
+
+def decode_controller(data: bytes) -> int:
+    """The broker id. Versions 1 and 2 differ only in kraftControllerEpoch."""
+    broker_id: int = _field(_decode(data, CONTROLLER), "brokerid", int, CONTROLLER)
+    return broker_id
+
+
+def encode_controller_epoch(epoch: int) -> bytes:
+    return b"%d" % epoch
+
+
+def decode_controller_epoch(data: bytes) -> int:
+    return _decode_number(data, CONTROLLER_EPOCH)
+
+
+def _decode_number(data: bytes, what: str) -> int:
+    if re.fullmatch(rb"-?[0-9]{1,10}", data) is None:
+        raise NodeFormatError(f"{what}: {data[:40]!r} is not a number")
+    return int(data)
+
+
+# -- /brokers/ids/<id> -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """A live broker as it registered itself. `endpoints` are its advertised listeners."""
+
+    broker_id: int
+    endpoints: tuple[Listener, ...]
+    rack: str | None = None
+    jmx_port: int = -1
+    timestamp_ms: int = 0
+    features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def encode_broker(broker: BrokerRegistration) -> bytes:
+    """Version 5 (Kafka 2.7). host and port are those of the first PLAINTEXT endpoint, else null and -1."""
+    plaintext = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
+    value: dict[str, Any] = {
+        "features": broker.features,
+        "listener_security_protocol_map": {e.name: e.security_protocol for e in broker.endpoints},
+        "endpoints": [e.text for e in broker.endpoints],
+    }
+    if broker.rack is not None:
+        value["rack"] = broker.rack
+    value |= {
+        "jmx_port": broker.jmx_port,
+        "port": -1 if plaintext is None else plaintext.port,
+        "host": None if plaintext is None else plaintext.host,
+        "version": 5,
+        "timestamp": str(broker.timestamp_ms),  # a string
+    }
+    return _encode(value)
+
+
+_ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,5})")
+
+
+def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
+    """Versions 1 (host and port only), 2 (endpoints), 3 (rack), 4 (protocol map), 5 (features)."""
+    what = broker_path(broker_id)
+    value = _decode(data, what)
+    version = _field(value, "version", int, what)
+    if version < 1:
+        raise NodeFormatError(f"{what}: version {version}")
+    if version == 1:
+        host, port = _field(value, "host", str, what), _field(value, "port", int, what)
+        endpoints = [Listener("PLAINTEXT", host, port, "PLAINTEXT")]
+    else:
+        # Before version 4 a listener is named after its protocol.
+        protocols = value.get("listener_security_protocol_map") or {}
+        endpoints = []
+        for text in _field(value, "endpoints", list, what):
+            match = _ENDPOINT.fullmatch(text) if isinstance(text, str) else None
+            if match is None or not isinstance(protocols, dict):
+                raise NodeFormatError(f"{what}: endpoint {text!r}")
+            name = match[1].upper()
+            endpoints.append(Listener(name, match[2], int(match[3]), str(protocols.get(match[1], name))))
+    rack = value.get("rack")
+    timestamp = str(value.get("timestamp", ""))
+    features = value.get("features")
+    return BrokerRegistration(
+        broker_id,
+        tuple(endpoints),
+        rack if isinstance(rack, str) else None,
+        _field(value, "jmx_port", int, what) if "jmx_port" in value else -1,
+        int(timestamp) if timestamp.isascii() and timestamp.isdigit() else 0,
+        features if isinstance(features, dict) else {},
+    )
+
+
+# -- /brokers/topics/<topic> -----------------------------------------------------------------------------------------
+
+
+class ReplicaAssignment(NamedTuple):
+    """`replicas` holds all, those being added and removed included; the first is the preferred leader."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+class TopicAssignment(NamedTuple):
+    topic_id: Uuid
+    """ZERO_UUID where the node has none: an old tool wrote it."""
+    partitions: dict[int, ReplicaAssignment]
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def encode_topic(assignment: TopicAssignment) -> bytes:
+    """Version 3 (Kafka 2.8, topic ids)."""
+    partitions = sorted(assignment.partitions.items())
+    value: dict[str, Any] = {"partitions": {str(index): replicas.replicas for index, replicas in partitions}}
+    if assignment.topic_id != ZERO_UUID:
+        value["topic_id"] = uuid_to_text(assignment.topic_id)
+    value["adding_replicas"] = {str(index): replicas.adding for index, replicas in partitions if replicas.adding}
+    value["removing_replicas"] = {str(index): replicas.removing for index, replicas in partitions if replicas.removing}
+    value["version"] = 3
+    return _encode(value)
+
+
+def decode_topic(topic: str, data: bytes) -> TopicAssignment:
+    """Versions 1 (partitions only), 2 (adding and removing replicas), 3 (topic id)."""
+    what = topic_path(topic)
+    value = _decode(data, what)
+    topic_id = ZERO_UUID
+    if (text := value.get("topic_id")) is not None:
+        try:
+            topic_id = uuid_from_text(text)
+        except (ValueError, TypeError):
+            raise NodeFormatError(f"{what}: topic_id {text!r}") from None
+    adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
+    if not isinstance(adding, dict) or not isinstance(removing, dict):
+        raise NodeFormatError(f"{what}: adding_replicas and removing_replicas must be objects")
+    partitions = {}
+    for index, replicas in _field(value, "partitions", dict, what).items():
+        if re.fullmatch(r"[0-9]{1,9}", index) is None:
+            raise NodeFormatError(f"{what}: partition {index!r}")
+        partitions[int(index)] = ReplicaAssignment(
+            tuple(_ids(replicas, what)),
+            tuple(_ids(adding.get(index, []), what)),
+            tuple(_ids(removing.get(index, []), what)),
+        )
+    return TopicAssignment(topic_id, dict(sorted(partitions.items())))
+
+
+# -- /brokers/topics/<topic>/partitions/<partition>/state ------------------------------------------------------------
+
+
+class PartitionState(NamedTuple):
+    """Who leads and who is in sync. The node's data version is the partition epoch."""
+
+    leader: int
+    """-1: nobody."""
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    recovering: bool = False
+    """The leader was elected uncleanly and has not said yet that it recovered (KIP-704)."""
+
+
+def partitions_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def encode_state(state: PartitionState) -> bytes:
+    value: dict[str, Any] = {"controller_epoch": state.controller_epoch, "leader": state.leader, "version": 1}
+    if state.recovering:
+        value["leader_recovery_state"] = 1
+    value |= {"leader_epoch": state.leader_epoch, "isr": state.isr}
+    return _encode(value)
+
+
+def decode_state(data: bytes) -> PartitionState:
+    what = "partition state"
+    value = _decode(data, what)
+    return PartitionState(
+        _field(value, "leader", int, what),
+        _field(value, "leader_epoch", int, what),
+        tuple(_ids(value.get("isr"), what)),
+        _field(value, "controller_epoch", int, what),
+        value.get("leader_recovery_state", 0) == 1,
+    )
+
+
+# -- /config ---------------------------------------------------------------------------------------------------------
+
+
+def config_path(entity_type: str, name: str) -> str:
+    return f"{CONFIG}/{entity_type}/{name}"
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    return _encode({"version": 1, "config": dict(config)})
+
+
+def decode_config(data: bytes) -> dict[str, str]:
+    """Settings by key; an empty node has none."""
+    if not data:
+        return {}
+    config = _field(_decode(data, "config"), "config", dict, "config")
+    # Tools of old wrote numbers bare.
+    return {key: text if isinstance(text, str) else json.dumps(text) for key, text in config.items()}
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    return _encode({"version": 2, "entity_path": entity_path})
+
+
+def decode_config_change(data: bytes) -> str:
+    """The changed entity as "topics/t", "brokers/<default>" …; version 1 has type and name apart."""
+    what = "config change"
+    value = _decode(data, what)
+    version = _field(value, "version", int, what)
+    if version == 1:
+        return f"{_field(value, 'entity_type', str, what)}/{_field(value, 'entity_name', str, what)}"
+    path: str = _field(value, "entity_path", str, what)
+    return path
+
+
+# -- notifications and requests to the controller --------------------------------------------------------------------
+
+
+def delete_topic_path(topic: str) -> str:
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def encode_partition_list(partitions: Iterable[tuple[str, int]]) -> bytes:
+    """Of /isr_change_notification and /admin/preferred_replica_election."""
+    return _encode({"version": 1, "partitions": [{"topic": topic, "partition": index} for topic, index in partitions]})
+
+
+def decode_partition_list(data: bytes) -> list[tuple[str, int]]:
+    what = "partition list"
+    partitions = []
+    for entry in _field(_decode(data, what), "partitions", list, what):
+        if not isinstance(entry, dict):
+            raise NodeFormatError(f"{what}: {entry!r}")
+        partitions.append((_field(entry, "topic", str, what), _field(entry, "partition", int, what)))
+    return partitions
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """A log folder of this broker failed (event 1, the only one)."""
+    return _encode({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_dir_event(data: bytes) -> int:
+    broker_id: int = _field(_decode(data, LOG_DIR_EVENTS), "broker", int, LOG_DIR_EVENTS)
+    return broker_id
+
+
+# -- the rest --------------------------------------------------------------------------------------------------------
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return _encode({"version": "1", "id": cluster_id})  # the version is a string, only here
+
+
+def decode_cluster_id(data: bytes) -> str:
+    cluster_id: str = _field(_decode(data, CLUSTER_ID), "id", str, CLUSTER_ID)
+    return cluster_id
+
+
+class ProducerIdBlock(NamedTuple):
+    broker_id: int
+    first_id: int
+    last_id: int
+
+
+def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
+    # both ends are strings
+    return _encode(
+        {
+            "version": 1,
+            "broker": block.broker_id,
+            "block_start": str(block.first_id),
+            "block_end": str(block.last_id),
+        }
+    )
+
+
+def decode_producer_id_block(data: bytes) -> ProducerIdBlock:
+    what = PRODUCER_ID_BLOCK
+    value = _decode(data, what)
+    ends = _field(value, "block_start", str, what), _field(value, "block_end", str, what)
+    if not all(re.fullmatch(r"[0-9]{1,19}", end) for end in ends):
+        raise NodeFormatError(f"{what}: block {ends}")
+    return ProducerIdBlock(_field(value, "broker", int, what), int(ends[0]), int(ends[1]))
+
+
+def encode_feature() -> bytes:
+    """Version 2 (Kafka 3.3), versioning enabled, no feature finalised."""
+    return _encode({"features": {}, "version": 2, "status": 1})
