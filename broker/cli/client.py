@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -90,7 +90,10 @@ def load_file(path: str) -> dict[str, str]:
 
 
 def client_settings(
-    bootstrap: str, config_file: str | None = None, properties: Mapping[str, str] | None = None
+    bootstrap: str,
+    config_file: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    client_id: str = "gregor-admin",
 ) -> dict[str, Any]:
     """Settings for a client of confluent-kafka: the file's, over them `properties`, in Kafka's names."""
     given = {**(load_file(config_file) if config_file else {}), **(properties or {})}
@@ -100,12 +103,12 @@ def client_settings(
     if "buffer.memory" in settings:  # bytes for Java, KiB for librdkafka
         settings["queue.buffering.max.kbytes"] = max(1, int(settings.pop("buffer.memory")) // 1024)
     settings["bootstrap.servers"] = bootstrap
-    settings.setdefault("client.id", "gregor-cli")
+    settings.setdefault("client.id", client_id)
     settings["logger"] = _SILENT
     return settings
 
 
-def make_client(kind: type[V], settings: dict[str, Any]) -> V:
+def make_client(kind: Callable[[dict[str, Any]], V], settings: dict[str, Any]) -> V:
     """An AdminClient, Producer or Consumer; settings that it refuses are the user's mistake and end the command."""
     try:
         return kind(settings)

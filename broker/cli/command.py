@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
@@ -13,7 +15,6 @@ from confluent_kafka import KafkaException
 from broker.cli.errors import CommandError, explain
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
-INTERRUPTED = 130  # what a shell reports for a process that SIGINT ended
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -67,8 +68,31 @@ def only_one(names: Sequence[str], given: dict[str, Any]) -> str:
     return chosen[0]
 
 
+class Signalled(BaseException):
+    """SIGINT or SIGTERM arrived; like KeyboardInterrupt it passes every `except Exception`."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = 128 + number  # what a shell reports for a process that the signal ended
+
+
+@contextmanager
+def orderly_end() -> Iterator[None]:
+    """Inside, SIGINT and SIGTERM raise Signalled, so that `finally` blocks can flush, commit and close."""
+
+    def stop(number: int, frame: object) -> None:
+        raise Signalled(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def run(command: click.Command, arguments: Sequence[str]) -> int:
-    """Runs a click command to its exit code: 0, 1 after any error (usage included, as in Kafka's tools), 130 after Ctrl-C."""
+    """Runs a click command to its exit code: 0, 1 after any error, usage included, as in Kafka's tools."""
     prog = f"gregor {command.name}"
     if not arguments:
         with click.Context(command, info_name=prog) as context:
@@ -82,8 +106,10 @@ def run(command: click.Command, arguments: Sequence[str]) -> int:
         return _fail(prog, error.format_message() if isinstance(error, click.ClickException) else str(error))
     except KafkaException as error:
         return _fail(prog, explain(error))
+    except Signalled as signalled:
+        return signalled.exit_code
     except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         # The reader of our output has gone (`| head`). Nothing more can be said there, not even at interpreter exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import random
-import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from broker.cli.client import check_reachable, client_settings, load_file, make_client
-from broker.cli.command import INTERRUPTED, KEY_VALUE, bootstrap_option, command_config_option, run
+from broker.cli.command import KEY_VALUE, bootstrap_option, command_config_option, orderly_end, run
 from broker.cli.errors import explain
 from broker.cli.record_format import RecordFormat
 
@@ -63,7 +61,7 @@ null.literal (null), key.deserializer, value.deserializer, headers.deserializer
     help="A setting of the client; repeatable.",
 )  # fmt: skip
 @click.option("--skip-message-on-error", is_flag=True, help="Go on after a record that cannot be printed.")
-def console_consumer(**given: Any) -> int:
+def console_consumer(**given: Any) -> None:
     """Print the records of a topic, from now on or --from-beginning."""
     check_combinations(given)
     formatter = RecordFormat(formatter_properties(given))
@@ -71,19 +69,13 @@ def console_consumer(**given: Any) -> int:
     check_reachable(given["bootstrap"])
     consumer = make_client(Consumer, settings)
     printer = Printer(consumer, formatter, given["skip_message_on_error"])
-    with stopped_by_signals():
+    with orderly_end():
         try:
             begin(consumer, given)
             printer.run(given["max_messages"], given["timeout_ms"])
-        except BrokenPipeError:
-            print("Unable to write to standard out, closing consumer.", file=sys.stderr)
-            raise
-        except _Signal as ended:
-            return ended.exit_code
         finally:
             consumer.close()
             print(f"Processed a total of {printer.count} messages", file=sys.stderr)
-    return 0
 
 
 def check_combinations(given: Mapping[str, Any]) -> None:
@@ -125,7 +117,8 @@ def formatter_properties(given: Mapping[str, Any]) -> dict[str, str]:
 
 def consumer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """The client's settings; without --group a group of its own that leaves no offsets behind."""
-    settings = client_settings(given["bootstrap"], given["config_file"], dict(given["client_properties"]))
+    properties = dict(given["client_properties"])
+    settings = client_settings(given["bootstrap"], given["config_file"], properties, "console-consumer")
     group = settings.get("group.id")
     if group and given["group"] and group != given["group"]:
         raise click.UsageError(f"the group is '{given['group']}' by --group and '{group}' by the client's properties.")
@@ -214,42 +207,18 @@ class Printer:
                     print(f"gregor console-consumer: skipped {where}: {error}.", file=sys.stderr)
                 self.count += 1
                 printed[message.topic() or "", message.partition() or 0] = (message.offset() or 0) + 1
-            self._out.flush()
         finally:
-            if printed:
-                offsets = [TopicPartition(topic, partition, at) for (topic, partition), at in printed.items()]
-                self._store(offsets)
+            self._out.flush()
+            self._store([TopicPartition(topic, partition, at) for (topic, partition), at in printed.items()])
 
     def _store(self, offsets: list[TopicPartition]) -> None:
         try:
-            self._consumer.store_offsets(offsets=offsets)
+            if offsets:
+                self._consumer.store_offsets(offsets=offsets)
         except KafkaException as problem:
             # A partition that was revoked meanwhile belongs to another member, which will print these records again.
             if problem.args[0].code() != KafkaError._STATE:
                 raise
-
-
-class _Signal(BaseException):
-    """SIGINT or SIGTERM arrived; ends the loop like KeyboardInterrupt does."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.exit_code = INTERRUPTED - signal.SIGINT + number
-
-
-@contextmanager
-def stopped_by_signals() -> Iterator[None]:
-    """Turns SIGINT and SIGTERM into an orderly end: leave the group, commit, report the count."""
-
-    def stop(number: int, frame: object) -> None:
-        raise _Signal(number)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def main(arguments: Sequence[str]) -> int:

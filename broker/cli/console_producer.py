@@ -10,7 +10,7 @@ import click
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from broker.cli.client import check_reachable, client_settings, load_file, make_client
-from broker.cli.command import KEY_VALUE, bootstrap_option, command_config_option, run
+from broker.cli.command import KEY_VALUE, bootstrap_option, command_config_option, orderly_end, run
 from broker.cli.errors import explain
 from broker.cli.line_reader import LineReader, LineRecord
 
@@ -77,11 +77,12 @@ def console_producer(**given: Any) -> int:
     producer = make_client(Producer, settings)
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     sender = Sender(producer, given["topic"], sync=given["sync"])
-    try:
-        for number, line in enumerate(read_lines(sys.stdin.buffer, interactive), start=1):
-            sender.send(reader.parse(line, number))
-    finally:
-        sender.finish()
+    with orderly_end():
+        try:
+            for number, line in enumerate(read_lines(sys.stdin.buffer, interactive), start=1):
+                sender.send(reader.parse(line, number))
+        finally:
+            sender.finish()
     return 1 if sender.failed else 0
 
 
@@ -90,7 +91,7 @@ def producer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     properties = dict(given["client_properties"])
     properties.update({_SETTINGS[name]: str(given[name]) for name in _SETTINGS if given[name] is not None})
     properties["compression.type"] = given["compression_codec"]
-    settings = client_settings(given["bootstrap"], given["config_file"], properties)
+    settings = client_settings(given["bootstrap"], given["config_file"], properties, "console-producer")
     # Defaults of the Java producer, so that a key goes to the same partition and a record is written once.
     settings.setdefault("partitioner", "murmur2_random")
     settings.setdefault("delivery.timeout.ms", DELIVERY_TIMEOUT_MS)
@@ -145,7 +146,7 @@ class Sender:
         """Waits until every record has arrived or failed."""
         self._producer.flush()
         if self.failed and not self._sync:
-            print(f"gregor console-producer: {self.failed} records were not delivered.", file=sys.stderr)
+            print(f"gregor console-producer: records not delivered: {self.failed}", file=sys.stderr)
 
     def _delivered(self, error: KafkaError | None, message: Message[Any, Any]) -> None:
         if error is None:
@@ -160,5 +161,3 @@ class Sender:
 def main(arguments: Sequence[str]) -> int:
     """Entry point of the sub-command."""
     return run(console_producer, arguments)
-
-

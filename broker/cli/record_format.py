@@ -2,8 +2,8 @@
 
     CreateTime:1700000000000<TAB>Partition:0<TAB>Offset:7<TAB>h1:v1,h2:v2<TAB>key<TAB>value<LF>
 
-Each part has a print.* property; only the value is on by default. key.separator is the tab, headers.separator the comma,
-line.separator the line end; null.literal is printed for null.
+Each part has a print.* property; only the value is on by default. key.separator is the tab, headers.separator the
+comma, line.separator the line end; null.literal is printed for null.
 """
 
 from __future__ import annotations

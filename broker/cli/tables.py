@@ -38,9 +38,16 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], tit
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, title=Text(title) if title else None, title_justify="left", title_style="bold")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold")
+    table.title = Text(title) if title else None
     for column in columns:
-        table.add_column(Text(column.name), justify="right" if column.number else "left", overflow="fold")
+        heading = column.name.rsplit("-", 1)  # CURRENT-OFFSET takes two lines, which leaves room for the other columns
+        table.add_column(
+            Text("\n".join(heading)),
+            justify="right" if column.number else "left",
+            overflow="fold",
+            min_width=max(map(len, heading)),
+        )
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
     Console().print(table)

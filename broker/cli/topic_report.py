@@ -104,7 +104,7 @@ def collect(admin: AdminClient, names: Sequence[str]) -> list[TopicReport]:
     for name in names:
         entries = settings[name]
         own = {key: str(entry.value) for key, entry in sorted(entries.items()) if not entry.is_default}
-        min_isr = entries.get("min.insync.replicas")
+        min_isr = entries["min.insync.replicas"].value if "min.insync.replicas" in entries else None
         partitions = [
             PartitionReport(
                 part.id,
@@ -116,13 +116,14 @@ def collect(admin: AdminClient, names: Sequence[str]) -> list[TopicReport]:
         ]
         overridden = any(is_topic_setting(entry) for entry in entries.values())
         topic_id = url_safe(str(described[name].topic_id))
-        reports.append(TopicReport(name, topic_id, partitions, own, overridden, int(min_isr.value) if min_isr else 1))
+        reports.append(TopicReport(name, topic_id, partitions, own, overridden, int(min_isr or 1)))
     return reports
 
 
 def is_topic_setting(entry: ConfigEntry) -> bool:
     """Whether the value was set on the topic itself, rather than inherited from the broker."""
-    return int(getattr(entry.source, "value", entry.source)) == int(ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
+    source: Any = entry.source  # a bare number in some releases of the client library
+    return bool(getattr(source, "value", source) == ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
 
 
 def _numbers(ids: Sequence[int]) -> str:

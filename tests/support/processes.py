@@ -46,7 +46,7 @@ def answers_metadata(port: int) -> bool:
 
 
 class BrokerProcess:
-    """`gregor start` on a free port with its data in `folder`. Use as a context manager; stop() is SIGTERM, kill() is -9."""
+    """`gregor start` on a free port with its data in `folder`; stop() is SIGTERM, kill() is -9; a context manager."""
 
     def __init__(self, folder: pathlib.Path, overrides: dict[str, str] | None = None, port: int | None = None) -> None:
         self.folder = folder

@@ -1,0 +1,134 @@
+"""`gregor start`: runs a broker in the foreground until SIGTERM or Ctrl-C.
+
+This module is on the way to a serving broker: nothing beyond the standard library and our own packages may be imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from broker.server import ServerInfo
+
+DESCRIPTION = """\
+Run a broker in the foreground. Without a file it takes the defaults: listeners=PLAINTEXT://localhost:9092, which is
+reachable from this machine only, and log.dirs=./gregor-data. Keys are Apache Kafka's. SIGTERM or Ctrl-C stops it
+cleanly.
+"""
+EXAMPLES = """\
+examples:
+  gregor start
+  gregor start server.properties
+  gregor start --override listeners=PLAINTEXT://localhost:19092 --override log.dirs=/var/lib/gregor
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Exit code 1 as in Kafka's tools, where argparse has 2."""
+        self.exit(1, f"{self.prog}: {message}. See `{self.prog} --help`.\n")
+
+
+def _override(text: str) -> tuple[str, str]:
+    key, found, value = text.partition("=")
+    if not found or not key.strip():
+        raise argparse.ArgumentTypeError(f"'{text}' is not of the form key=value")
+    return key.strip(), value.strip()
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The options of `gregor start`; those of kafka-server-start.sh, and the banner."""
+    parser = _Parser(
+        prog="gregor start",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("file", nargs="?", metavar="server.properties", help="settings of the broker")
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        type=_override,
+        metavar="KEY=VALUE",
+        help="a setting that wins over the file; repeatable",
+    )
+    parser.add_argument(
+        "--banner",
+        action=argparse.BooleanOptionalAction,
+        help="once ready, print where the broker listens and what to try next (default: on a terminal)",
+    )
+    return parser
+
+
+def banner(info: ServerInfo, program: str) -> str:
+    """What a newcomer wants to know of a broker that has just become ready."""
+    listeners = dict.fromkeys(f"{name}://{_in_url(host)}:{port}" for name, host, port in info.listeners)
+    bootstrap = _bootstrap(info)
+    return "\n".join(
+        [
+            f"gregor is ready: broker {info.broker_id} of cluster {info.cluster_id}",
+            f"  listens on  {', '.join(listeners)}",
+            f"  data in     {', '.join(os.path.abspath(folder) for folder in info.log_dirs)}",
+            "",
+            "Try, in another terminal:",
+            f"  {program} topics --create --topic greetings{bootstrap}",
+            f"  echo hello | {program} console-producer --topic greetings{bootstrap}",
+            f"  {program} console-consumer --topic greetings --from-beginning{bootstrap}",
+            "",
+            "Ctrl-C stops it.",
+        ]
+    )
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _bootstrap(info: ServerInfo) -> str:
+    """The flag that leads the other commands to this broker; nothing where their default does."""
+    _, host, port = next((entry for entry in info.listeners if entry[0] == "PLAINTEXT"), info.listeners[0])
+    local = host in ("127.0.0.1", "::1", "0.0.0.0", "::", "localhost")
+    if local and port == 9092:
+        return ""
+    return f" --bootstrap-server {'localhost' if local else _in_url(host)}:{port}"
+
+
+def program_name() -> str:
+    """How the user can call this program again from the same folder."""
+    called = sys.argv[0]
+    if os.path.basename(called) != "gregor":
+        return f"{os.path.basename(sys.executable)} -m broker"
+    found = shutil.which("gregor")
+    return "gregor" if found and os.path.samefile(found, called) else os.path.relpath(called)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Loads the settings and runs the broker; 1 when it cannot start, 0 after a clean stop."""
+    try:
+        given = make_parser().parse_args(arguments)
+    except SystemExit as end:  # argparse ends the program for --help and for bad arguments
+        return end.code if isinstance(end.code, int) else 1
+
+    from config.broker import BrokerConfig
+    from config.definitions import ConfigError
+
+    try:
+        config = BrokerConfig.load(given.file, given.override)
+    except ConfigError as error:
+        print(f"gregor start: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"gregor start: cannot read {given.file}: {error.strerror}", file=sys.stderr)
+        return 1
+
+    from broker.server import run
+
+    show = sys.stdout.isatty() if given.banner is None else given.banner
+    return run(config, (lambda info: print(banner(info, program_name()), flush=True)) if show else None)
