@@ -2,9 +2,9 @@
 
 Bytes come into the shared receive buffer or, for a frame that does not fit one read, into an owned one
 (broker.receive_buffers); whole requests are dispatched at once, on the loop, and their answers leave in order
-(protocol.framing.ResponseQueue, broker.outbound). As in Apache Kafka a connection has one request at work at a time, so a
-client's later request sees the effect of its earlier one; only Produce requests overlap, since their order is settled by
-the append. Nothing here waits for another connection.
+(protocol.framing.ResponseQueue, broker.outbound). As in Apache Kafka a connection has one request at work at a
+time, so a client's later request sees the effect of its earlier one; only Produce requests overlap, since their
+order is settled by the append. Nothing here waits for another connection.
 
 Back-pressure, both ways: reading stops while a request is at work and another one is already here, while the peer does
 not take its answers, and while the receive budget has no room for a long frame.
@@ -23,8 +23,9 @@ from broker.outbound import Chunk, Outbound
 from broker.produce_routes import ProduceRoutes
 from broker.receive_buffers import SHARED_BYTES, Admission, BufferPool, OwnedBuffer
 from protocol.api_keys import ApiKey
-from protocol.errors import MalformedMessage
+from protocol.errors import ErrorCode, MalformedMessage
 from protocol.framing import (
+    FRAME_HEAD,
     HEAD_BYTES,
     SIZE_BYTES,
     FramingError,
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
     from broker.context import Broker
     from broker.registry import Entry
 
-_UNSUPPORTED_VERSION = 35
+
+_PRODUCE = ApiKey.PRODUCE.value
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -65,14 +67,16 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "closed",
         "host",
+        "listener",
         "peer",
         "quiet_sweeps",
         "sockname",
         "stalled_sweeps",
     )
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, listener: str) -> None:
         self._broker = broker
+        self.listener = listener
         self._pool: BufferPool = broker.buffers
         self._owned: OwnedBuffer | None = None
         self._begin = self._end = self._need = 0
@@ -139,25 +143,36 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take(self, view: memoryview, start: int, end: int) -> None:
         """Dispatch the whole requests in `view[start:end]` and keep the rest."""
+        limit = self._broker.max_request_bytes
+        waiting = self._queue.slots
+        need = 0
         try:
-            limit = self._broker.max_request_bytes
-            need = 0
-            while end - start >= SIZE_BYTES:
-                need = frame_size(view, start, limit) + SIZE_BYTES
-                if end - start < need or self._busy or self._outbound.blocked:
+            while end - start >= SIZE_BYTES + HEAD_BYTES:
+                size, key, version, correlation_id = FRAME_HEAD.unpack_from(view, start)
+                if not HEAD_BYTES <= size <= limit:
+                    frame_size(view, start, limit)
+                stop = start + SIZE_BYTES + size
+                if stop > end or self._busy or self._outbound.blocked:
                     break
-                stop = start + need
-                self._expects_long_frame = need > SHARED_BYTES
-                self._dispatch(view, start + SIZE_BYTES, stop)
+                self._expects_long_frame = size > SHARED_BYTES
+                answer = None
+                if key == _PRODUCE and not waiting:
+                    answer = self._routes.produce(view, start + SIZE_BYTES, stop, version, correlation_id)
+                if answer is None:
+                    self._dispatch(view, start + SIZE_BYTES, stop, key, version, correlation_id)
+                elif answer:
+                    self._transport.write(answer)
                 if self.closed:
                     return
                 start = stop
-                need = 0
+            if end - start >= SIZE_BYTES:
+                need = frame_size(view, start, limit) + SIZE_BYTES
         except (FramingError, MalformedMessage) as error:
             self.fail(str(error))
             return
         if start == end:
-            self._let_go()
+            if self._owned is not None or not self._reading:
+                self._let_go()
         else:
             self._keep(view, start, end, need)
 
@@ -199,7 +214,9 @@ class Connection(asyncio.BufferedProtocol):
             key, version, _ = request_head(view, SIZE_BYTES)
             entry = self._broker.handlers.get(key)
             if entry is None or not entry.min_version <= version <= entry.max_version:
-                self.fail(f"a request of {self._need} bytes announces API key {key} version {version}, which is not served")
+                self.fail(
+                    f"a request of {self._need} bytes announces API key {key} version {version}, which is not served"
+                )
 
     def _admitted(self) -> None:
         if not self.closed:
@@ -222,34 +239,30 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---- one request ----------------------------------------------------------------------------------------------
 
-    def _dispatch(self, view: memoryview, start: int, stop: int) -> None:
-        key, version, correlation_id = request_head(view, start)
-        if key == ApiKey.PRODUCE and not self._queue:
-            answer = self._routes.produce(view, start, stop, version, correlation_id)
-            if answer is not None:
-                if answer:
-                    self._transport.write(answer)
-                return
+    def _dispatch(self, view: memoryview, start: int, stop: int, key: int, version: int, correlation_id: int) -> None:
         entry = self._broker.handlers.get(key)
         if entry is None:
             raise FramingError(f"API key {key} is not served")
         if not entry.min_version <= version <= entry.max_version:
-            if key != ApiKey.API_VERSIONS:
+            if key != ApiKey.API_VERSIONS.value:
                 raise FramingError(f"{entry.key.name} version {version} is not served")
             # KIP-511: whatever version was asked for, this answer has the form of version 0.
-            self._answer(None, entry, 0, correlation_id, ApiVersionsResponse(error_code=_UNSUPPORTED_VERSION, api_keys=[
-                ApiVersionsResponse.ApiVersion(api_key=entry.key, min_version=entry.min_version, max_version=entry.max_version)
-            ]))
+            served = ApiVersionsResponse.ApiVersion(
+                api_key=key, min_version=entry.min_version, max_version=entry.max_version
+            )
+            refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[served])
+            self._answer(self._queue.open() if self._queue.slots else None, entry, 0, correlation_id, refusal)
             return
         client_id, position = client_id_at(view, start + HEAD_BYTES, stop)
         if entry.request_header_version(version) >= 2:
             position = skip_tagged_fields(view, position, stop)
         request = entry.decode(view[:stop], version, position)
-        self._routes.learn(entry.key, request, view, start, stop, version)
+        if key == _PRODUCE:
+            self._routes.learn(request, view, start, stop, version)
         call = Call(self, key, version, correlation_id, client_id)
         result = entry.handler(self._broker, request, call)
         if not isinstance(result, Awaitable):
-            self._answer(self._queue.open() if self._queue else None, entry, version, correlation_id, result)
+            self._answer(self._queue.open() if self._queue.slots else None, entry, version, correlation_id, result)
             return
         slot = self._queue.open()
         if not entry.pipelined:
@@ -275,9 +288,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._busy:
             self._go_on()
 
-    def _answer(
-        self, slot: Slot[Chunk] | None, entry: Entry, version: int, correlation_id: int, response: Any
-    ) -> None:
+    def _answer(self, slot: Slot[Chunk] | None, entry: Entry, version: int, correlation_id: int, response: Any) -> None:
         chunks = [] if response is None else encode_response(entry, version, correlation_id, response)
         if slot is not None:
             chunks = self._queue.fill(slot, chunks)
@@ -297,12 +308,16 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def sweep(self, sweeps_until_idle: int, sweeps_until_stalled: int) -> None:
-        """Called at even intervals: ends a connection that is idle, or that holds budget for a frame that does not come."""
+        """Called at even intervals: ends a connection that is idle, or that holds budget for a frame that does not
+        come.
+        """
         self.quiet_sweeps += 1
         if self._admission is not None and self._admission.admitted and self._admission.contended and not self._busy:
             self.stalled_sweeps += 1
             if self.stalled_sweeps > sweeps_until_stalled:
-                self.fail(f"{self._end} of {self._need} bytes of a request came, then nothing, while others wait for memory")
+                self.fail(
+                    f"{self._end} of {self._need} bytes of a request came, then nothing, while others wait for memory"
+                )
         elif 0 < sweeps_until_idle < self.quiet_sweeps and not self._busy:
             logger.info("closing connection from %s: idle for connections.max.idle.ms", self.peer)
             self.close()
@@ -339,5 +354,3 @@ def encode_response(entry: Entry, version: int, correlation_id: int, response: A
     if begin < len(out):
         chunks.append(out[begin:])
     return chunks
-
-

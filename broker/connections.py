@@ -25,7 +25,9 @@ class Connections:
         self._max = config["max.connections"]
         self._max_per_ip = config["max.connections.per.ip"]
         self._idle_s = config["connections.max.idle.ms"] / 1000
-        self._sweep_s = min(self._idle_s / _SWEEPS_PER_IDLE_TIME, _LONGEST_SWEEP_S) if self._idle_s > 0 else _LONGEST_SWEEP_S
+        self._sweep_s = (
+            min(self._idle_s / _SWEEPS_PER_IDLE_TIME, _LONGEST_SWEEP_S) if self._idle_s > 0 else _LONGEST_SWEEP_S
+        )
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:

@@ -7,24 +7,27 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker.endpoints import endpoint_for
 from protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
+    from coordinator.group.coordinator import GroupCoordinator
+    from replication.registration import ProducerIdAllocator
+    from replication.topics_admin import Admin
+    from storage.manager import LogManager
+
     from broker.background import Background
     from broker.connection import Connection
     from broker.connections import Connections
+    from broker.endpoints import NodeEndpoint
     from broker.fetch_sessions import FetchSessions
+    from broker.internal_topics import TopicCreator
     from broker.receive_buffers import BufferPool, ReceiveBudget
     from broker.registry import Entry
-    from broker.topic_settings import TopicSettings
     from config.broker import BrokerConfig
-    from coordinator.group.coordinator import GroupCoordinator
     from replication.metadata_image import MetadataImage
     from replication.partition import Partition
-    from replication.registration import ProducerIdAllocator
     from replication.replica_manager import ReplicaManager
-    from replication.topics_admin import Admin
-    from storage.manager import LogManager
 
 
 @dataclass(slots=True, eq=False)
@@ -44,8 +47,8 @@ class Broker:
     logs: LogManager
     replicas: ReplicaManager
     metadata: MetadataImage
-    topic_settings: TopicSettings
     admin: Admin
+    topic_creator: TopicCreator
     groups: GroupCoordinator
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessions
@@ -59,6 +62,11 @@ class Broker:
         if topic_id != ZERO_UUID:
             return self.replicas.get_by_id(topic_id, index)
         return self.replicas.get(topic, index)
+
+    def endpoint_of(self, node_id: int, call: Call) -> NodeEndpoint | None:
+        """Where this request's client reaches a live broker."""
+        node = self.metadata.brokers.get(node_id)
+        return None if node is None else endpoint_for(node, call.connection, self.config, self.broker_id)
 
 
 @dataclass(slots=True)

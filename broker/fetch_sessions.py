@@ -1,7 +1,7 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers a consumer's partitions, the consumer sends what changed.
+"""Incremental fetch sessions (KIP-227): the broker remembers a consumer's partitions, the consumer sends changes.
 
-A session's `epoch` counts its requests, so that a lost or repeated one is noticed. Epoch 0 asks for a new session, -1 ends
-one or says that none is wanted. Pure: no IO, time comes in.
+A session's `epoch` counts its requests, so that a lost or repeated one is noticed. Epoch 0 asks for a new session, -1
+ends one or says that none is wanted. Pure: no IO, time comes in.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FetchedPartition:
 
 
 class FetchSession:
-    """`partitions` in the order in which they are served: those that gave records go to the end, so that none starves."""
+    """`partitions` in the order in which they are served; those that gave records go to the end, so none starves."""
 
     __slots__ = ("epoch", "id", "partitions", "used_ms", "uses_ids")
 
@@ -160,5 +160,3 @@ def _wanted(request: FetchRequest) -> Iterable[tuple[PartitionKey, FetchRequest.
     for topic in request.topics:
         for wanted in topic.partitions:
             yield (topic.topic, topic.topic_id, wanted.partition), wanted
-
-

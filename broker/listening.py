@@ -37,7 +37,9 @@ def bind(listener: Listener, config: BrokerConfig) -> list[socket.socket]:
         for sock in sockets:
             sock.close()
         reason = error.strerror or str(error)
-        raise BindError(f"{listener.text} cannot be bound: {reason}; is another broker running, or does the host not exist?") from None
+        raise BindError(
+            f"{listener.text} cannot be bound: {reason}; is another broker running, or does the host not exist?"
+        ) from None
     return sockets
 
 
@@ -61,7 +63,10 @@ def _bind_one(family: int, host: str, port: int, config: BrokerConfig) -> socket
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         # Accepted sockets inherit these. Unless somebody chose a size, the kernel's own tuning does better.
-        for key, option in (("socket.receive.buffer.bytes", socket.SO_RCVBUF), ("socket.send.buffer.bytes", socket.SO_SNDBUF)):
+        for key, option in (
+            ("socket.receive.buffer.bytes", socket.SO_RCVBUF),
+            ("socket.send.buffer.bytes", socket.SO_SNDBUF),
+        ):
             if config.source(key) != "DEFAULT_CONFIG" and config[key] > 0:
                 sock.setsockopt(socket.SOL_SOCKET, option, config[key])
         sock.bind((host, port))

@@ -2,8 +2,8 @@
 
 `os.sendfile` works beside a uvloop transport as long as the transport holds no unsent bytes of its own: its write limit
 is set to zero so that it reports every such moment (`pause_writing`, `resume_writing`). Waiting for room needs
-`add_writer`, which a loop refuses for a transport's own descriptor, so it is done on a duplicate; the duplicate is closed
-before the transport is, or the peer would never see the end of the stream.
+`add_writer`, which a loop refuses for a transport's own descriptor, so it is done on a duplicate; the duplicate is
+closed before the transport is, or the peer would never see the end of the stream.
 """
 
 from __future__ import annotations
@@ -41,7 +41,17 @@ class Outbound:
     `on_drained` is called whenever that ends.
     """
 
-    __slots__ = ("_closed", "_duplicate", "_loop", "_on_drained", "_queue", "_region_sent", "_transport", "_watching", "blocked")
+    __slots__ = (
+        "_closed",
+        "_duplicate",
+        "_loop",
+        "_on_drained",
+        "_queue",
+        "_region_sent",
+        "_transport",
+        "_watching",
+        "blocked",
+    )
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, on_drained: Callable[[], None]

@@ -1,14 +1,14 @@
 """The short way of a Produce request: what stands before its records is decoded once, then recognised by its bytes.
 
-A producer sends the same request again and again; only the correlation id, the records and, with several partitions, the
-partition index change. `learn` remembers, for the exact bytes between the correlation id and the length of the records,
-which partition they lead to and what the answer looks like; `produce` compares those bytes and goes straight to the
-append. Equal bytes decode equally, so a route needs no second look at the request; what it leads to is checked by the
-replica manager's generation, which every change of leadership, assignment or deletion raises.
+A producer sends the same request again and again; only the correlation id, the records and, with several partitions,
+the partition index change. `learn` remembers, for the exact bytes between the correlation id and the length of the
+records, which partition they lead to and what the answer looks like; `produce` compares those bytes and goes straight
+to the append. Equal bytes decode equally, so a route needs no second look at the request; what it leads to is checked
+by the replica manager's generation, which every change of leadership, assignment or deletion raises.
 
 Only requests without surprises take this way: one topic, one partition, no transactional id, no tagged fields, a leader
-that commits at once. Everything else, and every error, is the general handler's (broker.handlers.k00_produce); both give
-the same bytes, which tests compare.
+that commits at once. Everything else, and every error, is the general handler's (broker.handlers.k00_produce); both
+give the same bytes, which tests compare.
 
 Layout from the correlation id on, flexible versions (9 and later); before them lengths are int16/int32 and tags absent:
 

@@ -1,9 +1,10 @@
-"""Memory for requests that arrive in pieces: one buffer shared by all connections, and owned ones that grow as bytes come.
+"""Memory for requests that arrive in pieces: one buffer shared by all connections, and owned ones that grow as bytes
+come.
 
 A request that is whole in one read never leaves the shared buffer. Of a longer one the connection keeps the bytes in an
 `OwnedBuffer`: private anonymous memory, enlarged by mremap as it fills, so that a peer who announces 100 MB and sends
-nothing costs nothing, and what was received is not copied again at each step. `ReceiveBudget` bounds what all unfinished
-requests together may come to (`queued.max.request.bytes`).
+nothing costs nothing, and what was received is not copied again at each step. `ReceiveBudget` bounds what all
+unfinished requests together may come to (`queued.max.request.bytes`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _KEEP_BYTES = 2 * 1024 * 1024
 _KEEP_BUFFERS = 4
 
 DEFAULT_BUDGET_BYTES = 64 * 1024 * 1024
-"""Used for queued.max.request.bytes=-1: Apache Kafka then has no limit but its heap; a process without one needs a number."""
+"""Used for queued.max.request.bytes=-1: Apache Kafka then has no limit but its heap; a process without one needs a
+number.
+"""
 
 ORDINARY_FRAME_BYTES = 2 * 1024 * 1024
 """Requests up to this size have half of the budget to themselves: large ones cannot keep them out."""
@@ -55,7 +58,9 @@ class OwnedBuffer:
 
 
 class BufferPool:
-    """The shared buffer, and a few owned ones kept warm: the first touch of fresh pages costs as much as the read itself."""
+    """The shared buffer, and a few owned ones kept warm: the first touch of fresh pages costs as much as the read
+    itself.
+    """
 
     __slots__ = ("_free", "shared", "shared_view")
 
@@ -68,7 +73,8 @@ class BufferPool:
         return self._free.pop() if self._free else OwnedBuffer(_FIRST_BYTES)
 
     def give_back(self, buffer: OwnedBuffer) -> None:
-        """The buffer's memory may be reused at once; one that is not kept goes back to the system with its last view."""
+        """The buffer's memory may be reused at once; one that is not kept goes back to the system with its last view.
+        """
         if buffer.capacity <= _KEEP_BYTES and len(self._free) < _KEEP_BUFFERS:
             self._free.append(buffer)
 
@@ -97,7 +103,9 @@ class ReceiveBudget:
         self._lanes = (_Lane(self.limit_bytes // 2), _Lane(self.limit_bytes // 2))
 
     def admit(self, frame_bytes: int, resume: Callable[[], None]) -> Admission:
-        """Ask for a frame of `frame_bytes`. The answer says whether it is `admitted`; if not, `resume` is called once it is."""
+        """Ask for a frame of `frame_bytes`. The answer says whether it is `admitted`; if not, `resume` is called once
+        it is.
+        """
         return self._lanes[frame_bytes > ORDINARY_FRAME_BYTES].admit(frame_bytes, resume)
 
     @property

@@ -53,12 +53,18 @@ class Entry:
 _entries: dict[int, Entry] = {}
 
 
-def handles(key: ApiKey, min_version: int, max_version: int, *, pipelined: bool = False) -> Callable[[HandlerT], HandlerT]:
-    """Register a handler for versions `min_version` to `max_version` of an API. A second one for the same key is an error."""
+def handles(
+    key: ApiKey, min_version: int, max_version: int, *, pipelined: bool = False
+) -> Callable[[HandlerT], HandlerT]:
+    """Register a handler for versions `min_version` to `max_version` of an API. A second one for the same key is an
+    error.
+    """
 
     def register(handler: HandlerT) -> HandlerT:
         if key in _entries:
-            raise ValueError(f"{key.name} has two handlers: {_entries[key].handler.__module__} and {handler.__module__}")
+            raise ValueError(
+                f"{key.name} has two handlers: {_entries[key].handler.__module__} and {handler.__module__}"
+            )
         _entries[key] = Entry(key, min_version, max_version, handler, pipelined)
         return handler
 

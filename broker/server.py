@@ -101,7 +101,7 @@ class Server:
             raise
         for listener, sock in bound:
             factory = partial(Connection, self._node.broker, listener.name)
-            self._accepting.append(await loop.create_server(factory, sock=sock, backlog=sock_backlog(self._config)))
+            self._accepting.append(await loop.create_server(factory, sock=sock))
         broker = self._node.broker
         broker.connections.start_sweeping(loop)
         self.info = ServerInfo(

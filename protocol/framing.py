@@ -1,11 +1,11 @@
-"""Server side of a Kafka connection, without IO: where requests lie in received bytes, and in which order answers leave.
+"""Server side of a Kafka connection, without IO: where requests lie in received bytes, in which order answers leave.
 
 A frame is `int32 size` and then `size` bytes; those of a request begin with
 
     int16 api_key | int16 api_version | int32 correlation_id | nullable string client_id | [tagged fields] | body
 
 (Kafka protocol guide, "Protocol Primitives" and "Request Header"). Answers carry the correlation id and must leave a
-connection in the order in which its requests came in, however late each of them is ready: `ResponseQueue` keeps that order.
+connection in the order in which its requests came in, however late each is ready: `ResponseQueue` keeps that order.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Generic, TypeVar
 
 _SIZE = Struct(">i")
 _HEAD = Struct(">hhi")
+FRAME_HEAD = Struct(">ihhi")
+"""Size, api key, api version and correlation id of a request that begins with its size field."""
 
 SIZE_BYTES = _SIZE.size
 HEAD_BYTES = _HEAD.size
@@ -127,17 +129,14 @@ class ResponseQueue(Generic[Chunk]):
     what may be sent now comes back, in order.
     """
 
-    __slots__ = ("_slots",)
+    __slots__ = ("slots",)
 
     def __init__(self) -> None:
-        self._slots: deque[Slot[Chunk]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._slots)
+        self.slots: deque[Slot[Chunk]] = deque()
 
     def open(self) -> Slot[Chunk]:
         slot: Slot[Chunk] = Slot()
-        self._slots.append(slot)
+        self.slots.append(slot)
         return slot
 
     def fill(self, slot: Slot[Chunk], chunks: Sequence[Chunk]) -> list[Chunk]:
@@ -145,7 +144,7 @@ class ResponseQueue(Generic[Chunk]):
             raise ValueError("a request was answered twice")
         slot.chunks = chunks
         ready: list[Chunk] = []
-        slots = self._slots
+        slots = self.slots
         while slots and (head := slots[0].chunks) is not None:
             ready.extend(head)
             slots.popleft()

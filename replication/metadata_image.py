@@ -95,7 +95,10 @@ class MetadataImage:
         self.brokers = {
             broker.id: LiveBroker(
                 broker.id,
-                {point.listener: Endpoint(point.host, point.port, point.security_protocol) for point in broker.endpoints},
+                {
+                    point.listener: Endpoint(point.host, point.port, point.security_protocol)
+                    for point in broker.endpoints
+                },
                 broker.rack,
             )
             for broker in request.live_brokers

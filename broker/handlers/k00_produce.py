@@ -1,9 +1,9 @@
 """Produce (key 0), versions 0 to 13.
 
-Each partition's records are one batch, appended under the rules of storage.validate; the answer follows at once (acks=1),
-when every in-sync replica has them (acks=-1), or never (acks=0, where an error ends the connection, as the only way to
-tell). Versions 0 to 2 carry message sets, which are converted to one batch. Frequent simple requests do not come here but
-go by broker.produce_routes.
+Each partition's records are one batch, appended under the rules of storage.validate; the answer follows at once
+(acks=1), when every in-sync replica has them (acks=-1), or never (acks=0, where an error ends the connection, as the
+only way to tell). Versions 0 to 2 carry message sets, which are converted to one batch. Frequent simple requests do not
+come here but go by broker.produce_routes.
 
 - 1 throttle time; 2 log append time; 3 batches of magic 2, transactional id; 5 log start offset; 7 zstd allowed;
   8 error messages; 9 flexible; 10 current leader on NOT_LEADER_OR_FOLLOWER; 13 topic ids.
@@ -38,7 +38,9 @@ _TRANSACTIONAL = 0x10
 
 
 @handles(ApiKey.PRODUCE, 0, 13, pipelined=True)
-def produce(broker: Broker, request: ProduceRequest, call: Call) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+def produce(
+    broker: Broker, request: ProduceRequest, call: Call
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
     acks = request.acks
     refusal = ErrorCode.NONE
     if request.transactional_id is not None:
@@ -109,7 +111,9 @@ class _Commits:
     def answer(
         self, loop: asyncio.AbstractEventLoop, response: ProduceResponse, timeout_ms: int
     ) -> ProduceResponse | asyncio.Future[ProduceResponse]:
-        """The response once all is committed; what is not by `timeout_ms` gets REQUEST_TIMED_OUT, though it stays written."""
+        """The response once all is committed; what is not by `timeout_ms` gets REQUEST_TIMED_OUT, though it stays
+        written.
+        """
         if not self._open:
             return response
         self._response = response
@@ -172,9 +176,7 @@ def _convert(records: memoryview) -> bytearray:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
 
 
-def unknown_partition(
-    broker: Broker, topic: ProduceRequest.TopicProduceData, index: int, version: int
-) -> KafkaError:
+def unknown_partition(broker: Broker, topic: ProduceRequest.TopicProduceData, index: int, version: int) -> KafkaError:
     """Why this broker has no replica of the partition: led elsewhere, or not known at all."""
     name = topic.name
     if version >= TOPIC_IDS_FROM or topic.topic_id != ZERO_UUID:

@@ -6,7 +6,8 @@ without holding a thread, until enough is committed or `max_wait_ms` is over (br
 - 4 isolation level, aborted transactions; 5 log start offset; 7 sessions (KIP-227); 9 current leader epoch; 11 rack;
   12 flexible, last fetched epoch and diverging epoch (KIP-595); 13 topic ids; 15 replica state; 16 node endpoints;
   17 replica directory ids; 18 high watermark of followers.
-- Isolation read_committed reads to the last stable offset, which is the high watermark as long as there are no transactions.
+- Isolation read_committed reads to the last stable offset, which is the high watermark as long as there are no
+  transactions.
 - Gap: no rack-aware reads from followers; the leader answers.
 """
 
@@ -172,7 +173,9 @@ class FetchRead:
             key = (wanted.topic, wanted.topic_id)
             topic = topics.get(key)
             if topic is None:
-                topic = FetchResponse.FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[])
+                topic = FetchResponse.FetchableTopicResponse(
+                    topic=wanted.topic, topic_id=wanted.topic_id, partitions=[]
+                )
                 topics[key] = topic
             topic.partitions.append(data)
             if session is not None:

@@ -2,8 +2,8 @@
 
 - 2 flexible; 3 the producer names the id and epoch it has (KIP-360); 5 aborts of the new transaction protocol.
 - A producer without a transactional id simply gets a new id, epoch 0, whatever it names: nothing fences by it.
-- Gap: a transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: fatal to every client, where a retriable
-  error would leave it waiting.
+- Gap: a transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: fatal to every client, where a
+  retriable error would leave it waiting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @handles(ApiKey.INIT_PRODUCER_ID, 0, 5)
 async def init_producer_id(broker: Broker, request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
     if request.transactional_id is not None:
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.transactional_id else ErrorCode.INVALID_REQUEST
+        code = (
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.transactional_id else ErrorCode.INVALID_REQUEST
+        )
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
     try:
         return InitProducerIdResponse(producer_id=await broker.producer_ids.next_id(), producer_epoch=0)

@@ -40,7 +40,5 @@ def offset_for_leader_epoch(
             except KafkaError as error:
                 answer.error_code = error.code
             answers.append(answer)
-        topics.append(
-            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers)
-        )
+        topics.append(OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
     return OffsetForLeaderEpochResponse(topics=topics)

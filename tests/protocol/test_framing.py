@@ -61,7 +61,14 @@ def test_an_offset_into_the_buffer_is_respected() -> None:
 
 @pytest.mark.parametrize(
     ("size", "reason"),
-    [(-1, "too short"), (-(2**31), "too short"), (0, "too short"), (7, "too short"), (LIMIT + 1, "larger"), (2**31 - 1, "larger")],
+    [
+        (-1, "too short"),
+        (-(2**31), "too short"),
+        (0, "too short"),
+        (7, "too short"),
+        (LIMIT + 1, "larger"),
+        (2**31 - 1, "larger"),
+    ],
 )
 def test_impossible_sizes_end_the_connection(size: int, reason: str) -> None:
     with pytest.raises(FramingError, match=reason):
@@ -121,14 +128,14 @@ def test_answers_leave_in_request_order_whatever_order_they_come_in() -> None:
         for number in order:
             sent += queue.fill(slots[number], [bytes([number]), b"."] if number != 3 else [])
         assert sent == [part for number in range(8) if number != 3 for part in (bytes([number]), b".")]
-        assert len(queue) == 0
+        assert not queue.slots
 
 
 def test_an_answer_waits_for_the_one_before_it() -> None:
     queue: ResponseQueue[bytes] = ResponseQueue()
     first, second = queue.open(), queue.open()
     assert queue.fill(second, [b"2"]) == []
-    assert len(queue) == 2
+    assert len(queue.slots) == 2
     assert queue.fill(first, [b"1"]) == [b"1", b"2"]
 
 

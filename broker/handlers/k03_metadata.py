@@ -1,0 +1,114 @@
+"""Metadata (key 3), versions 0 to 13: brokers, topics, leaders; creates topics on first use where that is allowed.
+
+- 1 null asks for all topics, controller id, racks, internal flag; 2 cluster id; 4 the client may forbid creation;
+  5 offline replicas; 7 leader epochs; 8 authorized operations; 9 flexible; 10 topic ids; 12 topics by id alone;
+  13 an error for the whole answer.
+- A topic is created within the request (`auto.create.topics.enable`) and answered with its leaders, not with an error
+  that has the client come back.
+- Without an authorizer everybody may do everything, and the authorized operations say so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from broker.internal_topics import INTERNAL_TOPICS
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import ZERO_UUID
+from protocol.messages import MetadataRequest, MetadataResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+    from replication.metadata_image import PartitionState, TopicState
+
+CREATION_CHOICE_FROM = 4
+
+
+@handles(ApiKey.METADATA, 0, 13)
+async def metadata(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse:
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    may_create = broker.config["auto.create.topics.enable"] and (
+        call.version < CREATION_CHOICE_FROM or request.allow_auto_topic_creation
+    )
+    answers = []
+    wanted = request.topics
+    if wanted is None or (call.version == 0 and not wanted):
+        answers = [_known(broker, topic, call, operations) for topic in broker.metadata.topics()]
+    else:
+        for topic in wanted:
+            if topic.name is None or topic.topic_id != ZERO_UUID:
+                answers.append(_by_id(broker, topic, call, operations))
+            else:
+                answers.append(await _by_name(broker, topic.name, call, operations, may_create))
+    return MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(
+                node_id=node_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack
+            )
+            for node_id in sorted(broker.metadata.brokers)
+            if (endpoint := broker.endpoint_of(node_id, call)) is not None
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.metadata.controller_id,
+        topics=answers,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _by_id(
+    broker: Broker, wanted: MetadataRequest.MetadataRequestTopic, call: Call, operations: int
+) -> MetadataResponse.MetadataResponseTopic:
+    name = broker.metadata.topic_name(wanted.topic_id)
+    topic = None if name is None else broker.metadata.topic(name)
+    if topic is None:
+        return MetadataResponse.MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=wanted.name, topic_id=wanted.topic_id
+        )
+    return _known(broker, topic, call, operations)
+
+
+async def _by_name(
+    broker: Broker, name: str, call: Call, operations: int, may_create: bool
+) -> MetadataResponse.MetadataResponseTopic:
+    topic = broker.metadata.topic(name)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic is None and may_create:
+        try:
+            await broker.topic_creator.create(name)
+            topic = broker.metadata.topic(name)
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+        except KafkaError as refusal:
+            error = refusal.code
+    elif topic is None and not broker.admin.is_legal_topic_name(name):
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    if topic is None:
+        return MetadataResponse.MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
+    return _known(broker, topic, call, operations)
+
+
+def _known(broker: Broker, topic: TopicState, call: Call, operations: int) -> MetadataResponse.MetadataResponseTopic:
+    return MetadataResponse.MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_partition(broker, index, topic.partitions[index]) for index in sorted(topic.partitions)],
+        topic_authorized_operations=operations,
+    )
+
+
+def _partition(broker: Broker, index: int, state: PartitionState) -> MetadataResponse.MetadataResponsePartition:
+    led = state.leader in broker.metadata.brokers
+    return MetadataResponse.MetadataResponsePartition(
+        error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=state.leader if led else -1,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=state.replicas,
+        isr_nodes=state.isr,
+        offline_replicas=[node for node in state.replicas if node not in broker.metadata.brokers],
+    )

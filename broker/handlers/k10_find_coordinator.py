@@ -1,0 +1,62 @@
+"""FindCoordinator (key 10), versions 0 to 6: which broker coordinates a group.
+
+- 1 key type; 3 flexible; 4 many keys in one request; 5 and 6 name coordinator types that are not served here.
+- Asking for a group's coordinator creates `__consumer_offsets` where it does not exist yet.
+- Gap: transactional ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.internal_topics import GROUP_METADATA_TOPIC
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+    from broker.endpoints import NodeEndpoint
+
+GROUP = 0
+TRANSACTION = 1
+MANY_KEYS_FROM = 4
+
+
+@handles(ApiKey.FIND_COORDINATOR, 0, 6)
+async def find_coordinator(broker: Broker, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
+    keys = request.coordinator_keys if call.version >= MANY_KEYS_FROM else [request.key]
+    found = []
+    for key in keys:
+        answer = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, host="", port=-1)
+        try:
+            node_id, endpoint = await _find(broker, request.key_type, key, call)
+            answer.node_id, answer.host, answer.port = node_id, endpoint.host, endpoint.port
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message or None
+        found.append(answer)
+    if call.version >= MANY_KEYS_FROM:
+        return FindCoordinatorResponse(coordinators=found)
+    (one,) = found
+    return FindCoordinatorResponse(
+        error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
+    )
+
+
+async def _find(broker: Broker, key_type: int, key: str, call: Call) -> tuple[int, NodeEndpoint]:
+    if key_type == TRANSACTION:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "this broker has no transactions yet; unset transactional.id",
+        )
+    if key_type != GROUP:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is not served")
+    topic = broker.metadata.topic(GROUP_METADATA_TOPIC)
+    if topic is None:
+        await broker.topic_creator.create(GROUP_METADATA_TOPIC)
+    state = broker.metadata.partition(GROUP_METADATA_TOPIC, broker.groups.partition_for(key))
+    endpoint = None if state is None else broker.endpoint_of(state.leader, call)
+    if state is None or endpoint is None:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group's partition has no leader")
+    return state.leader, endpoint
