@@ -113,7 +113,9 @@ def _gunzip(data: Buffer, max_bytes: int) -> bytes:
 
 def _unsnappy(data: bytes, max_bytes: int) -> bytes:
     if not data.startswith(_XERIAL_MAGIC):
-        return _unsnappy_block(data, max_bytes)
+        return _unsnappy_block(data, 0, max_bytes)
+    if len(data) < len(_XERIAL_HEADER):
+        raise DecompressionError("snappy: the data ends within its header")
     parts: list[bytes] = []
     total = 0
     position = len(_XERIAL_HEADER)
@@ -125,13 +127,13 @@ def _unsnappy(data: bytes, max_bytes: int) -> bytes:
         position = start + int.from_bytes(data[position:start], "big")
         if position > len(data):
             raise DecompressionError("snappy: the data ends within a block")
-        part = _unsnappy_block(data[start:position], max_bytes - total)
+        part = _unsnappy_block(data[start:position], total, max_bytes)
         total += len(part)
         parts.append(part)
     return b"".join(parts)
 
 
-def _unsnappy_block(block: bytes, max_bytes: int) -> bytes:
+def _unsnappy_block(block: bytes, before: int, max_bytes: int) -> bytes:
     # A block opens with its plain size, which the library allocates: look before it does.
     size = shift = 0
     for byte in block[:5]:
@@ -141,7 +143,7 @@ def _unsnappy_block(block: bytes, max_bytes: int) -> bytes:
             break
     else:
         raise DecompressionError("snappy: no size at the start of a block")
-    if size > max_bytes:
+    if before + size > max_bytes:
         raise _too_large(max_bytes)
     if size > len(block) * _SNAPPY_MAX_RATIO:
         raise DecompressionError("snappy: a block claims more than it can hold")

@@ -324,6 +324,8 @@ def _append_record(
     headers: Sequence[tuple[str, bytes | None]],
 ) -> None:
     record = bytearray(1)  # attributes: none are in use
+    if not _INT64_MIN <= timestamp_delta <= _INT64_MAX:
+        timestamp_delta = _wrapped(timestamp_delta)
     _append_varint(record, timestamp_delta)
     _append_varint(record, offset_delta)
     _append_bytes(record, key)
@@ -334,6 +336,11 @@ def _append_record(
         _append_bytes(record, content)
     _append_varint(out, len(record))
     out += record
+
+
+def _wrapped(number: int) -> int:
+    """What is left of it in 64 bits: timestamps far apart have a delta that overflows, on both ways, in Java too."""
+    return ((number - _INT64_MIN) & 0xFFFFFFFFFFFFFFFF) + _INT64_MIN
 
 
 def _append_bytes(out: bytearray, data: bytes | None) -> None:
@@ -397,8 +404,10 @@ def _parse_record(
         raise CorruptBatch(f"a record is {position - end:+} bytes off the size it names")
     offset = base_offset + offset_delta
     timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
-    if not (_INT64_MIN <= offset <= _INT64_MAX and _INT64_MIN <= timestamp <= _INT64_MAX):
-        raise CorruptBatch("an offset or timestamp beyond 64 bits")
+    if not _INT64_MIN <= timestamp <= _INT64_MAX:
+        timestamp = _wrapped(timestamp)
+    if not 0 <= offset <= _INT64_MAX:
+        raise CorruptBatch(f"a record of offset {offset}")
     return Record(offset, timestamp, key, value, headers), position
 
 
