@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
-
-import aiofiles.os
+from typing import Any, TypeVar
 
 from broker.log import logger
 
@@ -40,6 +38,8 @@ class Background:
             self.spawn(self._remove(chosen, delay_ms))
 
     async def _remove(self, paths: list[str], delay_ms: int) -> None:
+        import aiofiles.os
+
         await asyncio.sleep(delay_ms / 1000)
         for path in paths:
             try:
@@ -52,11 +52,11 @@ class Background:
             except OSError as error:
                 logger.error("%s cannot be removed: %s; it is looked at again at the next start", path, error.strerror)
 
-    def spawn(self, coroutine: asyncio._CoroutineLike[None]) -> None:
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine of the broker's own; what it raises is logged."""
-        task = asyncio.ensure_future(coroutine)
-        self._tasks.add(task)  # type: ignore[arg-type]
-        task.add_done_callback(self._ended)  # type: ignore[arg-type]
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -167,7 +167,7 @@ def _append(
         commits.wait_for(partition, info.last_offset + 1, answer)
 
 
-def _convert(records: memoryview) -> bytearray:
+def _convert(records: bytes | bytearray | memoryview) -> bytearray:
     from protocol.message_sets import upconvert
 
     try:

@@ -1,0 +1,336 @@
+"""broker.connection: requests in however the bytes are cut, answers out in order, and the end of those who misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.connection import Connection
+from broker.receive_buffers import SHARED_BYTES, BufferPool, ReceiveBudget
+from broker.registry import Entry
+from protocol.api_keys import ApiKey
+from protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RequestHeader,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+MAX_REQUEST = 100 * 1024 * 1024
+
+
+class FakeTransport(asyncio.Transport):
+    """Takes everything, or nothing while `full`."""
+
+    def __init__(self, host: str = "10.0.0.9") -> None:
+        super().__init__({"peername": (host, 5555), "sockname": ("10.0.0.1", 9092)})
+        self.written = bytearray()
+        self.reading = True
+        self.aborted = False
+        self.full = False
+        self.connection: Connection | None = None
+
+    def write(self, data: Any) -> None:
+        assert not self.aborted, "written after the end"
+        self.written += data
+        if self.full:
+            assert self.connection is not None
+            self.connection.pause_writing()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high == 0
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Connections:
+    def __init__(self) -> None:
+        self.open: list[Connection] = []
+        self.refusal: str | None = None
+
+    def add(self, connection: Connection) -> str | None:
+        self.open.append(connection)
+        return self.refusal
+
+    def discard(self, connection: Connection) -> None:
+        if connection in self.open:
+            self.open.remove(connection)
+
+
+class Harness:
+    """A connection with fake surroundings. Heartbeat answers at once; SyncGroup when the test says so."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, budget: int = -1) -> None:
+        self.parked: list[asyncio.Future[SyncGroupResponse]] = []
+        self.seen: list[str] = []
+        self.connections = Connections()
+        entries = [
+            Entry(ApiKey.API_VERSIONS, 0, 4, self.api_versions, False),
+            Entry(ApiKey.HEARTBEAT, 0, 4, self.heartbeat, False),
+            Entry(ApiKey.SYNC_GROUP, 0, 5, self.sync_group, False),
+            Entry(ApiKey.LEAVE_GROUP, 0, 5, self.explode, False),
+        ]
+        self.broker: Any = SimpleNamespace(
+            buffers=BufferPool(),
+            receive_budget=ReceiveBudget(budget),
+            loop=loop,
+            max_request_bytes=MAX_REQUEST,
+            handlers={entry.key.value: entry for entry in entries},
+            connections=self.connections,
+            replicas=SimpleNamespace(generation=0),
+        )
+        self.transport, self.connection = self.connect()
+
+    def connect(self) -> tuple[FakeTransport, Connection]:
+        transport = FakeTransport()
+        connection = transport.connection = Connection(self.broker, "PLAINTEXT")
+        connection.connection_made(transport)
+        return transport, connection
+
+    def api_versions(self, broker: Any, request: ApiVersionsRequest, call: Any) -> ApiVersionsResponse:
+        return ApiVersionsResponse()
+
+    def heartbeat(self, broker: Any, request: HeartbeatRequest, call: Any) -> HeartbeatResponse:
+        self.seen.append(request.group_id)
+        return HeartbeatResponse(throttle_time_ms=len(request.group_id))
+
+    def sync_group(self, broker: Any, request: SyncGroupRequest, call: Any) -> asyncio.Future[SyncGroupResponse]:
+        self.parked.append(broker.loop.create_future())
+        return self.parked[-1]
+
+    async def explode(self, broker: Any, request: Any, call: Any) -> Any:
+        raise RuntimeError("a bug")
+
+    def send(self, data: bytes, connection: Connection | None = None) -> int:
+        """Deliver bytes as a loop would, as long as the connection reads; returns how many it took."""
+        connection = connection or self.connection
+        transport = connection._transport
+        taken = 0
+        while taken < len(data) and transport.reading and not transport.aborted:  # type: ignore[attr-defined]
+            view = connection.get_buffer(65536)
+            piece = data[taken : taken + len(view)]
+            view[: len(piece)] = piece
+            connection.buffer_updated(len(piece))
+            taken += len(piece)
+        return taken
+
+    def answers(self) -> list[int]:
+        """Correlation ids of what was written, in order."""
+        ids, data = [], bytes(self.transport.written)
+        while data:
+            size, correlation_id = struct.unpack_from(">ii", data)
+            ids.append(correlation_id)
+            data = data[4 + size :]
+        return ids
+
+
+@pytest.fixture
+def loop() -> Any:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def harness(loop: asyncio.AbstractEventLoop) -> Harness:
+    return Harness(loop)
+
+
+def turn(loop: asyncio.AbstractEventLoop) -> None:
+    for _ in range(4):
+        loop.run_until_complete(asyncio.sleep(0))
+
+
+def frame(message: Any, version: int, correlation_id: int, client_id: str | None = "me") -> bytes:
+    out = bytearray(4)
+    header = RequestHeader(
+        request_api_key=message.API_KEY,
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    header.encode_into(out, 2 if version >= message.FLEXIBLE_FROM else 1)
+    message.encode_into(out, version)
+    out[:4] = (len(out) - 4).to_bytes(4, "big")
+    return bytes(out)
+
+
+def heartbeat(correlation_id: int, group: str = "g") -> bytes:
+    return frame(HeartbeatRequest(group_id=group, generation_id=1, member_id="m"), 4, correlation_id)
+
+
+def sync_group(correlation_id: int) -> bytes:
+    return frame(SyncGroupRequest(group_id="g", generation_id=1, member_id="m"), 5, correlation_id)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 50, 10_000])
+def test_requests_are_answered_however_the_bytes_are_cut(harness: Harness, step: int) -> None:
+    stream = b"".join(heartbeat(number, "g" * number) for number in range(1, 9))
+    for begin in range(0, len(stream), step):
+        harness.send(stream[begin : begin + step])
+    assert harness.answers() == list(range(1, 9))
+    assert harness.seen == ["g" * number for number in range(1, 9)]
+    assert harness.connection._owned is None
+
+
+def test_a_long_request_goes_through_an_owned_buffer_that_is_given_back(harness: Harness) -> None:
+    group = "x" * 30_000
+    stream = heartbeat(1, group) * 20
+    harness.send(stream)
+    assert harness.seen == [group] * 20
+    assert harness.connection._owned is None
+    assert harness.broker.receive_budget.waiting == 0
+
+
+def test_a_waiting_request_holds_back_the_ones_behind_it_on_its_connection_only(
+    harness: Harness, loop: asyncio.AbstractEventLoop
+) -> None:
+    other_transport, other = harness.connect()
+    harness.send(sync_group(1) + heartbeat(2) + heartbeat(3)[:9])
+    assert harness.answers() == []
+    assert not harness.transport.reading
+    harness.send(heartbeat(7), other)
+    assert other_transport.written
+    harness.parked[0].set_result(SyncGroupResponse())
+    turn(loop)
+    assert harness.answers() == [1, 2]
+    assert harness.transport.reading
+    harness.send(heartbeat(3)[9:])
+    assert harness.answers() == [1, 2, 3]
+
+
+def test_a_client_that_leaves_cancels_its_waiting_request(harness: Harness, loop: asyncio.AbstractEventLoop) -> None:
+    harness.send(sync_group(1))
+    harness.connection.eof_received()
+    harness.connection.connection_lost(None)
+    turn(loop)
+    assert harness.parked[0].cancelled()
+    assert harness.connections.open == []
+    assert not harness.transport.written
+
+
+def test_no_request_is_taken_up_while_the_peer_does_not_read(harness: Harness) -> None:
+    harness.transport.full = True
+    harness.send(heartbeat(1))
+    harness.send(heartbeat(2))
+    assert harness.answers() == [1]
+    harness.transport.full = False
+    harness.connection.resume_writing()
+    assert harness.answers() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", MAX_REQUEST + 1),
+        struct.pack(">i", 3),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        struct.pack(">ihhi", 10, 999, 0, 1) + b"\xff\xff",
+        struct.pack(">ihhi", 10, 12, 99, 1) + b"\xff\xff",
+        struct.pack(">ihhih", 10, 12, 0, 1, 500),
+        struct.pack(">ihhih", 18, 12, 0, 1, -1) + struct.pack(">hih", 30000, 1, 0),
+    ],
+    ids=["negative", "too large", "too small", "http", "tls", "unknown key", "unknown version", "lying id", "lying string"],
+)
+def test_what_is_not_kafka_ends_the_connection_with_a_line_that_says_what_and_who(
+    harness: Harness, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.send(data)
+    assert harness.transport.aborted
+    assert harness.connections.open == []
+    assert "10.0.0.9:5555" in caplog.text
+    harness.connection.connection_lost(None)
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(harness: Harness) -> None:
+    harness.send(struct.pack(">ihhi", 10, 18, 77, 5) + b"\xff\xff")
+    size, correlation_id = struct.unpack_from(">ii", harness.transport.written)
+    answer, end = ApiVersionsResponse.decode(bytes(harness.transport.written), 0, 8)
+    assert (size, correlation_id, end) == (len(harness.transport.written) - 4, 5, size + 4)
+    assert answer.error_code == 35
+    assert [(one.api_key, one.min_version, one.max_version) for one in answer.api_keys] == [(18, 0, 4)]
+
+
+def test_a_failing_handler_ends_its_connection_and_is_logged(
+    harness: Harness, loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = struct.pack(">hhih", 13, 0, 1, -1) + b"\x00\x01g\x00\x01m"
+    harness.send(struct.pack(">i", len(body)) + body)
+    turn(loop)
+    assert harness.transport.aborted
+    assert "a bug" in caplog.text
+
+
+def test_a_refused_connection_is_closed(loop: asyncio.AbstractEventLoop) -> None:
+    harness = Harness(loop)
+    harness.connections.refusal = "max.connections=1 are open"
+    transport, connection = harness.connect()
+    assert transport.aborted
+    assert connection not in harness.connections.open
+
+
+def test_long_frames_wait_for_memory_and_an_ordinary_one_does_not(loop: asyncio.AbstractEventLoop) -> None:
+    harness = Harness(loop, budget=64 * 1024 * 1024)
+    head = struct.pack(">ihhi", MAX_REQUEST, 12, 4, 1)
+    greedy = [harness.connect() for _ in range(50)]
+    for _, connection in greedy:
+        harness.send(head + bytes(1000), connection)
+    reading = [transport for transport, _ in greedy if transport.reading]
+    assert len(reading) == 1
+    assert harness.send(heartbeat(1, "y" * 25_000) * 4) > SHARED_BYTES
+    assert harness.answers() == [1] * 4
+    greedy[0][1].connection_lost(None)
+    assert [transport.reading for transport, _ in greedy[1:3]] == [True, False]
+
+
+def test_a_long_frame_of_an_unknown_api_is_refused_before_it_is_received(harness: Harness) -> None:
+    harness.send(struct.pack(">ihhi", MAX_REQUEST, 1234, 0, 1) + bytes(100))
+    assert harness.transport.aborted
+
+
+def test_sweeps_end_idle_connections_and_those_that_sit_on_memory(loop: asyncio.AbstractEventLoop) -> None:
+    harness = Harness(loop, budget=64 * 1024 * 1024)
+    for _ in range(5):
+        harness.connection.sweep(10, 2)
+    harness.send(heartbeat(1))
+    for _ in range(10):
+        harness.connection.sweep(10, 2)
+    assert not harness.transport.aborted
+    harness.connection.sweep(10, 2)
+    assert harness.transport.aborted
+
+    holder_transport, holder = harness.connect()
+    harness.send(struct.pack(">ihhi", MAX_REQUEST, 12, 4, 1), holder)
+    for _ in range(5):
+        holder.sweep(100, 2)
+    assert not holder_transport.aborted  # nobody waits for its memory
+    waiter_transport, waiter = harness.connect()
+    harness.send(struct.pack(">ihhi", MAX_REQUEST, 12, 4, 1), waiter)
+    assert not waiter_transport.reading
+    for _ in range(3):
+        holder.sweep(100, 2)
+    assert holder_transport.aborted
+    assert waiter_transport.reading
+
+
+def test_a_parked_request_is_not_idle(harness: Harness) -> None:
+    harness.send(sync_group(1))
+    for _ in range(50):
+        harness.connection.sweep(10, 2)
+    assert not harness.transport.aborted
