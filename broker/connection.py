@@ -260,14 +260,18 @@ class Connection(asyncio.BufferedProtocol):
         if key == _PRODUCE:
             self._routes.learn(request, view, start, stop, version)
         call = Call(self, key, version, correlation_id, client_id)
-        result = entry.handler(self._broker, request, call)
+        try:
+            result = entry.handler(self._broker, request, call)
+        except Exception as error:  # a bug: its request must not take the loop or other connections along
+            self._failed(entry, version, error)
+            return
         if not isinstance(result, Awaitable):
             self._answer(self._queue.open() if self._queue.slots else None, entry, version, correlation_id, result)
             return
         slot = self._queue.open()
         if not entry.pipelined:
             self._busy = True
-        self._task = task = asyncio.ensure_future(result)
+        self._task = task = asyncio.ensure_future(result, loop=self._broker.loop)
         task.add_done_callback(partial(self._finish, slot, entry, version, correlation_id))
 
     def _finish(
@@ -279,14 +283,17 @@ class Connection(asyncio.BufferedProtocol):
             return
         error = task.exception()
         if error is not None:
-            logger.error("%s version %d from %s failed", entry.key.name, version, self.peer, exc_info=error)
-            self.fail(f"{entry.key.name} could not be answered")
+            self._failed(entry, version, error)
             return
         if not entry.pipelined:
             self._busy = False
         self._answer(slot, entry, version, correlation_id, task.result())
         if not self._busy:
             self._go_on()
+
+    def _failed(self, entry: Entry, version: int, error: BaseException) -> None:
+        logger.error("%s version %d from %s failed", entry.key.name, version, self.peer, exc_info=error)
+        self.fail(f"{entry.key.name} could not be answered")
 
     def _answer(self, slot: Slot[Chunk] | None, entry: Entry, version: int, correlation_id: int, response: Any) -> None:
         chunks = [] if response is None else encode_response(entry, version, correlation_id, response)

@@ -84,4 +84,5 @@ def _find(
 
 
 def _epoch_at(log: Log, offset: int) -> int:
-    return log.epoch_at(offset) if offset < log.log_end_offset else -1
+    epoch = log.epoch_for_offset(offset)
+    return -1 if epoch is None else epoch
