@@ -23,7 +23,14 @@ class FlushPlan:
     __slots__ = ("_files", "_held", "directory", "done", "error", "generation", "offset", "paths", "planned_ms")
 
     def __init__(
-        self, files: Files, held: list[File], paths: list[str], directory: str | None, offset: int, generation: int
+        self,
+        files: Files,
+        held: list[File],
+        paths: list[str],
+        directory: str | None,
+        offset: int,
+        generation: int,
+        planned_ms: int,
     ) -> None:
         self._files = files
         self._held = held
@@ -36,6 +43,7 @@ class FlushPlan:
         self.offset = offset
         self.generation = generation
         """Of the log's content: a truncation in between makes the plan worth nothing."""
+        self.planned_ms = planned_ms
         self.done = False
         self.error: OSError | None = None
 

@@ -234,9 +234,10 @@ class ProducerStates:
             self._forget_unsynced(offset)
             self._files.unlink(self._path(offset))
 
-    def delete_all_snapshots(self) -> None:
+    def delete_snapshots_above(self, end_offset: int) -> None:
         for offset in self.snapshot_offsets.copy():
-            self.delete_snapshot(offset)
+            if offset > end_offset:
+                self.delete_snapshot(offset)
 
     def mark_snapshot_deleted(self, offset: int) -> list[str]:
         """Renames the snapshot at `offset`, if there is one, to *.deleted; returns the new path in a list."""

@@ -183,7 +183,7 @@ class Segment:
                 size_bytes = length + LENGTH_OVERHEAD
                 batch_end = at + size_bytes
                 if magic != 2 or length < _LEAST_LENGTH or delta < 0 or base_offset < next_offset:
-                    self._refuse_old_format(position + at)
+                    self.refuse_old_format(position + at)
                     return
                 if position + batch_end > end:
                     return
@@ -259,7 +259,7 @@ class Segment:
         from that of the batch before. The segment is ready for appends then, its indexes as complete as if it had
         been closed.
         """
-        self._create_missing_indexes()
+        self.create_missing_indexes()
         slot = self._entry_before(from_position)
         if slot < 0:
             kept_entries, kept_times, end, entry_position = 0, 0, 0, 0
@@ -340,7 +340,7 @@ class Segment:
                     return slot
         return -1
 
-    def _create_missing_indexes(self) -> None:
+    def create_missing_indexes(self) -> None:
         if not self._files.exists(self.offset_index.file.path):
             self.offset_index = OffsetIndex(self._files, self.stem + INDEX_SUFFIX, self.base_offset, create=True)
         if not self._files.exists(self.time_index.file.path):
@@ -354,7 +354,7 @@ class Segment:
             if timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
 
-    def _refuse_old_format(self, position: int) -> None:
+    def refuse_old_format(self, position: int) -> None:
         """Raises OldMessageFormat if a whole message of magic 0 or 1 begins there: such a log must not be taken for a
         torn one. (Both begin with offset int64, size int32, crc-32 of the rest, magic.)"""
         prefix = self.log.read(HEADER_BYTES, position)
