@@ -52,9 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(usage())
         return 0
     if name == "--version":
-        from importlib.metadata import version
-
-        print(f"gregor {version('gregor')}")
+        print(_version())
         return 0
     if name not in COMMANDS:
         print(f"gregor: there is no command '{name}'.{_nearest(name)}\n{USAGE}\n", file=sys.stderr)
@@ -69,6 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"gregor {name}: PySpark is missing; install it with: pip install 'gregor[spark]'", file=sys.stderr)
         return 1
     return code
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"gregor {version('gregor')}"
+    except PackageNotFoundError:  # run from a checkout
+        return "gregor, not installed"
 
 
 def _nearest(name: str) -> str:

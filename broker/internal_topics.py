@@ -27,8 +27,7 @@ class TopicCreator:
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     async def create(self, name: str) -> None:
-        """Create the topic and wait until its leaders are known here. Raises KafkaError, but not for one that exists.
-        """
+        """Create the topic and wait until its leaders are known here. Raises KafkaError, but not if it exists."""
         task = self._under_way.get(name)
         if task is None:
             task = self._under_way[name] = asyncio.ensure_future(self._create(name))

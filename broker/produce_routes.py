@@ -25,20 +25,19 @@ from typing import TYPE_CHECKING
 from protocol.errors import KafkaError
 from protocol.framing import HEAD_BYTES, SIZE_BYTES
 from protocol.messages import ProduceRequest, ProduceResponse, ResponseHeader, response_header_version
-from protocol.records import RECORD_BATCH_OVERHEAD
+from protocol.records import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
     from broker.context import Broker
     from replication.partition import Partition
 
 FLEXIBLE_FROM = 9
-START_OFFSET_FROM = 5
-BATCHES_V2_FROM = 3
+ROUTES_FROM = 7  # from here on an answer has all three fields below, and every codec is allowed
 _MAX_ROUTES = 256
 
 _INT32 = Struct(">i")
 _CORRELATION_ID = Struct(">i")
-_OFFSETS = Struct(">qqq")  # base offset, log append time, log start offset stand side by side from version 5 on
+_OFFSETS = Struct(">qqq")  # base offset, log append time, log start offset stand side by side
 # A value no schema default has, to find the three fields' place in an encoded answer.
 _MARKS = (0x7A6F_1D2E_3C4B_5A01, 0x7A6F_1D2E_3C4B_5A02, 0x7A6F_1D2E_3C4B_5A03)
 
@@ -99,7 +98,11 @@ class ProduceRoutes:
             position += 4
             if end != stop:
                 return None
-        if end - position < RECORD_BATCH_OVERHEAD:
+        if (
+            end - position < RECORD_BATCH_OVERHEAD
+            or view[position + MAGIC_AT] != 2
+            or view[position + ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT
+        ):
             return None
         try:
             info = route.partition.append(view[position:end], int(time() * 1000), route.acks)
@@ -114,7 +117,7 @@ class ProduceRoutes:
 
     def learn(self, request: ProduceRequest, view: memoryview, start: int, stop: int, version: int) -> None:
         """Remember the route of a decoded request, if it is of the simple kind."""
-        if version < START_OFFSET_FROM or request.transactional_id is not None or len(request.topic_data) != 1:
+        if version < ROUTES_FROM or request.transactional_id is not None or len(request.topic_data) != 1:
             return
         topic = request.topic_data[0]
         if len(topic.partition_data) != 1:

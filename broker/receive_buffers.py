@@ -73,8 +73,7 @@ class BufferPool:
         return self._free.pop() if self._free else OwnedBuffer(_FIRST_BYTES)
 
     def give_back(self, buffer: OwnedBuffer) -> None:
-        """The buffer's memory may be reused at once; one that is not kept goes back to the system with its last view.
-        """
+        """The buffer's memory may be reused at once; one that is not kept goes back to the system."""
         if buffer.capacity <= _KEEP_BYTES and len(self._free) < _KEEP_BUFFERS:
             self._free.append(buffer)
 

@@ -18,8 +18,9 @@ from config.properties import PropertiesError, load_properties
 K = TypeVar("K")
 V = TypeVar("V")
 
-# A broker that was started a moment ago gets this long to begin listening.
 CONNECT_TIMEOUT_S = 3.0
+# A broker that was started a moment ago gets this long to begin listening.
+START_TIMEOUT_S = 3.0
 REQUEST_TIMEOUT_S = 30.0
 
 # The client library's own log lines would stand between ours; what matters in them reaches us as errors.
@@ -54,7 +55,7 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
     return addresses
 
 
-def check_reachable(bootstrap: str, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
+def check_reachable(bootstrap: str, timeout_s: float = START_TIMEOUT_S) -> None:
     """Fails with the cause when none of these brokers accepts a connection; the client library would only time out."""
     addresses = parse_bootstrap(bootstrap)
     deadline = time.monotonic() + timeout_s
@@ -63,7 +64,7 @@ def check_reachable(bootstrap: str, timeout_s: float = CONNECT_TIMEOUT_S) -> Non
         hopeless = True
         for host, port in addresses:
             try:
-                socket.create_connection((host, port), timeout=timeout_s).close()
+                socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
             except socket.gaierror:
                 causes.append(f"{host} is not the name of a host")
             except OSError as error:

@@ -18,11 +18,18 @@ from typing import TYPE_CHECKING
 from broker.handlers.leaders import current_leader, node_endpoints
 from broker.registry import handles
 from protocol.api_keys import ApiKey
-from protocol.compression import DecompressionError
+from protocol.compression import ZSTD, DecompressionError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID
 from protocol.messages import ProduceRequest, ProduceResponse
-from protocol.records import RECORD_BATCH_OVERHEAD, CorruptBatch
+from protocol.records import (
+    ATTRIBUTES_AT,
+    COMPRESSION_MASK,
+    MAGIC_AT,
+    RECORD_BATCH_OVERHEAD,
+    TRANSACTIONAL_BIT,
+    CorruptBatch,
+)
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -31,10 +38,6 @@ if TYPE_CHECKING:
 BATCHES_FROM = 3
 ZSTD_FROM = 7
 TOPIC_IDS_FROM = 13
-_ATTRIBUTES_LOW_BYTE = 22
-_MAGIC = 16
-_ZSTD = 4
-_TRANSACTIONAL = 0x10
 
 
 @handles(ApiKey.PRODUCE, 0, 13, pipelined=True)
@@ -148,13 +151,13 @@ def _append(
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records for the partition")
     if version < BATCHES_FROM:
         records = _convert(records)
-    elif len(records) > RECORD_BATCH_OVERHEAD:
-        if records[_MAGIC] != 2:
+    elif len(records) >= RECORD_BATCH_OVERHEAD:
+        if records[MAGIC_AT] != 2:
             raise KafkaError(ErrorCode.INVALID_RECORD, "Produce version 3 and later carry batches of magic 2 only")
-        attributes = records[_ATTRIBUTES_LOW_BYTE]
-        if version < ZSTD_FROM and attributes & 7 == _ZSTD:
+        attributes = records[ATTRIBUTES_AT + 1]
+        if version < ZSTD_FROM and attributes & COMPRESSION_MASK == ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
-        if attributes & _TRANSACTIONAL:
+        if attributes & TRANSACTIONAL_BIT:
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 _REFUSALS[ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED],

@@ -18,10 +18,9 @@ from protocol.ids import ZERO_UUID
 from protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 
 if TYPE_CHECKING:
-    from storage.log import Log
-
     from broker.context import Broker, Call
     from replication.partition import Partition
+    from storage.log import Log
 
 LATEST = -1
 EARLIEST = -2

@@ -1,4 +1,4 @@
-"""broker.connection: requests in however the bytes are cut, answers out in order, and the end of those who misbehave."""
+"""broker.connection: requests in however the bytes are cut, answers in order, the end of those who misbehave."""
 
 from __future__ import annotations
 
@@ -246,7 +246,17 @@ def test_no_request_is_taken_up_while_the_peer_does_not_read(harness: Harness) -
         struct.pack(">ihhih", 10, 12, 0, 1, 500),
         struct.pack(">ihhih", 18, 12, 0, 1, -1) + struct.pack(">hih", 30000, 1, 0),
     ],
-    ids=["negative", "too large", "too small", "http", "tls", "unknown key", "unknown version", "lying id", "lying string"],
+    ids=[
+        "negative",
+        "too large",
+        "too small",
+        "http",
+        "tls",
+        "unknown key",
+        "unknown version",
+        "lying id",
+        "lying string",
+    ],
 )
 def test_what_is_not_kafka_ends_the_connection_with_a_line_that_says_what_and_who(
     harness: Harness, data: bytes, caplog: pytest.LogCaptureFixture

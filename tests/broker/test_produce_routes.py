@@ -1,0 +1,196 @@
+"""broker.produce_routes against its slow twin, the general Produce handler: the same appends, the same answers."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.connection import encode_response
+from broker.handlers.k00_produce import produce as general_produce
+from broker.produce_routes import ROUTES_FROM, ProduceRoutes
+from broker.registry import Entry
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages import ProduceRequest, RequestHeader
+from protocol.records import build_batch
+
+TOPIC_ID = bytes(range(16))
+ENTRY = Entry(ApiKey.PRODUCE, 0, 13, general_produce, True)
+VERSIONS = range(ROUTES_FROM, 14)
+
+
+class FakePartition:
+    def __init__(self) -> None:
+        self.commits_at_once = True
+        self.appended: list[bytes] = []
+        self.error: KafkaError | None = None
+
+    def append(self, records: memoryview, now_ms: int, required_acks: int) -> Any:
+        if self.error is not None:
+            raise self.error
+        self.appended.append(bytes(records))
+        return SimpleNamespace(
+            first_offset=1000 + len(self.appended), last_offset=1, log_append_time_ms=-1, log_start_offset=3
+        )
+
+
+class World:
+    def __init__(self) -> None:
+        self.partitions = {index: FakePartition() for index in range(4)}
+        self.broker: Any = SimpleNamespace(
+            replicas=SimpleNamespace(generation=1), partition_of=self.partition_of, now_ms=lambda: 5, loop=None
+        )
+        self.routes = ProduceRoutes(self.broker)
+
+    def partition_of(self, topic: str, topic_id: bytes, index: int) -> FakePartition | None:
+        return self.partitions.get(index) if topic == "t" or topic_id == TOPIC_ID else None
+
+    def learn(self, frame: bytes, version: int) -> None:
+        request, _ = ProduceRequest.decode(frame, version, body_position(frame, version))
+        self.routes.learn(request, memoryview(frame), 4, len(frame), version)
+
+    def fast(self, frame: bytes, version: int, correlation_id: int) -> bytes | None:
+        return self.routes.produce(memoryview(bytearray(frame)), 4, len(frame), version, correlation_id)
+
+    def slow(self, frame: bytes, version: int, correlation_id: int) -> bytes:
+        request, _ = ProduceRequest.decode(frame, version, body_position(frame, version))
+        response = general_produce(self.broker, request, SimpleNamespace(version=version))  # type: ignore[arg-type]
+        return b"".join(bytes(part) for part in encode_response(ENTRY, version, correlation_id, response))  # type: ignore[arg-type]
+
+
+def body_position(frame: bytes, version: int) -> int:
+    return RequestHeader.decode(frame, 2 if version >= 9 else 1, 4)[1]
+
+
+def batch(size: int = 100, **fields: Any) -> bytes:
+    return bytes(build_batch([(None, random.Random(size).randbytes(size))], timestamp_ms=1, **fields))
+
+
+def request_frame(
+    version: int, records: bytes | None, *, index: int = 0, acks: int = -1, correlation_id: int = 9, **fields: Any
+) -> bytes:
+    data = ProduceRequest.PartitionProduceData(index=index, records=records)
+    topic = ProduceRequest.TopicProduceData(partition_data=[data])
+    if version >= 13:
+        topic.topic_id = TOPIC_ID
+    else:
+        topic.name = "t"
+    request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic], **fields)
+    out = bytearray(4)
+    header = RequestHeader(
+        request_api_key=0, request_api_version=version, correlation_id=correlation_id, client_id="client"
+    )
+    header.encode_into(out, 2 if version >= 9 else 1)
+    request.encode_into(out, version)
+    out[:4] = (len(out) - 4).to_bytes(4, "big")
+    return bytes(out)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_both_ways_append_and_answer_the_same(version: int) -> None:
+    fast, slow = World(), World()
+    fast.learn(request_frame(version, batch(10)), version)
+    # Sizes around the places where the varint of the records' length grows.
+    for number, size in enumerate([1, 10, 65, 66, 67, 128, 16_000, 16_316, 16_320, 16_400, 70_000]):
+        frame = request_frame(version, batch(size), correlation_id=number)
+        assert fast.fast(frame, version, number) == slow.slow(frame, version, number)
+    assert fast.partitions[0].appended == slow.partitions[0].appended != []
+
+
+@pytest.mark.parametrize("version", [9, 12, 13])
+def test_each_partition_has_its_route(version: int) -> None:
+    world = World()
+    for index in range(4):
+        frame = request_frame(version, batch(), index=index)
+        assert world.fast(frame, version, 1) is None
+        world.learn(frame, version)
+    for index in range(4):
+        assert world.fast(request_frame(version, batch(), index=index), version, 1)
+        assert len(world.partitions[index].appended) == 1
+
+
+def test_acks_0_appends_and_answers_nothing() -> None:
+    world = World()
+    frame = request_frame(12, batch(), acks=0)
+    world.learn(frame, 12)
+    assert world.fast(frame, 12, 1) == b""
+    assert len(world.partitions[0].appended) == 1
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CORRUPT_MESSAGE])
+def test_errors_are_left_to_the_general_way(error: ErrorCode) -> None:
+    world = World()
+    frame = request_frame(12, batch())
+    world.learn(frame, 12)
+    world.partitions[0].error = KafkaError(error)
+    assert world.fast(frame, 12, 1) is None
+
+
+def test_a_route_ends_with_the_generation_it_was_learnt_in() -> None:
+    world = World()
+    frame = request_frame(12, batch())
+    world.learn(frame, 12)
+    world.broker.replicas.generation += 1
+    assert world.fast(frame, 12, 1) is None
+    world.learn(frame, 12)
+    assert world.fast(frame, 12, 1)
+
+
+def test_requests_with_surprises_have_no_route() -> None:
+    two = ProduceRequest.TopicProduceData(
+        name="t", partition_data=[ProduceRequest.PartitionProduceData(index=i, records=batch()) for i in range(2)]
+    )
+    for frame in (
+        request_frame(12, batch(), transactional_id="x"),
+        request_frame(12, None),
+        request_frame(12, b""),
+        request_frame(12, b"short"),
+        request_frame(12, batch() + batch()),
+    ):
+        world = World()
+        world.learn(frame, 12)
+        assert world.fast(frame, 12, 1) is None
+    world = World()
+    request = ProduceRequest(acks=1, timeout_ms=1, topic_data=[two])
+    out = bytearray(4)
+    RequestHeader(request_api_key=0, request_api_version=12, client_id="c").encode_into(out, 2)
+    request.encode_into(out, 12)
+    world.learn(bytes(out), 12)
+    assert world.fast(bytes(out), 12, 1) is None
+
+
+def test_replicated_partitions_have_no_route() -> None:
+    world = World()
+    world.partitions[0].commits_at_once = False
+    frame = request_frame(12, batch())
+    world.learn(frame, 12)
+    assert world.fast(frame, 12, 1) is None
+
+
+def test_an_unknown_partition_has_no_route() -> None:
+    world = World()
+    frame = request_frame(12, batch(), index=77)
+    world.learn(frame, 12)
+    assert world.fast(frame, 12, 1) is None
+
+
+@pytest.mark.parametrize("version", [8, 12, 13])
+def test_mutated_requests_of_a_known_route_append_nothing_that_the_general_way_would_not(version: int) -> None:
+    good = request_frame(version, batch())
+    rng = random.Random(3)
+    for _ in range(2000):
+        world, twin = World(), World()
+        world.learn(good, version)
+        frame = bytearray(good)
+        at = rng.randrange(12, len(frame))
+        frame[at] = rng.randrange(256)
+        cut = rng.choice([len(frame), len(frame), rng.randrange(12, len(frame))])
+        mutant = bytes(frame[:cut])
+        if world.fast(mutant, version, 1) is None:
+            assert world.partitions[0].appended == []
+            continue
+        twin.slow(mutant, version, 1)
+        assert world.partitions[0].appended == twin.partitions[0].appended
