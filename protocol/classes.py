@@ -41,6 +41,10 @@ class _SharedDefault:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"this {type(self).__qualname__} is the shared default: assign a new one instead")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy is nobody else's: an ordinary object.
+        return _plain_class(self), ()
+
 
 class _Missing:
     """Default argument where each new object needs a list or struct of its own."""

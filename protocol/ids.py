@@ -21,7 +21,7 @@ def uuid_to_text(uuid: Uuid) -> str:
 
 def uuid_from_text(text: str) -> Uuid:
     """The inverse of `uuid_to_text`; raises ValueError on anything that is not 16 bytes of url-safe base64."""
-    if len(text) != 22 or not text.isascii() or "+" in text or "/" in text:
+    if len(text) != 22 or not text.isascii() or not _NOT_URL.isdisjoint(text):
         raise ValueError(f"not a uuid of 22 url-safe base64 characters: {text!r}")
     try:
         uuid = binascii.a2b_base64(text.translate(_FROM_URL) + "==", strict_mode=True)
@@ -41,5 +41,6 @@ def random_uuid() -> Uuid:
             return bytes(raw)
 
 
+_NOT_URL = frozenset("+/=")
 _TO_URL = str.maketrans("+/", "-_")
 _FROM_URL = str.maketrans("-_", "+/")

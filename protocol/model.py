@@ -88,7 +88,7 @@ class Versions:
         return iter(range(self.first, self.last + 1))
 
     def meets(self, other: "Versions") -> bool:
-        return (self.last is None or other.first <= self.last) and (other.last is None or self.first <= other.last)
+        return self.within(other) is not Versions.NONE
 
     def within(self, other: "Versions") -> "Versions":
         """The part that lies in both ranges."""

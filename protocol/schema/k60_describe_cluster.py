@@ -42,7 +42,7 @@ RESPONSE = Message(
                 Field("host", "string", help="Host name to connect to."),
                 Field("port", "int32", help="TCP port."),
                 Field("rack", "string", nullable="0+", default=None, help="Rack of the broker, or null."),
-                Field("is_fenced", "bool", "2+", help="Whether the broker is fenced."),
+                Field("is_fenced", "bool", "2+", help="Registered, but kept out of service."),
             ],
         ),
         Field(

@@ -1,0 +1,122 @@
+"""protocol.messages: names, keys, headers; a few messages against bytes written out by hand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import protocol.schema
+from protocol import messages
+from protocol.messages import (
+    ApiMessage,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FetchRequest,
+    OffsetCommitKey,
+    ProduceRequest,
+    RequestHeader,
+    ResponseHeader,
+)
+
+SERVED = [0, 1, 2, 3, *range(8, 17), 18, 19, 20, 22, 23, 32, 37, 42, 44, 60]
+OF_THE_CONTROLLER = [4, 5, 6]
+
+
+def test_every_api_of_a_single_broker_is_coded() -> None:
+    assert sorted(messages.APIS) == sorted([*SERVED, *OF_THE_CONTROLLER])
+
+
+def test_every_schema_file_is_registered() -> None:
+    (folder,) = protocol.schema.__path__
+    files = {path.stem for path in Path(folder).glob("*.py")} - {"__init__"}
+    registered = {f"k{key:02}_{api}" for key, api in messages.APIS.items()} | set(messages.OTHERS.values())
+    assert files == registered
+
+
+def test_key_leads_to_classes() -> None:
+    assert messages.request_class(0) is ProduceRequest
+    assert messages.response_class(18) is ApiVersionsResponse
+    assert messages.request_class(999) is None
+    assert messages.response_class(-1) is None
+    for key in messages.APIS:
+        for class_ in (messages.request_class(key), messages.response_class(key)):
+            assert class_ is not None and key == class_.API_KEY and issubclass(class_, ApiMessage)
+
+
+def test_request_and_response_have_the_same_versions() -> None:
+    for key in messages.APIS:
+        request, response = messages.request_class(key), messages.response_class(key)
+        assert request is not None and response is not None
+        assert (request.MIN_VERSION, request.MAX_VERSION) == (response.MIN_VERSION, response.MAX_VERSION)
+        assert request.FLEXIBLE_FROM == response.FLEXIBLE_FROM
+
+
+def test_header_versions() -> None:
+    assert [messages.request_header_version(0, version) for version in (3, 8, 9, 13)] == [1, 1, 2, 2]
+    assert [messages.response_header_version(0, version) for version in (3, 8, 9, 13)] == [0, 0, 1, 1]
+    # The one exception: a client must read this answer before it knows what the broker speaks (KIP-511).
+    assert [messages.request_header_version(18, version) for version in (0, 2, 3, 99)] == [1, 1, 2, 2]
+    assert [messages.response_header_version(18, version) for version in (0, 2, 3, 99)] == [0, 0, 0, 0]
+    for function in (messages.request_header_version, messages.response_header_version):
+        with pytest.raises(KeyError):
+            function(999, 0)
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(ImportError):
+        from protocol.messages import NoSuchRequest  # type: ignore[attr-defined] # noqa: F401
+
+
+def test_bytes_of_a_header() -> None:
+    header = RequestHeader(request_api_key=18, request_api_version=3, correlation_id=5, client_id="me")
+    # The client id keeps its int16 length in the flexible version.
+    assert header.encode(2) == b"\x00\x12\x00\x03\x00\x00\x00\x05\x00\x02me\x00"
+    assert header.encode(1) == b"\x00\x12\x00\x03\x00\x00\x00\x05\x00\x02me"
+    assert RequestHeader.decode(b"\x00\x00\x00\x09\x00\x00\x00\x05\xff\xff\x00", 2)[0].client_id is None
+    assert ResponseHeader(correlation_id=5).encode(1) == b"\x00\x00\x00\x05\x00"
+
+
+def test_bytes_of_a_flexible_request() -> None:
+    request = ApiVersionsRequest(client_software_name="kcat", client_software_version="1")
+    assert request.encode(3) == b"\x05kcat\x021\x00"
+    assert request.encode(2) == b""
+
+
+def test_bytes_of_tags() -> None:
+    response = ApiVersionsResponse(finalized_features_epoch=0)
+    head = b"\x00\x00\x01\x00\x00\x00\x00"
+    assert response.encode(3) == head + b"\x01\x01\x08" + bytes(8) + b""
+    request = FetchRequest(cluster_id="c", replica_state=FetchRequest.ReplicaState(replica_id=1, replica_epoch=2))
+    tags = b"\x02\x00\x02\x02c\x01\x0d\x00\x00\x00\x01" + bytes(7) + b"\x02\x00"
+    assert request.encode(15).endswith(tags)
+
+
+def test_bytes_of_an_old_produce_request() -> None:
+    partition = ProduceRequest.PartitionProduceData(index=2, records=b"rec")
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+    body = b"\xff\xff\x00\x00\x03\xe8\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x01"
+    assert request.encode(0) == body + b"\x00\x00\x00\x02\x00\x00\x00\x03rec"
+    # Version 3 puts the transactional id, here null, in front.
+    assert request.encode(3) == b"\xff\xff" + request.encode(2)
+
+
+def test_bytes_of_an_offset_key() -> None:
+    assert OffsetCommitKey(group="g", topic="t", partition=1).encode(1) == b"\x00\x01g\x00\x01t\x00\x00\x00\x01"
+
+
+def test_import_loads_no_schema_and_no_compiler() -> None:
+    """A broker must be up in 0.3 s: only what is used is made."""
+    code = (
+        "import sys, protocol.messages as m\n"
+        "before = sorted(name for name in sys.modules if name.startswith('protocol.'))\n"
+        "m.HeartbeatRequest\n"
+        "schemas = sorted(name for name in sys.modules if name.startswith('protocol.schema.'))\n"
+        "print(before, schemas)"
+    )
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
+    assert done.stdout == "['protocol.messages'] ['protocol.schema.k12_heartbeat']\n"

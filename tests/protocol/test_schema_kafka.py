@@ -1,0 +1,206 @@
+"""protocol.schema against Apache Kafka's own message definitions, field by field and version by version."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import subprocess
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol import messages
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.model import FIXED, Field, Message, Struct, Versions
+from tests.support.kafka import java_command, kafka_jars
+
+pytestmark = pytest.mark.jvm
+
+# What only brokers with ZooKeeper speak, and how 3.9 wrote it: 4.x has dropped it.
+FROM_3_9 = ["LeaderAndIsr", "StopReplica", "UpdateMetadata"]
+KEYS_FROM_3_9 = ["OffsetCommitKey", "GroupMetadataKey"]
+# Produce is coded from 0 on; 3.9 still knew those versions.
+OLDEST_OF_3_9 = {"ProduceRequest": 0, "ProduceResponse": 0}
+
+
+@functools.cache
+def definitions(version: str, jar: str) -> dict[str, Any]:
+    """name -> definition, of every message in one of the jars."""
+    found = {}
+    with zipfile.ZipFile(kafka_jars(version) / f"{jar}-{version}.jar") as archive:
+        for name in archive.namelist():
+            if name.startswith("common/message/") and name.endswith(".json"):
+                text = re.sub(r"^\s*//.*$", "", archive.read(name).decode(), flags=re.MULTILINE)
+                definition = json.loads(text)
+                found[definition["name"]] = definition
+    return found
+
+
+def snake_case(name: str) -> str:
+    name = name.replace("KRaft", "Kraft").replace("2Pc", "_2pc")
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+
+
+def compare(schema: Message, definition: dict[str, Any], versions: Versions) -> None:
+    """Every field of both sides, in those versions; a missing one, another order or another fact fails."""
+    flexible = Versions.parse(definition["flexibleVersions"])
+    assert schema.flexible.within(versions) == flexible.within(versions)
+    shared = {struct["name"]: struct["fields"] for struct in definition.get("commonStructs", ())}
+    compare_fields(schema.name, schema, definition["fields"], shared, versions)
+
+
+def compare_fields(
+    path: str, struct: Struct, theirs: list[dict[str, Any]], shared: dict[str, Any], versions: Versions
+) -> None:
+    theirs = [field for field in theirs if Versions.parse(field["versions"]).meets(versions)]
+    ours = [field for field in struct.fields if field.versions.meets(versions)]
+    assert [field.name for field in ours] == [snake_case(field["name"]) for field in theirs], path
+    for field, their in zip(ours, theirs, strict=True):
+        where = f"{path}.{field.name}"
+        inside = field.versions.within(versions)
+        assert facts(field, inside) == their_facts(their, inside), where
+        if field.struct is not None:
+            fields = their.get("fields") or shared[field.element]
+            compare_fields(where, field.struct, fields, shared, inside)
+
+
+def facts(field: Field, inside: Versions) -> dict[str, Any]:
+    return {
+        "type": field.type,
+        "versions": inside,
+        "nullable": field.nullable.within(inside),
+        "default": field.default,
+        "tag": field.tag,
+        "tagged": field.tagged.within(inside),
+        "ignorable": field.ignorable,
+        "flexible": field.flexible.within(inside),
+    }
+
+
+def their_facts(their: dict[str, Any], inside: Versions) -> dict[str, Any]:
+    def versions(key: str, default: str) -> Versions:
+        return Versions.parse(their.get(key, default)).within(inside)
+
+    return {
+        "type": their["type"],
+        "versions": Versions.parse(their["versions"]).within(inside),
+        "nullable": versions("nullableVersions", "none"),
+        "default": their_default(their),
+        "tag": their.get("tag"),
+        "tagged": versions("taggedVersions", "none"),
+        "ignorable": their.get("ignorable", False),
+        "flexible": versions("flexibleVersions", "0+"),
+    }
+
+
+def their_default(their: dict[str, Any]) -> Any:
+    kind, default = their["type"], their.get("default")
+    if default == "null" or kind == "records":
+        return None
+    if kind == "string":
+        return default or ""
+    if kind == "bytes":
+        return b""
+    if kind == "bool":
+        return default in (True, "true")
+    if kind == "uuid":
+        return bytes(16)
+    if kind == "float64":
+        return float(default or 0)
+    return int(str(default or 0), 0) if kind in FIXED else ()
+
+
+API_MESSAGES = [name for name in messages.message_names() if name.endswith(("Request", "Response", "Header"))]
+SERVED = [name for name in API_MESSAGES if not name.startswith(tuple(FROM_3_9))]
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_fields_equal_those_of_4_3(name: str) -> None:
+    schema = messages.schema(name)
+    definition = definitions("4.3.1", "kafka-clients")[name]
+    valid = Versions.parse(definition["validVersions"])
+    oldest = OLDEST_OF_3_9.get(name, valid.first)
+    assert schema.versions == Versions(oldest, valid.last)
+    assert schema.api_key == definition.get("apiKey")
+    compare(schema, definition, schema.versions)
+
+
+@pytest.mark.parametrize("name", [name for name in API_MESSAGES if name not in SERVED])
+def test_controller_requests_equal_the_newest_of_3_9(name: str) -> None:
+    schema = messages.schema(name)
+    definition = definitions("3.9.1", "kafka-clients")[name]
+    newest = Versions.parse(definition["validVersions"]).last
+    assert newest is not None
+    assert schema.versions == Versions(newest, newest)
+    assert schema.api_key == definition["apiKey"]
+    compare(schema, definition, schema.versions)
+
+
+@pytest.mark.parametrize("name", sorted(OLDEST_OF_3_9))
+def test_old_versions_equal_those_of_3_9(name: str) -> None:
+    definition = definitions("3.9.1", "kafka-clients")[name]
+    assert Versions.parse(definition["validVersions"]).first == OLDEST_OF_3_9[name]
+    # What may be dropped silently changed when topic ids came: what 4.3 says of it holds for all versions.
+    make_ignorable(definition["fields"], {"Name"})
+    compare(messages.schema(name), definition, Versions(0, 2))
+
+
+def make_ignorable(fields: list[dict[str, Any]], names: set[str]) -> None:
+    for field in fields:
+        if field["name"] in names:
+            field["ignorable"] = True
+        make_ignorable(field.get("fields", []), names)
+
+
+@pytest.mark.parametrize("name", ["OffsetCommitValue", "GroupMetadataValue"])
+def test_values_of_the_offsets_topic_equal_those_of_4_3(name: str) -> None:
+    schema = messages.schema(name)
+    definition = definitions("4.3.1", "kafka-group-coordinator")[name]
+    assert schema.versions == Versions.parse(definition["validVersions"])
+    compare(schema, definition, schema.versions)
+
+
+@pytest.mark.parametrize("name", KEYS_FROM_3_9)
+def test_keys_of_the_offsets_topic_equal_those_of_3_9(name: str) -> None:
+    schema = messages.schema(name)
+    definition = definitions("3.9.1", "kafka-group-coordinator")[name]
+    assert schema.versions == Versions.parse(definition["validVersions"])
+    compare(schema, definition, schema.versions)
+
+
+def test_api_keys_equal_those_of_4_3() -> None:
+    theirs = {
+        definition["apiKey"]: snake_case(name.removesuffix("Request")).upper()
+        for name, definition in definitions("4.3.1", "kafka-clients").items()
+        if name.endswith("Request") and "apiKey" in definition
+    }
+    # Gone since 4.0, yet never to be used again; brokers with ZooKeeper speak them.
+    theirs |= {4: "LEADER_AND_ISR", 5: "STOP_REPLICA", 6: "UPDATE_METADATA", 7: "CONTROLLED_SHUTDOWN"}
+    assert {key.value: key.name for key in ApiKey} == theirs
+
+
+DUMP_ERRORS = """
+public class DumpErrors {
+    public static void main(String[] arguments) {
+        for (var error : org.apache.kafka.common.protocol.Errors.values()) {
+            boolean retriable = error.exception() instanceof org.apache.kafka.common.errors.RetriableException;
+            System.out.println(error.name() + " " + error.code() + " " + retriable);
+        }
+    }
+}
+"""
+
+
+@pytest.mark.slow
+def test_error_codes_equal_those_of_4_3(tmp_path: Path) -> None:
+    source = tmp_path / "DumpErrors.java"
+    source.write_text(DUMP_ERRORS)
+    done = subprocess.run(java_command(str(source)), capture_output=True, text=True, timeout=60, check=True)
+    theirs = [line.split() for line in done.stdout.splitlines()]
+    assert {(name, int(code), retriable == "true") for name, code, retriable in theirs} == {
+        (code.name, code.value, code.retriable) for code in ErrorCode
+    }
