@@ -43,20 +43,19 @@ def load_properties(path: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> list[str]:
     lines: list[str] = []
-    pending: str | None = None
+    joined = ""  # what continued lines have brought so far; nothing yet is as good as a new line
     for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         line = natural.lstrip(_BLANK)
-        if pending is None and (not line or line[0] in "#!"):
+        if not joined and (not line or line[0] in "#!"):
             continue
-        backslashes = len(line) - len(line.rstrip("\\"))
-        joined = line if pending is None else pending + line
-        if backslashes % 2:
-            pending = joined[:-1]
+        joined += line
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            joined = joined[:-1]
         else:
             lines.append(joined)
-            pending = None
-    if pending:
-        lines.append(pending)
+            joined = ""
+    if joined:
+        lines.append(joined)
     return lines
 
 

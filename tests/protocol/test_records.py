@@ -325,7 +325,7 @@ record_strategy: st.SearchStrategy[Callable[[int], Record]] = st.builds(
 
 
 @given(makers=st.lists(record_strategy, min_size=1, max_size=5), codec=st.integers(0, 4), base=st.integers(0, 2**60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_any_records_come_back(makers: list[Callable[[int], Record]], codec: int, base: int) -> None:
     records = [make(base + at) for at, make in enumerate(makers)]
     batch = RecordBatch(build_batch(records, compression=codec))
