@@ -11,7 +11,6 @@ from broker.endpoints import endpoint_for
 from protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
-    from coordinator.group.coordinator import GroupCoordinator
     from replication.registration import ProducerIdAllocator
     from replication.topics_admin import Admin
     from storage.manager import LogManager
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from broker.receive_buffers import BufferPool, ReceiveBudget
     from broker.registry import Entry
     from config.broker import BrokerConfig
+    from coordinator.group.coordinator import GroupCoordinator
     from replication.metadata_image import MetadataImage
     from replication.partition import Partition
     from replication.replica_manager import ReplicaManager

@@ -1,0 +1,59 @@
+"""OffsetCommit (key 8), versions 2 to 10: a group's positions, kept by its coordinator.
+
+- 3 throttle time; 5 no retention time any more; 6 leader epochs; 7 static members; 8 flexible; 10 topic ids.
+- Positions of partitions that do not exist are refused one by one, the others kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages import OffsetCommitRequest, OffsetCommitResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+TOPIC_IDS_FROM = 10
+
+
+@handles(ApiKey.OFFSET_COMMIT, 2, 10)
+async def offset_commit(broker: Broker, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
+    known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
+    refused: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if call.version >= TOPIC_IDS_FROM:
+            name = broker.metadata.topic_name(topic.topic_id)
+            topic.name = name or ""
+            error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else error
+        count = broker.metadata.partition_count(topic.name)
+        unknown = [part for part in topic.partitions if not 0 <= part.partition_index < count]
+        if unknown:
+            refused.append(
+                OffsetCommitResponse.OffsetCommitResponseTopic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        OffsetCommitResponse.OffsetCommitResponsePartition(
+                            partition_index=part.partition_index, error_code=error
+                        )
+                        for part in unknown
+                    ],
+                )
+            )
+            topic.partitions = [part for part in topic.partitions if 0 <= part.partition_index < count]
+        if topic.partitions:
+            known.append(topic)
+    if not known and refused:
+        return OffsetCommitResponse(topics=refused)
+    request.topics = known
+    response = await broker.groups.offset_commit(request, call.version)
+    for answered in response.topics:
+        state = broker.metadata.topic(answered.name)
+        if state is not None:
+            answered.topic_id = state.topic_id
+    response.topics.extend(refused)
+    return response

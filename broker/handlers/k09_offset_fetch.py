@@ -1,0 +1,63 @@
+"""OffsetFetch (key 9), versions 1 to 10: the committed positions of groups.
+
+- 2 null asks for all topics; 3 throttle time; 5 leader epochs; 6 flexible; 7 wait for open transactions (there are
+  none); 8 many groups; 9 members of the consumer protocol; 10 topic ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages import OffsetFetchRequest, OffsetFetchResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+TOPIC_IDS_FROM = 10
+
+
+@handles(ApiKey.OFFSET_FETCH, 1, 10)
+async def offset_fetch(broker: Broker, request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+    if call.version < TOPIC_IDS_FROM:
+        return await broker.groups.offset_fetch(request, call.version)
+    unknown = {group.group_id: _name_topics(broker, group) for group in request.groups}
+    response = await broker.groups.offset_fetch(request, call.version)
+    for answered in response.groups:
+        for topic in answered.topics:
+            state = broker.metadata.topic(topic.name)
+            if state is not None:
+                topic.topic_id = state.topic_id
+        answered.topics.extend(unknown.get(answered.group_id, []))
+    return response
+
+
+def _name_topics(
+    broker: Broker, group: OffsetFetchRequest.OffsetFetchRequestGroup
+) -> list[OffsetFetchResponse.OffsetFetchResponseTopics]:
+    """Give the topics asked for by id their names; returns the answers for those that have none."""
+    if group.topics is None:
+        return []
+    unknown = []
+    named = []
+    for topic in group.topics:
+        name = broker.metadata.topic_name(topic.topic_id)
+        if name is not None:
+            topic.name = name
+            named.append(topic)
+            continue
+        partitions = [
+            OffsetFetchResponse.OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=-1,
+                committed_leader_epoch=-1,
+                metadata="",
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            )
+            for index in topic.partition_indexes
+        ]
+        unknown.append(OffsetFetchResponse.OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
+    group.topics = named
+    return unknown

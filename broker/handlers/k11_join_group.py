@@ -1,0 +1,21 @@
+"""JoinGroup (key 11), versions 0 to 9: a member wants to be in its group's next generation; answered when that begins.
+
+- 1 rebalance timeout; 4 a first join gets its member id by MEMBER_ID_REQUIRED (KIP-394); 5 static members (KIP-345);
+  6 flexible; 7 protocol type; 8 reason (KIP-800); 9 skip assignment (KIP-814).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.messages import JoinGroupRequest, JoinGroupResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+
+@handles(ApiKey.JOIN_GROUP, 0, 9)
+async def join_group(broker: Broker, request: JoinGroupRequest, call: Call) -> JoinGroupResponse:
+    return await broker.groups.join_group(request, call.client_id, call.client_host, call.version)

@@ -1,0 +1,20 @@
+"""Heartbeat (key 12), versions 0 to 4: a member is alive; the answer says whether a rebalance is under way.
+
+- 3 static members; 4 flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.messages import HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+
+@handles(ApiKey.HEARTBEAT, 0, 4)
+async def heartbeat(broker: Broker, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
+    return await broker.groups.heartbeat(request, call.version)

@@ -1,0 +1,20 @@
+"""LeaveGroup (key 13), versions 0 to 5: members leave their group at once, instead of by their session timeout.
+
+- 3 several members in one request; 4 flexible; 5 reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.messages import LeaveGroupRequest, LeaveGroupResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+
+@handles(ApiKey.LEAVE_GROUP, 0, 5)
+async def leave_group(broker: Broker, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
+    return await broker.groups.leave_group(request, call.version)

@@ -1,0 +1,20 @@
+"""SyncGroup (key 14), versions 0 to 5: the leader hands in the assignment, every member gets its part of it.
+
+- 3 static members; 4 flexible; 5 protocol type and name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.messages import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+
+@handles(ApiKey.SYNC_GROUP, 0, 5)
+async def sync_group(broker: Broker, request: SyncGroupRequest, call: Call) -> SyncGroupResponse:
+    return await broker.groups.sync_group(request, call.version)

@@ -1,0 +1,26 @@
+"""DescribeGroups (key 15), versions 0 to 6: members, their subscriptions and assignments, of classic groups.
+
+- 3 authorized operations; 4 static members; 5 flexible; 6 GROUP_ID_NOT_FOUND and error messages (KIP-1043).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.authorized import GROUP_OPERATIONS
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+
+@handles(ApiKey.DESCRIBE_GROUPS, 0, 6)
+async def describe_groups(broker: Broker, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
+    response = await broker.groups.describe_groups(request, call.version)
+    if request.include_authorized_operations:
+        for group in response.groups:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return response

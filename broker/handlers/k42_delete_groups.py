@@ -1,0 +1,20 @@
+"""DeleteGroups (key 42), versions 0 to 2: forget groups that have no members, with their offsets.
+
+- 2 flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+
+@handles(ApiKey.DELETE_GROUPS, 0, 2)
+async def delete_groups(broker: Broker, request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse:
+    return await broker.groups.delete_groups(request, call.version)

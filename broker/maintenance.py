@@ -1,0 +1,116 @@
+"""What a broker does by the clock: flush, checkpoint, retention, forgetting producers.
+
+Each job goes through the logs in slices of about a millisecond and gives the loop a turn in between; whatever waits for
+the disk runs on a thread (broker.background).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from broker.log import logger
+from protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from broker.background import Background
+    from config.broker import BrokerConfig
+    from storage.log import Log
+    from storage.manager import LogManager
+
+_SLICE_S = 0.001
+_FLUSH_LOOK_S = 1.0
+"""How often flush.ms and rolled segments are looked at; flush.messages is looked at with every append."""
+_PRODUCER_EXPIRY_LOOK_S = 600.0
+
+ItemT = TypeVar("ItemT")
+
+
+async def sliced(items: Iterable[ItemT]) -> list[ItemT]:
+    """Drain an iterator that does work between its items, with a turn for others every millisecond."""
+    done = []
+    until = time.monotonic() + _SLICE_S
+    for item in items:
+        done.append(item)
+        if time.monotonic() >= until:
+            await asyncio.sleep(0)
+            until = time.monotonic() + _SLICE_S
+    return done
+
+
+async def flush_log(log: Log, background: Background, now_ms: int, *, rolled_only: bool = False) -> None:
+    """Make a log durable up to where it ends now. Raises KafkaError KAFKA_STORAGE_ERROR: the log is offline then."""
+    plan = log.plan_flush(now_ms, rolled_only=rolled_only)
+    if plan is not None:
+        try:
+            await background.fsync(plan.run)
+        finally:
+            log.flushed(plan)
+
+
+class Maintenance:
+    """The jobs of one broker, from `start()` until the background is closed."""
+
+    def __init__(
+        self, config: BrokerConfig, logs: LogManager, background: Background, clock_ms: Callable[[], int]
+    ) -> None:
+        self._config = config
+        self._logs = logs
+        self._background = background
+        self._clock_ms = clock_ms
+
+    def start(self) -> None:
+        config = self._config
+        for job, interval_s in (
+            (self._flush, _FLUSH_LOOK_S),
+            # Without the 30 s that Apache Kafka lets pass before its first look: a disk may be full already.
+            (self._retain, config["log.retention.check.interval.ms"] / 1000),
+            (self._checkpoint_high_watermarks, config["replica.high.watermark.checkpoint.interval.ms"] / 1000),
+            (self._checkpoint, config["log.flush.offset.checkpoint.interval.ms"] / 1000),
+            (self._expire_producers, _PRODUCER_EXPIRY_LOOK_S),
+        ):
+            self._background.spawn(self._repeat(job, interval_s))
+
+    async def _repeat(self, job: Callable[[], asyncio.Future[None]], interval_s: float) -> None:
+        while True:
+            try:
+                await job()
+            except (KafkaError, OSError) as error:
+                logger.error("%s failed: %s", job.__name__.strip("_"), error)
+            await asyncio.sleep(interval_s)
+
+    def _all(self) -> Iterator[Log]:
+        return iter(list(self._logs.logs.values()))
+
+    async def _flush(self) -> None:
+        now_ms = self._clock_ms()
+        for log in await sliced(log for log in self._all() if log.flush_due(now_ms)):
+            by_time = log.unflushed_messages > 0 and now_ms - log.last_flush_ms >= log.config.flush_ms
+            await flush_log(log, self._background, now_ms, rolled_only=not by_time)
+
+    async def retain_now(self) -> None:
+        """Apply retention to every log."""
+        await self._retain()
+
+    async def _retain(self) -> None:
+        now_ms = self._clock_ms()
+        for log in self._all():
+            paths = log.delete_old_segments(now_ms)
+            if paths:
+                logger.info("%s-%d: retention removes %d files", log.topic, log.partition, len(paths))
+                self._background.remove_later(paths, log.config.file_delete_delay_ms)
+            await asyncio.sleep(0)
+
+    async def _checkpoint_high_watermarks(self) -> None:
+        await self._background.run(self._logs.high_watermark_checkpoints())
+
+    async def _checkpoint(self) -> None:
+        await self._background.run(self._logs.checkpoints())
+
+    async def _expire_producers(self) -> None:
+        now_ms = self._clock_ms()
+        for log in self._all():
+            log.expire_producers(now_ms)
+            await asyncio.sleep(0)
