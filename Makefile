@@ -1,0 +1,93 @@
+# `make` lists the targets. Everything is set up on first use: `make demo` and `make test` work in a fresh clone.
+# Needs Python 3.11 or newer; Java 17 or newer for the demo and for test-all.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo run test test-all check lint types imports rules stubs check-wheel jars java clean
+
+BIN := .venv/bin
+# Touched after a successful installation; older than pyproject.toml means: install again.
+INSTALLED := .venv/.installed
+# More words for `gregor start` (make run ARGS='--override num.partitions=3') or pytest (make test ARGS='-k group').
+ARGS ?=
+
+help:
+	@echo 'make demo        start a broker, produce a text with an unmodified client, count its words with Spark'
+	@echo 'make run         a broker in the foreground; ARGS="--override key=value"'
+	@echo 'make test        the fast tests, no Java needed; ARGS="-k words" picks some'
+	@echo 'make test-all    all tests: also those with Java, foreign clients and Spark'
+	@echo 'make check       format, lint, types, import rules, generated files, the wheel'
+	@echo 'make setup       only the environment; leaves the command at $(BIN)/gregor'
+	@echo 'make clean       remove what was built and cached; data and .venv stay'
+
+setup: $(INSTALLED)
+
+# The first Python that is new enough, or a line that says how to get one.
+$(INSTALLED): pyproject.toml
+	@new_enough='import sys; sys.exit(sys.version_info < (3, 11))'; python=; \
+	for candidate in "$${PYTHON:-}" python3.11 python3 python3.12 python3.13 python3.14; do \
+	  if [ -n "$$candidate" ] && "$$candidate" -c "$$new_enough" 2>/dev/null; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo 'gregor needs Python 3.11 or newer; install it with: sudo apt-get install python3.11 python3.11-venv' >&2; \
+	  exit 1; \
+	fi; \
+	if [ ! -x $(BIN)/python ]; then \
+	  echo "making .venv with $$("$$python" --version)"; \
+	  if ! "$$python" -m venv .venv; then \
+	    rm -rf .venv; \
+	    echo "no venv in this Python; install it with: sudo apt-get install $$(basename "$$python")-venv" >&2; \
+	    exit 1; \
+	  fi; \
+	fi
+	@echo 'installing gregor and what it needs into .venv'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,spark]'
+	@touch $@
+
+java:
+	@if ! java -version 2>/dev/null; then \
+	  echo 'Java is missing; install it with: sudo apt-get install default-jdk-headless' >&2; exit 1; \
+	fi
+
+demo: setup java
+	@$(BIN)/python -m spark_jobs.demo $(ARGS)
+
+run: setup
+	@exec $(BIN)/gregor start --banner $(ARGS)
+
+test: setup
+	$(BIN)/python -m pytest -q -m 'not jvm and not compat and not very_slow' $(ARGS)
+
+test-all: setup java
+	$(BIN)/python -m pytest -q $(ARGS)
+
+# Apache Kafka's jars for the tests marked jvm; they would be fetched on first use as well.
+jars: setup
+	@$(BIN)/python -c 'import sys; sys.path.insert(0, "."); from tests.support.kafka import kafka_jars; print(kafka_jars())'
+
+check: lint types imports rules stubs check-wheel
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+imports: setup
+	$(BIN)/lint-imports
+
+rules: setup
+	$(BIN)/python -m pytest -q tests/test_rules.py
+
+stubs: setup
+	$(BIN)/python -m protocol.stubs --check
+
+# The wheel, in an environment that holds nothing else, from another folder.
+check-wheel: setup
+	$(BIN)/python tests/support/check_wheel.py
+
+clean:
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,95 @@
+"""Settings for the client library, and finding out that there is no broker."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+from concurrent.futures import Future
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from broker.cli.client import check_reachable, client_settings, make_client, parse_bootstrap, settle, settle_all
+from broker.cli.errors import CommandError
+from tests.support.processes import free_port
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses"),
+    [
+        ("localhost:9092", [("localhost", 9092)]),
+        ("a:1, b:2", [("a", 1), ("b", 2)]),
+        ("[::1]:9092", [("::1", 9092)]),
+        ("PLAINTEXT://a:1", [("a", 1)]),
+    ],
+)
+def test_bootstrap_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
+    assert parse_bootstrap(text) == addresses
+
+
+@pytest.mark.parametrize("text", ["", "localhost", ":9092", "a:b", "a:0", "a:70000", "a:1,,b:2", "a:-1", "[]:1"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(CommandError, match="not an address"):
+        parse_bootstrap(text)
+
+
+def test_properties_win_over_the_file_and_java_names_are_understood(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("# comment\nlinger.ms=1\nclient.id : mine\nkey.serializer=x.y.Z\nbuffer.memory=65536\n")
+    settings = client_settings("a:1", str(file), {"linger.ms": " 7 ", "max.request.size": "9"})
+    logger = settings.pop("logger")
+    assert settings == {
+        "bootstrap.servers": "a:1",
+        "client.id": "mine",
+        "linger.ms": "7",
+        "queue.buffering.max.kbytes": 64,
+        "message.max.bytes": "9",
+    }
+    assert not logger.propagate
+
+
+def test_files_that_cannot_be_read(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(CommandError, match="No such file"):
+        client_settings("a:1", str(tmp_path / "none"))
+    broken = tmp_path / "broken"
+    broken.write_text("a=\\u00zz")
+    with pytest.raises(CommandError, match="broken"):
+        client_settings("a:1", str(broken))
+
+
+def test_settings_that_the_client_refuses() -> None:
+    with pytest.raises(CommandError, match='"no such"'):
+        make_client(AdminClient, client_settings("a:1", None, {"no such": "1"}))
+
+
+def test_a_listening_broker_is_reachable_even_after_a_dead_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        check_reachable(f"127.0.0.1:{free_port()},127.0.0.1:{server.getsockname()[1]}", timeout_s=0)
+
+
+def test_no_broker_says_why_and_what_to_do() -> None:
+    with pytest.raises(CommandError, match=r"127.0.0.1:\d+: connection refused.*gregor start"):
+        check_reachable(f"127.0.0.1:{free_port()}", timeout_s=0)
+
+
+def test_an_unknown_host_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "create_connection", unknown)
+    with pytest.raises(CommandError, match="nowhere is not the name of a host"):
+        check_reachable("nowhere:1", timeout_s=60)
+
+
+def test_settle_tells_success_from_failure() -> None:
+    good: Future[int] = Future()
+    good.set_result(1)
+    bad: Future[int] = Future()
+    bad.set_exception(KafkaException(KafkaError(KafkaError.INVALID_CONFIG, "no")))
+    done, failed = settle({"good": good, "bad": bad})
+    assert done == {"good": 1}
+    assert failed["bad"].code() == KafkaError.INVALID_CONFIG
+    assert settle_all({"good": good}) == {"good": 1}
+    with pytest.raises(KafkaException):
+        settle_all({"bad": bad})

@@ -1,0 +1,107 @@
+"""The console tools without a broker: arguments, and what they ask of the client library."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
+
+from broker.cli import console_consumer, console_producer
+
+
+def producer_settings(*arguments: str) -> dict[str, object]:
+    context = console_producer.console_producer.make_context("x", ["--topic", "t", *arguments])
+    return console_producer.producer_settings(context.params)
+
+
+def consumer_settings(*arguments: str) -> dict[str, object]:
+    context = console_consumer.console_consumer.make_context("x", ["--topic", "t", *arguments])
+    return console_consumer.consumer_settings(context.params)
+
+
+def test_producer_defaults_are_those_of_the_java_client() -> None:
+    settings = producer_settings()
+    assert settings["partitioner"] == "murmur2_random"
+    assert settings["enable.idempotence"] is True
+    assert settings["compression.type"] == "none"
+    assert settings["client.id"] == "console-producer"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key", "value"),
+    [
+        (["--compression-codec"], "compression.type", "gzip"),
+        (["--compression-codec", "lz4"], "compression.type", "lz4"),
+        (["--broker-list", "h:1"], "bootstrap.servers", "h:1"),
+        (["--timeout", "7"], "linger.ms", "7"),
+        (["--producer-property", "linger.ms=3"], "linger.ms", "3"),
+        (["--command-property", "linger.ms=3", "--timeout", "4"], "linger.ms", "4"),
+        (["--request-required-acks", "1"], "acks", "1"),
+        (["--socket-buffer-size", "9"], "socket.send.buffer.bytes", "9"),
+    ],
+)
+def test_producer_flags(arguments: list[str], key: str, value: str) -> None:
+    assert producer_settings(*arguments)[key] == value
+
+
+@pytest.mark.parametrize("arguments", [["--request-required-acks", "1"], ["--message-send-max-retries", "0"]])
+def test_a_producer_that_may_lose_records_is_not_idempotent(arguments: list[str]) -> None:
+    assert "enable.idempotence" not in producer_settings(*arguments)
+
+
+def test_lines_keep_everything_but_their_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.BytesIO(b"a\r\nb \n\nlast\r")
+    assert list(console_producer.read_lines(stream, interactive=False)) == [b"a", b"b ", b"", b"last"]
+    assert capsys.readouterr().out == ""
+    assert list(console_producer.read_lines(io.BytesIO(b"a\n"), interactive=True)) == [b"a"]
+    assert capsys.readouterr().out == ">>"
+
+
+def test_a_consumer_without_a_group_leaves_no_offsets_behind() -> None:
+    settings = consumer_settings()
+    assert str(settings["group.id"]).startswith("console-consumer-")
+    assert settings["enable.auto.commit"] is False
+    assert settings["auto.offset.reset"] == "latest"
+
+
+def test_a_consumer_with_a_group_commits_what_it_printed() -> None:
+    settings = consumer_settings("--group", "g", "--from-beginning", "--isolation-level", "read_committed")
+    assert settings["group.id"] == "g"
+    assert "enable.auto.commit" not in settings
+    assert settings["enable.auto.offset.store"] is False
+    assert settings["auto.offset.reset"] == "earliest"
+    assert settings["isolation.level"] == "read_committed"
+    assert consumer_settings("--consumer-property", "group.id=h")["group.id"] == "h"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        (["--from-beginning"], "exactly one of --topic and --include"),
+        (["--topic", "t", "--include", "t"], "exactly one of --topic and --include"),
+        (["--topic", "t", "--offset", "3"], "needs --partition"),
+        (["--include", "t", "--partition", "0"], "goes with --topic"),
+        (["--topic", "t", "--partition", "0", "--group", "g"], "leave --group out"),
+        (["--topic", "t", "--partition", "0", "--from-beginning", "--offset", "3"], "contradict"),
+        (["--topic", "t", "--group", "g", "--command-property", "group.id=h"], "'g' by --group and 'h'"),
+        (["--topic", "t", "--from-beginning", "--command-property", "auto.offset.reset=latest"], "contradict"),
+        (["--topic", "t", "--property", "print.nothing=true"], "unknown property"),
+    ],
+)
+def test_consumer_arguments_that_make_no_sense(
+    arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert console_consumer.main(arguments) == 1
+    assert cause in capsys.readouterr().err
+
+
+def test_offsets() -> None:
+    assert console_consumer.parse_offset(None, False) == OFFSET_END
+    assert console_consumer.parse_offset(None, True) == OFFSET_BEGINNING
+    assert console_consumer.parse_offset("Earliest", False) == OFFSET_BEGINNING
+    assert console_consumer.parse_offset("latest", False) == OFFSET_END
+    assert console_consumer.parse_offset("42", False) == 42
+    for text in ("-1", "soon", ""):
+        with pytest.raises(Exception, match="is not an offset"):
+            console_consumer.parse_offset(text, False)

@@ -1,0 +1,77 @@
+"""`gregor start` before there is a broker: options, refused settings, the banner."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+
+import pytest
+
+from broker.cli import start
+from broker.server import ServerInfo
+
+
+def info(*listeners: tuple[str, str, int]) -> ServerInfo:
+    return ServerInfo(1, "abcdefghijklmnopqrstuv", list(listeners), ["data"])
+
+
+def test_overrides_keep_their_order_and_later_equal_signs() -> None:
+    given = start.make_parser().parse_args(["a.properties", "--override", "a=b=c", "--override", " k = v "])
+    assert given.file == "a.properties"
+    assert given.override == [("a", "b=c"), ("k", "v")]
+
+
+@pytest.mark.parametrize("arguments", [["--override", "novalue"], ["--over", "a=b"], ["one", "two"]])
+def test_bad_arguments_end_with_1(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert start.main(arguments) == 1
+    assert "gregor start: " in capsys.readouterr().err
+
+
+def test_refused_setting_names_key_value_and_range(capsys: pytest.CaptureFixture[str]) -> None:
+    assert start.main(["--override", "num.partitions=0"]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("gregor start: num.partitions=0: ")
+    assert "at least 1" in message
+
+
+def test_unreadable_file(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert start.main([str(tmp_path / "none.properties")]) == 1
+    assert "none.properties: No such file" in capsys.readouterr().err
+
+
+def test_banner_says_where_and_what_next() -> None:
+    text = start.banner(info(("PLAINTEXT", "127.0.0.1", 9092), ("PLAINTEXT", "::1", 9092)), "gregor")
+    assert "PLAINTEXT://127.0.0.1:9092, PLAINTEXT://[::1]:9092" in text
+    assert os.path.abspath("data") in text
+    commands = [line for line in text.splitlines() if "gregor " in line and line.startswith("  ")]
+    assert len(commands) == 3
+    assert not any("--bootstrap-server" in line for line in commands)
+
+
+@pytest.mark.parametrize(
+    ("listener", "address"),
+    [
+        (("PLAINTEXT", "127.0.0.1", 19092), "localhost:19092"),
+        (("PLAINTEXT", "::", 19092), "localhost:19092"),
+        (("PLAINTEXT", "192.0.2.7", 9092), "192.0.2.7:9092"),
+        (("PLAINTEXT", "2001:db8::1", 9092), "[2001:db8::1]:9092"),
+    ],
+)
+def test_banner_names_the_broker_where_it_is_not_the_default(listener: tuple[str, str, int], address: str) -> None:
+    text = start.banner(info(listener), "gregor")
+    assert text.count(f"--bootstrap-server {address}") == 3
+
+
+def test_program_name_can_be_typed_again(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "bin" / "gregor"
+    script.parent.mkdir()
+    script.touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    monkeypatch.setenv("PATH", "")
+    assert start.program_name() == "bin/gregor"
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert start.program_name() == "gregor"
+    monkeypatch.setattr(sys, "argv", ["/x/broker/__main__.py"])
+    assert start.program_name().endswith("-m broker")

@@ -1,0 +1,39 @@
+"""Tables in a pipe and on a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.cli import tables
+from broker.cli.tables import Column, plain_table, print_table
+
+
+def test_plain_columns_are_padded_but_for_the_last() -> None:
+    columns = [Column("GROUP", 8), Column("LAG", number=True), Column("CLIENT-ID")]
+    text = plain_table(columns, [["a", 12345, "x"], ["a-longer-name", 1, "y"]])
+    assert text.splitlines() == [
+        "GROUP         LAG   CLIENT-ID",
+        "a             12345 x",
+        "a-longer-name 1     y",
+    ]
+
+
+def test_plain_table_without_rows_is_its_heading() -> None:
+    assert plain_table([Column("GROUP", 10), Column("STATE", 10)], []) == "GROUP      STATE"
+
+
+def test_a_pipe_gets_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table([Column("A", 3), Column("B")], [["1", "2"]], title="not shown")
+    assert capsys.readouterr().out == "A   B\n1   2\n"
+
+
+def test_a_terminal_gets_a_drawn_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(tables, "on_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    print_table([Column("CURRENT-OFFSET", number=True), Column("TOPIC")], [[7, "[not markup]"]], title="orders")
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0].strip() == "orders"
+    assert any("CURRENT" in line for line in lines)
+    assert any("─" in line for line in lines)
+    assert any("7" in line and "[not markup]" in line for line in lines)
+    assert max(map(len, lines)) <= 60

@@ -1,0 +1,82 @@
+"""Rules of the project that are not about who imports whom (those are import contracts in pyproject.toml)."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from tests.support.processes import ROOT
+
+PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
+TOP_LEVEL = {
+    *PACKAGES,
+    *("tests", "README.md", "CHANGELOG.md", "Makefile", "pyproject.toml", ".ci", ".gitignore"),
+}
+MAX_LINES = 600
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def tracked_files() -> list[pathlib.Path]:
+    """What git knows; the working folder may hold data and caches besides."""
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_package_inits_hold_one_docstring_and_no_code(package: str) -> None:
+    """Imports there would run for every module of the package: start-up time and memory."""
+    for path in (ROOT / package).rglob("__init__.py"):
+        tree = ast.parse(path.read_text())
+        assert ast.get_docstring(tree), path
+        assert len(tree.body) == 1, f"{path} holds code"
+
+
+def test_no_file_is_too_long_to_be_one_idea() -> None:
+    tests = sorted((ROOT / "tests").rglob("*.py"))
+    lengths = {path: len(path.read_text().splitlines()) for path in [*SOURCES, *tests]}
+    assert {path: length for path, length in lengths.items() if length > MAX_LINES} == {}
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert [path for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
+def test_top_level_holds_only_what_the_readme_names() -> None:
+    assert {path.relative_to(ROOT).parts[0] for path in tracked_files()} <= TOP_LEVEL
+
+
+def test_no_path_of_somebodys_machine() -> None:
+    pattern = re.compile(r"(?<![\w.$}{-])/(?:home|root|Users|work)/\w")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in tracked_files()
+        if path.suffix in {".py", ".md", ".toml", ".properties", ".xml", ""}
+        and path.name != pathlib.Path(__file__).name
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1)
+        if pattern.search(line)
+    ]
+    assert found == []
+
+
+def test_handlers_are_named_like_their_schemas() -> None:
+    """`k00_produce.py` holds the schema in protocol/schema and the behaviour in broker/handlers."""
+    schemas = {path.name for path in (ROOT / "protocol" / "schema").glob("k[0-9]*.py")}
+    handlers = {path.name for path in (ROOT / "broker" / "handlers").glob("k[0-9]*.py")}
+    assert handlers
+    assert handlers <= schemas
+
+
+def test_only_test_modules_are_named_test() -> None:
+    """A test file that pytest does not collect looks like a test and checks nothing."""
+    odd = [
+        path
+        for path in (ROOT / "tests").rglob("*.py")
+        if not path.name.startswith("test_") and re.search(r"^(async )?def test_", path.read_text(), re.MULTILINE)
+    ]
+    assert odd == []
