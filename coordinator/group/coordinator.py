@@ -1,0 +1,327 @@
+"""The group coordinator of a broker: what its request handlers call.
+
+Methods take and return messages of `protocol.messages`; errors are in the responses, where clients look for them. Who
+may do what, throttling, topic ids and which topics exist are the caller's business.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+from coordinator.group.config import GroupConfig
+from coordinator.group.joining import Joiner
+from coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, commit_response
+from coordinator.group.records import decode_record, encode_record, java_hash
+from coordinator.group.shard import GroupShard
+from coordinator.ports import LogLoader, LogWriter
+from coordinator.result import Result
+from coordinator.runtime import CoordinatorRuntime
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+_hash = lru_cache(maxsize=10_000)(java_hash)
+
+
+class GroupCoordinator:
+    """Serves the groups of the partitions of `__consumer_offsets` that this broker leads. Lives on the event loop."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        writer: LogWriter,
+        loader: LogLoader,
+        clock_ms: Callable[[], int],
+        *,
+        partition_count: int = 50,
+        new_uuid: Callable[[], str] | None = None,
+    ) -> None:
+        """`clock_ms` is the wall clock; `new_uuid` makes the second half of member ids."""
+        self._config = config
+        self.partition_count = partition_count
+        self._closed = False
+        self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+            lambda timers: GroupShard(config, timers, new_uuid),
+            encode_record,
+            decode_record,
+            writer,
+            loader,
+            clock_ms,
+            name=OFFSETS_TOPIC,
+            commit_timeout_ms=config.commit_timeout_ms,
+            load_buffer_bytes=config.load_buffer_bytes,
+        )
+
+    # --- partitions
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition that a group belongs to: Kafka's Utils.abs of Java's hashCode, modulo the partition count.
+
+        `partition_count` must be that of the existing topic; it can be assigned.
+        """
+        number = _hash(group_id)
+        return (0 if number == -(2**31) else abs(number)) % self.partition_count
+
+    def on_elected(self, partition: int, leader_epoch: int) -> "asyncio.Task[None] | None":
+        """This broker leads the partition now: its groups are loaded. Returns the load for those who want to wait."""
+        return None if self._closed else self._runtime.elect(partition, leader_epoch)
+
+    def on_resigned(self, partition: int, leader_epoch: int | None = None) -> None:
+        """This broker leads the partition no more; who waits for a group of it is sent to look for the new leader."""
+        self._runtime.resign(partition, leader_epoch)
+
+    def on_topics_deleted(self, topics: Iterable[str]) -> None:
+        """Forget what groups committed for these topics."""
+        gone = frozenset(topics)
+        self._runtime.run_everywhere(lambda shard: shard.delete_offsets_of_topics(gone))
+
+    def close(self) -> None:
+        """Answer whoever waits, and everybody who comes later, with an error that makes them look elsewhere."""
+        self._closed = True
+        self._runtime.close()
+
+    def _partition_of(self, group_id: str) -> int:
+        self._check_open()
+        return self.partition_for(group_id)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    # --- membership
+
+    async def join_group(
+        self, request: JoinGroupRequest, client_id: str | None, client_host: str, version: int
+    ) -> JoinGroupResponse:
+        """May take as long as a rebalance. `client_host` as Kafka writes addresses: "/127.0.0.1"."""
+        try:
+            partition = self._partition_of(request.group_id)
+            self._check_join(request)
+            joiner = Joiner.of(request, client_id, client_host, version)
+            response: JoinGroupResponse = await self._runtime.run(partition, lambda shard, now: shard.join(joiner, now))
+        except KafkaError as error:
+            response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+        if version < 7 and response.protocol_name is None:
+            response.protocol_name = ""
+        return response
+
+    def _check_join(self, request: JoinGroupRequest) -> None:
+        _check_group_id(request.group_id)
+        shortest_ms, longest_ms = self._config.min_session_timeout_ms, self._config.max_session_timeout_ms
+        if not shortest_ms <= request.session_timeout_ms <= longest_ms:
+            raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+
+    async def sync_group(self, request: SyncGroupRequest, version: int) -> SyncGroupResponse:
+        """May take until the leader of the group sends the assignment."""
+        try:
+            partition = self._partition_of(request.group_id)
+            _check_group_id(request.group_id)
+            if version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            response: SyncGroupResponse = await self._runtime.run(
+                partition, lambda shard, now: shard.sync(request, now)
+            )
+            return response
+        except KafkaError as error:
+            return SyncGroupResponse(error_code=error.code)
+
+    async def heartbeat(self, request: HeartbeatRequest, version: int) -> HeartbeatResponse:
+        """Never waits. While the group loads all is well: the session is counted from the end of the load."""
+        try:
+            partition = self._partition_of(request.group_id)
+            _check_group_id(request.group_id)
+            error = self._runtime.shard(partition).heartbeat(
+                request.group_id, request.generation_id, request.member_id, request.group_instance_id
+            )
+        except KafkaError as refused:
+            error = refused.code
+            if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                error = ErrorCode.NONE
+        return HeartbeatResponse(error_code=error)
+
+    async def leave_group(self, request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:
+        """Before v3 a request is about one member, and the response has its error on top."""
+        if version < 3:
+            identity = LeaveGroupRequest.MemberIdentity(member_id=request.member_id)
+            request = LeaveGroupRequest(group_id=request.group_id, members=[identity])
+        try:
+            partition = self._partition_of(request.group_id)
+            _check_group_id(request.group_id)
+            response: LeaveGroupResponse = await self._runtime.run(
+                partition, lambda shard, now: shard.leave(request, now)
+            )
+        except KafkaError as error:
+            return LeaveGroupResponse(error_code=error.code)
+        if version < 3:
+            return LeaveGroupResponse(error_code=response.members[0].error_code)
+        return response
+
+    # --- offsets
+
+    async def offset_commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
+        """The empty group id is allowed, for the sake of old clients. Topics must have names, also in v10."""
+        try:
+            response: OffsetCommitResponse = await self._runtime.run(
+                self._partition_of(request.group_id), lambda shard, now: shard.commit_offsets(request, version, now)
+            )
+            return response
+        except KafkaError as error:
+            return commit_response(request, error.code)
+
+    async def offset_fetch(self, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+        """Requests before v8 are about one group. Topics must have names, also in v10.
+
+        Where all topics were asked for, the response has names without ids: the caller adds them for v10.
+        """
+        if version >= 8:
+            groups = [await self._fetch_group(wanted, request.require_stable) for wanted in request.groups]
+            return OffsetFetchResponse(groups=groups)
+        topics = None
+        if request.topics is not None:
+            topics = [
+                OffsetFetchRequest.OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+                for topic in request.topics
+            ]
+        wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+        return _for_one_group(wanted, await self._fetch_group(wanted, request.require_stable), version)
+
+    async def _fetch_group(
+        self, wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
+    ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+        try:
+            partition = self._partition_of(wanted.group_id)
+        except KafkaError as error:
+            return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error.code)
+        try:
+            response: OffsetFetchResponse.OffsetFetchResponseGroup = await self._runtime.run(
+                partition, lambda shard, _now: Result(shard.offsets.fetch(wanted, require_stable))
+            )
+            return response
+        except KafkaError as error:
+            code = error.code
+            if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                # Consumers before 3.9 do not expect this one here and would give up.
+                code = ErrorCode.NOT_COORDINATOR
+            return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=code)
+
+    # --- administration
+
+    async def describe_groups(self, request: DescribeGroupsRequest, version: int) -> DescribeGroupsResponse:
+        """Authorized operations are left for the caller to fill in."""
+        return DescribeGroupsResponse(groups=[await self._describe(group_id, version) for group_id in request.groups])
+
+    async def _describe(self, group_id: str, version: int) -> DescribeGroupsResponse.DescribedGroup:
+        try:
+            response: DescribeGroupsResponse.DescribedGroup = await self._runtime.run(
+                self._partition_of(group_id), lambda shard, _now: Result(shard.queries.describe(group_id, version))
+            )
+            return response
+        except KafkaError as error:
+            return DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=error.code)
+
+    async def list_groups(self, request: ListGroupsRequest, version: int) -> ListGroupsResponse:
+        """The groups of all partitions of this broker. Filters that a version does not have are empty."""
+        groups: list[ListGroupsResponse.ListedGroup] = []
+        try:
+            self._check_open()
+            for partition in self._runtime.loaded():
+                groups += self._runtime.shard(partition).queries.list(request.states_filter, request.types_filter)
+        except KafkaError as error:
+            return ListGroupsResponse(error_code=error.code)
+        return ListGroupsResponse(groups=groups)
+
+    async def delete_groups(self, request: DeleteGroupsRequest, version: int) -> DeleteGroupsResponse:
+        """Groups with members stay. Each group is answered for once, however often it is named."""
+        results = []
+        by_partition: dict[int, list[str]] = {}
+        for group_id in dict.fromkeys(request.groups_names):
+            by_partition.setdefault(self.partition_for(group_id), []).append(group_id)
+        for partition, group_ids in by_partition.items():
+            try:
+                self._check_open()
+                results += await self._runtime.run(partition, partial(_delete, group_ids))
+            except KafkaError as error:
+                results += [
+                    DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error.code)
+                    for group_id in group_ids
+                ]
+        return DeleteGroupsResponse(results=results)
+
+
+def _delete(group_ids: list[str], shard: GroupShard, _now_ms: int) -> Result:
+    return shard.delete_groups(group_ids)
+
+
+def _check_group_id(group_id: str) -> None:
+    """Members need a name for their group; offsets, by tradition, do not."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+
+
+def _for_one_group(
+    wanted: OffsetFetchRequest.OffsetFetchRequestGroup,
+    fetched: OffsetFetchResponse.OffsetFetchResponseGroup,
+    version: int,
+) -> OffsetFetchResponse:
+    """The form of v1 to v7. v1 has no error for the group: every partition gets it."""
+    if fetched.error_code and version < 2:
+        return OffsetFetchResponse(
+            topics=[
+                OffsetFetchResponse.OffsetFetchResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetFetchResponse.OffsetFetchResponsePartition(
+                            partition_index=index,
+                            committed_offset=NO_OFFSET,
+                            committed_leader_epoch=NO_LEADER_EPOCH,
+                            metadata="",
+                            error_code=fetched.error_code,
+                        )
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in wanted.topics or ()
+            ]
+        )
+    return OffsetFetchResponse(
+        error_code=fetched.error_code,
+        topics=[
+            OffsetFetchResponse.OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponse.OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in fetched.topics
+        ],
+    )

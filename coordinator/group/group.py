@@ -1,0 +1,284 @@
+"""A group: what the log says about it, and its live membership.
+
+`Group` is hard state: the last records of the log, nothing else; only `GroupShard.replay` changes it. `Membership` is
+soft state: it starts as what the log says, runs ahead of it during a rebalance, and takes in what is replayed. A
+coordinator that loses it loses a rebalance, no more: members find out by their next request and join again.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from coordinator.group.member import Member
+from coordinator.group.states import PREDECESSORS, GroupState
+from coordinator.result import Parked
+from protocol.errors import ErrorCode
+from protocol.messages import GroupMetadataValue
+
+
+class CommittedOffset(NamedTuple):
+    """The position of a group in one partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+    """-1: by the retention setting. Commits of v2 to v4 may bring their own retention."""
+    record_offset: int
+    """Where in the log the commit lies: between a plain and a transactional commit the later one counts."""
+
+
+class Group:
+    """Hard state of one group. A group exists while it has metadata or offsets.
+
+    `metadata` is None for a simple group: one that committed offsets and never had members.
+    """
+
+    __slots__ = ("group_id", "metadata", "offsets")
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.metadata: GroupMetadataValue | None = None
+        self.offsets: dict[str, dict[int, CommittedOffset]] = {}
+
+    @property
+    def protocol_type(self) -> str | None:
+        """None for a simple group and for one whose first generation was never written."""
+        return (self.metadata.protocol_type or None) if self.metadata is not None else None
+
+
+class Membership:
+    """The live members of one group, and where it stands in a rebalance.
+
+    Invariants: `parked_joins` counts the members with a parked join; `support` counts per protocol the members that
+    speak it, and at least one protocol is spoken by all; `static_members` maps instance ids to the ids in `members`;
+    there is a leader exactly while there are members, and it is one of them.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.state_timestamp_ms = -1
+        # A rebalance that began with no members: it waits for more to come, whoever has joined already.
+        self.forming = False
+        self.newcomers = False
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.generation = 0
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        # Ids handed out with MEMBER_ID_REQUIRED and not yet used: a rebalance waits for them.
+        self.pending: set[str] = set()
+        # Members that have not yet fetched their assignment of this generation.
+        self.unsynced: set[str] = set()
+        self.parked_joins = 0
+        self.support: dict[str, int] = {}
+        # Members that a record on its way to the log will bring in, with the soft state that the record does not hold.
+        self.candidates: dict[str, Member] = {}
+
+    # --- from and to the log
+
+    @classmethod
+    def from_metadata(cls, group_id: str, metadata: GroupMetadataValue | None) -> "Membership":
+        """What the log says; an empty group if it knows no generation."""
+        membership = cls(group_id)
+        if metadata is not None:
+            membership._take(metadata)
+        return membership
+
+    def adopt(self, metadata: GroupMetadataValue) -> None:
+        """Take in a generation that was just replayed. Members that stay keep their soft state."""
+        state = GroupState.STABLE if metadata.members else GroupState.EMPTY
+        if state is not self.state:
+            self._check_transition(state)
+        self._take(metadata)
+
+    def _take(self, metadata: GroupMetadataValue) -> None:
+        known, self.members = self.members, {}
+        self.static_members.clear()
+        self.support.clear()
+        self.parked_joins = 0
+        for written in metadata.members:
+            member = self.candidates.pop(written.member_id, None) or known.get(written.member_id)
+            if member is None:
+                member = Member.from_record(written, metadata.protocol, self.group_id)
+            member.assignment = written.assignment
+            self._enter(member)
+        self.unsynced &= self.members.keys()
+        self.protocol_type = metadata.protocol_type or None
+        self.protocol = metadata.protocol
+        self.generation = metadata.generation
+        self.leader = metadata.leader if metadata.leader in self.members else next(iter(self.members), None)
+        self.state = GroupState.STABLE if metadata.members else GroupState.EMPTY
+        self.state_timestamp_ms = metadata.current_state_timestamp
+
+    def to_metadata(
+        self, assignments: Mapping[str, bytes], members: Iterable[Member] | None = None, leader: str | None = None
+    ) -> GroupMetadataValue:
+        """The present generation for the log. `members` and `leader` stand in for the present ones where given."""
+        if self.protocol is None:
+            raise ValueError(f"group {self.group_id} has no protocol, so no generation to write")
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=leader or self.leader,
+            current_state_timestamp=self.state_timestamp_ms,
+            members=[
+                member.to_record(self.protocol, assignments.get(member.member_id, b""))
+                for member in (self.members.values() if members is None else members)
+            ],
+        )
+
+    # --- states
+
+    def move_to(self, state: GroupState, now_ms: int) -> None:
+        """Go on to a state that only exists in memory; Stable and Empty come by `adopt`."""
+        self._check_transition(state)
+        self.state = state
+        self.state_timestamp_ms = now_ms
+
+    def _check_transition(self, state: GroupState) -> None:
+        if self.state not in PREDECESSORS[state]:
+            raise ValueError(f"group {self.group_id} cannot go from {self.state} to {state}")
+
+    # --- members
+
+    def _enter(self, member: Member) -> None:
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        if member.parked_join is not None:
+            self.parked_joins += 1
+        self._count(member, 1)
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """A new member; the first one decides the protocol type and leads."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        self._enter(member)
+        self.pending.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member or a pending id; without effect if it is neither. Answer its parked requests before."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member, -1)
+            if member.parked_join is not None:
+                self.parked_joins -= 1
+            if member.group_instance_id is not None:
+                del self.static_members[member.group_instance_id]
+        if member_id == self.leader:
+            self.leader = next(iter(self.members), None)
+        self.pending.discard(member_id)
+        self.unsynced.discard(member_id)
+
+    def replace(self, old: Member, new: Member) -> None:
+        """A static member goes on under a new id. Whoever still waits under the old one is a double and is fenced."""
+        self.answer_join(old, error=ErrorCode.FENCED_INSTANCE_ID)
+        self.answer_sync(old, error=ErrorCode.FENCED_INSTANCE_ID)
+        leads = self.leader == old.member_id
+        self.remove(old.member_id)
+        self._enter(new)
+        if leads:
+            self.leader = new.member_id
+
+    def update(self, member: Member, protocols: dict[str, bytes], rebalance_ms: int, session_ms: int) -> None:
+        """A member offers something else than before."""
+        self._count(member, -1)
+        member.protocols = protocols
+        self._count(member, 1)
+        member.rebalance_timeout_ms = rebalance_ms
+        member.session_timeout_ms = session_ms
+
+    def _count(self, member: Member, by: int) -> None:
+        for name in member.protocols:
+            count = self.support.get(name, 0) + by
+            if count:
+                self.support[name] = count
+            else:
+                self.support.pop(name, None)
+
+    def member_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Why a request in this name is refused; NONE if it is not. Fencing is KIP-345."""
+        if group_instance_id is not None:
+            current = self.static_members.get(group_instance_id)
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    # --- parked answers
+
+    def park_join(self, member: Member, parked: Parked) -> None:
+        """The member waits for the next generation. A join it sent before is superseded."""
+        if member.parked_join is None:
+            self.parked_joins += 1
+        else:
+            member.parked_join.fail(ErrorCode.REBALANCE_IN_PROGRESS)
+        member.parked_join = parked
+
+    def answer_join(self, member: Member, response: object = None, error: ErrorCode = ErrorCode.NONE) -> None:
+        """Give the response, or the error, to the member's parked join if there is one."""
+        parked = member.parked_join
+        if parked is not None:
+            member.parked_join = None
+            if self.members.get(member.member_id) is member:
+                self.parked_joins -= 1
+            if error:
+                parked.fail(error)
+            else:
+                parked.answer(response)
+
+    def answer_sync(self, member: Member, error: ErrorCode) -> bool:
+        """Give the error to the member's parked sync; says whether there was one."""
+        parked, member.parked_sync = member.parked_sync, None
+        if parked is not None:
+            parked.fail(error)
+        return parked is not None
+
+    # --- protocols, generations
+
+    def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
+        """Whether somebody who offers this could be a member together with the present ones."""
+        if not self.members:
+            return bool(protocol_type) and any(True for _ in protocols)
+        size = len(self.members)
+        return protocol_type == self.protocol_type and any(self.support.get(name) == size for name in protocols)
+
+    def select_protocol(self, members: Iterable[Member] | None = None) -> str:
+        """The protocol most members vote for among those that all speak; of several the one first voted for."""
+        voters = list(self.members.values() if members is None else members)
+        speakers: dict[str, int] = {}
+        for member in voters:
+            for name in member.protocols:
+                speakers[name] = speakers.get(name, 0) + 1
+        candidates = {name for name, count in speakers.items() if count == len(voters)}
+        votes: dict[str, int] = {}
+        for member in voters:
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether nobody is missing that a rebalance waits for."""
+        return self.parked_joins == len(self.members) and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long a rebalance waits: what the most patient member asks for."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is among those who joined; False if nobody joined."""
+        if self.leader is not None and self.members[self.leader].parked_join is not None:
+            return True
+        joined = next((member for member in self.members.values() if member.parked_join is not None), None)
+        if joined is not None:
+            self.leader = joined.member_id
+        return joined is not None

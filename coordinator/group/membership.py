@@ -1,0 +1,169 @@
+"""SyncGroup (v0 to v5), Heartbeat (v0 to v4) and LeaveGroup (v0 to v5): what members ask for between joins.
+
+SyncGroup v5 carries the protocol type and name, which must be the group's (KIP-559). LeaveGroup v3 takes several
+members, also static ones by instance id alone (KIP-345), so that an administrator can remove them.
+"""
+
+import logging
+from functools import partial
+
+from coordinator.group.group import Membership
+from coordinator.group.joining import UNKNOWN_MEMBER
+from coordinator.group.rebalance import Rebalances
+from coordinator.group.soft_state import SoftState
+from coordinator.group.states import ANSWERS, Action, Request
+from coordinator.result import Parked, Record, Result
+from protocol.errors import ErrorCode
+from protocol.messages import (
+    GroupMetadataKey,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+_log = logging.getLogger(__name__)
+_HEARTBEAT = ANSWERS[Request.HEARTBEAT]
+_SYNC = ANSWERS[Request.SYNC]
+_LEAVE = ANSWERS[Request.LEAVE]
+
+
+class Memberships:
+    """The requests of members of the groups of one shard."""
+
+    def __init__(self, soft: SoftState, rebalances: Rebalances) -> None:
+        self._soft = soft
+        self._rebalances = rebalances
+
+    # --- heartbeat
+
+    def heartbeat(self, group_id: str, generation: int, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Keep a member's session alive, and tell it how its group is."""
+        membership = self._soft.memberships.get(group_id)
+        if membership is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = _request_error(membership, member_id, group_instance_id, generation)
+        if error:
+            return error
+        self._rebalances.watch_session(membership, membership.members[member_id])
+        answer = _HEARTBEAT[membership.state]
+        return answer if isinstance(answer, ErrorCode) else ErrorCode.NONE
+
+    # --- sync
+
+    def sync(self, request: SyncGroupRequest, now_ms: int) -> Result:
+        """Answers with a SyncGroupResponse; parked until the leader's assignment is committed."""
+        membership = self._soft.memberships.get(request.group_id)
+        if membership is None:
+            return _refuse_sync(ErrorCode.UNKNOWN_MEMBER_ID)
+        error = _request_error(membership, request.member_id, request.group_instance_id, request.generation_id)
+        if error:
+            return _refuse_sync(error)
+        if _differs(request.protocol_type, membership.protocol_type) or _differs(
+            request.protocol_name, membership.protocol
+        ):
+            return _refuse_sync(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        answer = _SYNC[membership.state]
+        if isinstance(answer, ErrorCode):
+            return _refuse_sync(answer)
+        self._rebalances.synced(membership, request.member_id)
+        member = membership.members[request.member_id]
+        if answer is Action.SERVE:
+            return Result(_assignment_response(membership, member.assignment))
+        membership.answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        parked = member.parked_sync = Parked()
+        result = Result()
+        if member.member_id == membership.leader:
+            result = self._stabilise(membership, request, now_ms)
+        result.response = parked
+        return result
+
+    def _stabilise(self, membership: Membership, request: SyncGroupRequest, now_ms: int) -> Result:
+        """The leader's assignment goes to the log; replay makes the group Stable, commit lets the parked syncs go."""
+        assignments = {given.member_id: given.assignment for given in request.assignments}
+        forgotten = sum(member_id not in assignments for member_id in membership.members)
+        if forgotten:
+            _log.warning(
+                "Group %r: the leader of generation %d gave no assignment to %d members",
+                membership.group_id,
+                membership.generation,
+                forgotten,
+            )
+        releases = []
+        for member in membership.members.values():
+            if member.parked_sync is not None:
+                response = _assignment_response(membership, assignments.get(member.member_id, b""))
+                releases.append((member.parked_sync, response))
+                member.parked_sync = None
+                # Being parked kept it alive; from here on heartbeats must.
+                self._rebalances.watch_session(membership, member)
+        record = Record(GroupMetadataKey(group=membership.group_id), membership.to_metadata(assignments))
+        return Result(
+            records=[record],
+            releases=releases,
+            on_failure=partial(self._rebalances.sync_failed, membership, now_ms),
+        )
+
+    # --- leave
+
+    def leave(self, request: LeaveGroupRequest, now_ms: int) -> Result:
+        """Answers with a LeaveGroupResponse of v3 and later, one entry per member of the request."""
+        membership = self._soft.memberships.get(request.group_id)
+        if membership is None:
+            answers = [_left(who, ErrorCode.UNKNOWN_MEMBER_ID) for who in request.members]
+            return Result(LeaveGroupResponse(members=answers))
+        answers = [_left(who, self._leave_one(membership, who)) for who in request.members]
+        result = Result()
+        if any(not answer.error_code for answer in answers):
+            names = ", ".join(repr(answer.group_instance_id or answer.member_id) for answer in answers)
+            result = self._after_leave(membership, f"left: {names}", now_ms)
+        result.response = LeaveGroupResponse(members=answers)
+        return result
+
+    def _leave_one(self, membership: Membership, who: LeaveGroupRequest.MemberIdentity) -> ErrorCode:
+        member_id = who.member_id
+        if member_id in membership.pending:
+            self._rebalances.forget_pending(membership, member_id)
+            return ErrorCode.NONE
+        if member_id == UNKNOWN_MEMBER and who.group_instance_id is not None:
+            member_id = membership.static_members.get(who.group_instance_id, UNKNOWN_MEMBER)
+        error = membership.member_error(member_id, who.group_instance_id)
+        if not error:
+            _log.info("Group %r: member %r leaves: %r", membership.group_id, member_id, who.reason or "not provided")
+            self._rebalances.discharge(membership, membership.members[member_id])
+        return error
+
+    def _after_leave(self, membership: Membership, reason: str, now_ms: int) -> Result:
+        if _LEAVE[membership.state] is Action.REBALANCE:
+            return self._rebalances.begin(membership, reason, now_ms)
+        result = self._rebalances.go_on(membership, now_ms)
+        self._soft.tidy(membership.group_id)
+        return result
+
+
+def _request_error(membership: Membership, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+    error = membership.member_error(member_id, group_instance_id)
+    if not error and generation != membership.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
+def _differs(told: str | None, present: str | None) -> bool:
+    """Before v5 clients say nothing, which is never wrong."""
+    return told is not None and present is not None and told != present
+
+
+def _refuse_sync(error: ErrorCode) -> Result:
+    return Result(SyncGroupResponse(error_code=error))
+
+
+def _assignment_response(membership: Membership, assignment: bytes) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=membership.protocol_type, protocol_name=membership.protocol, assignment=assignment
+    )
+
+
+def _left(who: LeaveGroupRequest.MemberIdentity, error: ErrorCode) -> LeaveGroupResponse.MemberResponse:
+    return LeaveGroupResponse.MemberResponse(
+        member_id=who.member_id, group_instance_id=who.group_instance_id, error_code=error
+    )

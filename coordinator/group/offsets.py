@@ -1,0 +1,267 @@
+"""OffsetCommit (v2 to v10) and OffsetFetch (v1 to v10), and which offsets are no longer needed.
+
+Commits of v2 to v4 may bring a retention time of their own; from v5 on the broker's setting counts (KIP-211). From v10
+on topics come by id: the caller fills in their names before, and responses carry both.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from coordinator.group.config import GroupConfig
+from coordinator.group.group import CommittedOffset, Group
+from coordinator.group.rebalance import Rebalances
+from coordinator.group.records import NO_TIMESTAMP, java_length
+from coordinator.group.soft_state import SoftState
+from coordinator.group.states import ANSWERS, GroupState, Request
+from coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from coordinator.result import Record, Result
+from protocol.errors import ErrorCode
+from protocol.ids import ZERO_UUID, Uuid
+from protocol.messages import (
+    OffsetCommitKey,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitValue,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+
+NO_OFFSET = -1
+NO_LEADER_EPOCH = -1
+
+Transactions = Mapping[int, Mapping[str, Mapping[tuple[str, int], CommittedOffset]]]
+"""Producer id -> group -> (topic, partition) -> offset that becomes the committed one with the transaction."""
+
+_FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+_FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
+_FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopics
+_FetchedPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
+
+
+class Offsets:
+    """The committed offsets of the groups of one shard. Reads hard state and says which records would change it."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        groups: Mapping[str, Group],
+        transactions: Transactions,
+        soft: SoftState,
+        rebalances: Rebalances,
+    ) -> None:
+        self._config = config
+        self._groups = groups
+        self._transactions = transactions
+        self._soft = soft
+        self._rebalances = rebalances
+
+    # --- commit
+
+    def commit(self, request: OffsetCommitRequest, version: int, now_ms: int) -> Result:
+        """Answers with an OffsetCommitResponse."""
+        error = self._commit_error(request, version)
+        if error:
+            return Result(commit_response(request, error))
+        # Members that are busy with a long poll keep their session alive by what they commit.
+        membership = self._soft.memberships.get(request.group_id)
+        member = membership.members.get(request.member_id) if membership is not None else None
+        if membership is not None and member is not None:
+            self._rebalances.watch_session(membership, member)
+        expire_ms = NO_TIMESTAMP if request.retention_time_ms < 0 else now_ms + request.retention_time_ms
+        records: list[Record] = []
+        topics = []
+        for topic in request.topics:
+            partitions = []
+            for partition in topic.partitions:
+                index = partition.partition_index
+                metadata = partition.committed_metadata or ""
+                code = ErrorCode.NONE
+                if java_length(metadata) > self._config.metadata_max_bytes:
+                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    value = OffsetCommitValue(
+                        offset=partition.committed_offset,
+                        leader_epoch=partition.committed_leader_epoch,
+                        metadata=metadata,
+                        commit_timestamp=now_ms,
+                        expire_timestamp=expire_ms,
+                    )
+                    records.append(Record(_key(request.group_id, topic.name, index), value))
+                partitions.append(
+                    OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=index, error_code=code)
+                )
+            topics.append(
+                OffsetCommitResponse.OffsetCommitResponseTopic(
+                    name=topic.name, topic_id=topic.topic_id, partitions=partitions
+                )
+            )
+        return Result(OffsetCommitResponse(topics=topics), records)
+
+    def _commit_error(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
+        generation = request.generation_id_or_member_epoch
+        state = self._soft.state(request.group_id)
+        if generation < 0:
+            answer = ANSWERS[Request.COMMIT_SIMPLE][state]
+            if not isinstance(answer, ErrorCode):
+                return ErrorCode.NONE
+            if request.member_id == "" and request.group_instance_id is None:
+                return answer
+        membership = self._soft.memberships.get(request.group_id)
+        if membership is not None:
+            error = membership.member_error(request.member_id, request.group_instance_id)
+            if error:
+                return error
+            if generation != membership.generation:
+                return ErrorCode.ILLEGAL_GENERATION
+        if state is GroupState.DEAD and version >= 9:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        answer = ANSWERS[Request.COMMIT][state]
+        return answer if isinstance(answer, ErrorCode) else ErrorCode.NONE
+
+    # --- fetch
+
+    def fetch(self, wanted: _FetchGroup, require_stable: bool) -> _FetchedGroup:
+        """The offsets of one group; without topics those of all partitions that have one.
+
+        What is not there has offset -1, also if there is no such group. With `require_stable`, a partition whose
+        offset an open transaction is about to move is answered with a retriable error (KIP-447).
+        """
+        group = self._groups.get(wanted.group_id)
+        committed = group.offsets if group is not None else {}
+        unstable = self._unstable(wanted.group_id) if require_stable else frozenset()
+        if wanted.topics is None:
+            topics = [_fetched(name, ZERO_UUID, offsets, offsets, unstable) for name, offsets in committed.items()]
+        else:
+            topics = [
+                _fetched(topic.name, topic.topic_id, topic.partition_indexes, committed.get(topic.name, {}), unstable)
+                for topic in wanted.topics
+            ]
+        return _FetchedGroup(group_id=wanted.group_id, topics=topics)
+
+    def _unstable(self, group_id: str) -> frozenset[tuple[str, int]]:
+        return frozenset(
+            partition for by_group in self._transactions.values() for partition in by_group.get(group_id, ())
+        )
+
+    # --- what goes away
+
+    def tombstones(self, group: Group) -> list[Record]:
+        """Records that remove all offsets of a group, those of open transactions too."""
+        partitions = {(name, index) for name, offsets in group.offsets.items() for index in offsets}
+        partitions |= self._unstable(group.group_id)
+        return [_tombstone(group.group_id, name, index) for name, index in sorted(partitions)]
+
+    def of_topics(self, group: Group, topics: Iterable[str]) -> list[Record]:
+        """Records that remove a group's offsets of topics that no longer exist."""
+        gone = frozenset(topics)
+        partitions = {(name, index) for name in gone for index in group.offsets.get(name, ())}
+        partitions |= {partition for partition in self._unstable(group.group_id) if partition[0] in gone}
+        return [_tombstone(group.group_id, name, index) for name, index in sorted(partitions)]
+
+    def expired(self, group: Group, now_ms: int) -> tuple[list[Record], bool]:
+        """Records that remove what is past its time, and whether nothing is left then (KIP-211).
+
+        The time counts from when the group became empty; for simple groups, and for topics that a running consumer
+        group no longer subscribes to, from the commit. A group that is neither empty nor known to be without a topic
+        keeps it.
+        """
+        kept = self._kept_topics(group)
+        if kept is None:
+            return [], not group.offsets
+        since_ms = self._empty_since_ms(group)
+        unstable = self._unstable(group.group_id)
+        records = []
+        left = bool(unstable)
+        for name, offsets in group.offsets.items():
+            for index, committed in offsets.items():
+                gone = name not in kept and (name, index) not in unstable and self._is_past(committed, since_ms, now_ms)
+                if gone:
+                    records.append(_tombstone(group.group_id, name, index))
+                else:
+                    left = True
+        return records, not left
+
+    def _is_past(self, committed: CommittedOffset, since_ms: int | None, now_ms: int) -> bool:
+        if committed.expire_timestamp_ms != NO_TIMESTAMP:
+            return now_ms >= committed.expire_timestamp_ms
+        base_ms = committed.commit_timestamp_ms if since_ms is None else since_ms
+        return now_ms - base_ms >= self._config.retention_ms
+
+    def _empty_since_ms(self, group: Group) -> int | None:
+        """When the last member left; None where that is not known or does not count."""
+        metadata = group.metadata
+        if metadata is None or metadata.members or not metadata.protocol_type:
+            return None
+        since_ms = metadata.current_state_timestamp
+        return None if since_ms == NO_TIMESTAMP else since_ms
+
+    def _kept_topics(self, group: Group) -> frozenset[str] | None:
+        """Topics whose offsets stay because members subscribe to them; None: all."""
+        membership = self._soft.memberships.get(group.group_id)
+        if membership is None or membership.state is GroupState.EMPTY:
+            return frozenset()
+        stable = membership.state is GroupState.STABLE
+        if not stable or membership.protocol is None or membership.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        return subscribed_topics(member.protocols[membership.protocol] for member in membership.members.values())
+
+
+def commit_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """The same answer for all partitions."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponse.OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponse.OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=error
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _key(group_id: str, topic: str, partition: int) -> OffsetCommitKey:
+    return OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+
+
+def _tombstone(group_id: str, topic: str, partition: int) -> Record:
+    return Record(_key(group_id, topic, partition), None)
+
+
+def _fetched(
+    name: str,
+    topic_id: Uuid,
+    partitions: Iterable[int],
+    committed: Mapping[int, CommittedOffset],
+    unstable: frozenset[tuple[str, int]],
+) -> _FetchedTopic:
+    answers = []
+    for index in partitions:
+        position = committed.get(index)
+        if (name, index) in unstable:
+            answer = _no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        elif position is None:
+            answer = _no_offset(index, ErrorCode.NONE)
+        else:
+            answer = _FetchedPartition(
+                partition_index=index,
+                committed_offset=position.offset,
+                committed_leader_epoch=position.leader_epoch,
+                metadata=position.metadata,
+            )
+        answers.append(answer)
+    return _FetchedTopic(name=name, topic_id=topic_id, partitions=answers)
+
+
+def _no_offset(partition: int, error: ErrorCode) -> _FetchedPartition:
+    return _FetchedPartition(
+        partition_index=partition,
+        committed_offset=NO_OFFSET,
+        committed_leader_epoch=NO_LEADER_EPOCH,
+        metadata="",
+        error_code=error,
+    )

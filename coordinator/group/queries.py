@@ -1,0 +1,80 @@
+"""DescribeGroups (v0 to v6) and ListGroups (v0 to v5): looking at groups without touching them.
+
+DescribeGroups v6 says GROUP_ID_NOT_FOUND where older versions show a group in state Dead (KIP-1043). ListGroups v4
+filters by state, v5 by type (KIP-518, KIP-848); all groups here are of type "classic".
+"""
+
+from collections.abc import Iterable, Mapping
+
+from coordinator.group.group import Group
+from coordinator.group.soft_state import SoftState
+from coordinator.group.states import GroupState
+from protocol.errors import ErrorCode
+from protocol.messages import DescribeGroupsResponse, ListGroupsResponse
+
+GROUP_TYPE = "classic"
+
+_DescribedGroup = DescribeGroupsResponse.DescribedGroup
+_DescribedMember = DescribeGroupsResponse.DescribedGroupMember
+
+
+class Queries:
+    """Reads hard and soft state of one shard."""
+
+    def __init__(self, groups: Mapping[str, Group], soft: SoftState) -> None:
+        self._groups = groups
+        self._soft = soft
+
+    def describe(self, group_id: str, version: int) -> _DescribedGroup:
+        """One group; protocol and metadata only while it is Stable, before they are not settled."""
+        membership = self._soft.find(group_id)
+        if membership is None:
+            if version < 6:
+                return _DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+            return _DescribedGroup(
+                group_id=group_id,
+                group_state=GroupState.DEAD.value,
+                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                error_message=f"Group {group_id} not found.",
+            )
+        protocol = membership.protocol if membership.state is GroupState.STABLE else None
+        return _DescribedGroup(
+            group_id=group_id,
+            group_state=membership.state.value,
+            protocol_type=membership.protocol_type or "",
+            protocol_data=protocol or "",
+            members=[
+                _DescribedMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=b"" if protocol is None else member.protocols[protocol],
+                    member_assignment=member.assignment,
+                )
+                for member in membership.members.values()
+            ],
+        )
+
+    def list(self, states: Iterable[str], types: Iterable[str]) -> list[ListGroupsResponse.ListedGroup]:
+        """All groups, or those in one of the states and of one of the types; upper and lower case are the same."""
+        wanted_states = {state.strip().lower() for state in states}
+        wanted_types = {kind.strip().lower() for kind in types}
+        if wanted_types and GROUP_TYPE not in wanted_types:
+            return []
+        listed = []
+        for group_id, group in self._groups.items():
+            state = self._soft.state(group_id)
+            if wanted_states and state.value.lower() not in wanted_states:
+                continue
+            membership = self._soft.memberships.get(group_id)
+            protocol_type = group.protocol_type if membership is None else membership.protocol_type
+            listed.append(
+                ListGroupsResponse.ListedGroup(
+                    group_id=group_id,
+                    protocol_type=protocol_type or "",
+                    group_state=state.value,
+                    group_type=GROUP_TYPE,
+                )
+            )
+        return listed

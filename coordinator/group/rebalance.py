@@ -1,0 +1,250 @@
+"""How a group gets from one generation to the next: its phases, and the timers that end them.
+
+A rebalance begins when a member comes, goes or changes; it waits for every member to join, hands out the next
+generation, and waits for the leader's assignment, which the log then makes Stable. Until then all is soft state.
+Behaviour: Kafka's GroupMetadataManager, the parts named classicGroup…
+"""
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+
+from coordinator.group.config import GroupConfig
+from coordinator.group.group import Membership
+from coordinator.group.member import Member, session_key
+from coordinator.group.soft_state import SoftState, join_key, sync_key
+from coordinator.group.states import GroupState
+from coordinator.result import Record, Result
+from protocol.errors import ErrorCode
+from protocol.messages import GroupMetadataKey, GroupMetadataValue, JoinGroupResponse
+
+_log = logging.getLogger(__name__)
+
+
+class Rebalances:
+    """The phases of all groups of one shard. Methods return the result of the operation that they are part of."""
+
+    def __init__(self, config: GroupConfig, soft: SoftState) -> None:
+        self._config = config
+        self._soft = soft
+        self._timers = soft.timers
+
+    # --- begin
+
+    def begin_or_go_on(self, membership: Membership, reason: str, now_ms: int) -> Result:
+        """After a member came or changed: begin a rebalance, or see whether the present one can go on."""
+        if membership.state is GroupState.PREPARING_REBALANCE:
+            return self.go_on(membership, now_ms)
+        return self.begin(membership, reason, now_ms)
+
+    def begin(self, membership: Membership, reason: str, now_ms: int) -> Result:
+        """Begin a rebalance. Not while one is in PreparingRebalance."""
+        group_id = membership.group_id
+        if membership.state is GroupState.COMPLETING_REBALANCE:
+            self._drop_assignments(membership, ErrorCode.REBALANCE_IN_PROGRESS)
+        membership.unsynced.clear()
+        self._timers.cancel(sync_key(group_id))
+        membership.forming = membership.state is GroupState.EMPTY
+        membership.newcomers = False
+        membership.move_to(GroupState.PREPARING_REBALANCE, now_ms)
+        _log.info("Group %r: rebalance of generation %d: %s", group_id, membership.generation, reason)
+        if membership.forming:
+            # Members of a new group usually start together: wait for more before the first generation.
+            delay_ms = self._config.initial_rebalance_delay_ms
+            remaining_ms = max(membership.rebalance_timeout_ms - delay_ms, 0)
+            self._schedule_forming(membership, delay_ms, remaining_ms)
+            return Result()
+        if membership.all_joined:
+            return self.complete_join(membership, now_ms)
+        self._schedule_join(membership)
+        return Result()
+
+    def go_on(self, membership: Membership, now_ms: int) -> Result:
+        """Hand out the next generation if everybody joined; a group that forms waits for its timer instead."""
+        if membership.state is GroupState.PREPARING_REBALANCE and not membership.forming and membership.all_joined:
+            return self.complete_join(membership, now_ms)
+        return Result()
+
+    def _schedule_join(self, membership: Membership) -> None:
+        end = partial(self.complete_join, membership)
+        self._timers.schedule(join_key(membership.group_id), membership.rebalance_timeout_ms, end)
+
+    def _schedule_forming(self, membership: Membership, delay_ms: int, remaining_ms: int) -> None:
+        end = partial(self._end_forming, membership, delay_ms=delay_ms, remaining_ms=remaining_ms)
+        self._timers.schedule(join_key(membership.group_id), delay_ms, end)
+
+    def _end_forming(self, membership: Membership, now_ms: int, *, delay_ms: int, remaining_ms: int) -> Result:
+        """The delay is over: extend it if new members came during it, up to the rebalance timeout in all."""
+        if membership.newcomers and remaining_ms > 0:
+            membership.newcomers = False
+            next_ms = min(self._config.initial_rebalance_delay_ms, remaining_ms)
+            self._schedule_forming(membership, next_ms, max(remaining_ms - delay_ms, 0))
+            return Result()
+        return self.complete_join(membership, now_ms)
+
+    # --- the next generation
+
+    def complete_join(self, membership: Membership, now_ms: int) -> Result:
+        """Go on without the dynamic members that did not join, and hand out the next generation."""
+        group_id = membership.group_id
+        self._timers.cancel(join_key(group_id))
+        late = [member for member in membership.members.values() if member.parked_join is None and not member.is_static]
+        for member in late:
+            membership.remove(member.member_id)
+            self._timers.cancel(member.timer_key)
+        if late:
+            _log.info("Group %r: removed %d members that did not rejoin in time", group_id, len(late))
+        if not membership.members:
+            return self._become_empty(membership, now_ms)
+        if not membership.elect_joined_leader():
+            # Only static members, none of which joined: their sessions will end, or they will join.
+            self._schedule_join(membership)
+            return Result()
+        membership.generation += 1
+        membership.protocol = membership.select_protocol()
+        membership.forming = False
+        membership.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
+        membership.unsynced = set(membership.members)
+        _log.info("Group %r: generation %d with %d members", group_id, membership.generation, len(membership.members))
+        for member in membership.members.values():
+            member.is_new = False
+            self.watch_session(membership, member)
+            membership.answer_join(member, generation_response(membership, member.member_id))
+        end = partial(self._end_sync, membership, generation=membership.generation)
+        self._timers.schedule(sync_key(group_id), membership.rebalance_timeout_ms, end)
+        return Result()
+
+    def _become_empty(self, membership: Membership, now_ms: int) -> Result:
+        """Nobody is left. Replay makes the group Empty; if the log takes no record, it is again what the log says."""
+        _log.info("Group %r: empty after generation %d", membership.group_id, membership.generation)
+        value = GroupMetadataValue(
+            protocol_type=membership.protocol_type or "",
+            generation=membership.generation + 1,
+            protocol=None,
+            leader=None,
+            current_state_timestamp=now_ms,
+            members=[],
+        )
+        return Result(
+            records=[Record(GroupMetadataKey(group=membership.group_id), value)],
+            on_failure=lambda _error: self.restore(membership.group_id),
+        )
+
+    def restore(self, group_id: str) -> None:
+        """Start over from what the log says: after a load, and after a change that could not be written."""
+        self._soft.close(group_id)
+        if self._soft.state(group_id) is GroupState.STABLE:
+            membership = self._soft.open(group_id)
+            for member in membership.members.values():
+                self.watch_session(membership, member)
+
+    # --- sync
+
+    def synced(self, membership: Membership, member_id: str) -> None:
+        """The member has asked for its assignment."""
+        membership.unsynced.discard(member_id)
+        if not membership.unsynced:
+            self._timers.cancel(sync_key(membership.group_id))
+
+    def _end_sync(self, membership: Membership, now_ms: int, *, generation: int) -> Result:
+        """Members that did not fetch their assignment in time are gone."""
+        states = (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
+        if generation != membership.generation or membership.state not in states or not membership.unsynced:
+            return Result()
+        gone = [member_id for member_id in membership.members if member_id in membership.unsynced]
+        for member_id in gone:
+            member = membership.members[member_id]
+            membership.remove(member_id)
+            self._timers.cancel(member.timer_key)
+        return self.begin(membership, f"{len(gone)} members did not sync in time", now_ms)
+
+    def sync_failed(self, membership: Membership, now_ms: int, error: ErrorCode) -> None:
+        """The assignment could not be written: have everybody join again."""
+        if membership.state is GroupState.COMPLETING_REBALANCE:
+            self._drop_assignments(membership, error)
+            # Nobody has a parked join in this state, so this only starts the wait and has no records.
+            self.begin(membership, f"assignment not written: {error.name}", now_ms)
+
+    def _drop_assignments(self, membership: Membership, error: ErrorCode) -> None:
+        for member in membership.members.values():
+            member.assignment = b""
+            if membership.answer_sync(member, error):
+                self.watch_session(membership, member)
+
+    # --- sessions
+
+    def watch_session(self, membership: Membership, member: Member, timeout_ms: int | None = None) -> None:
+        """(Re)start the member's session; what every heartbeat comes to."""
+        delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+        self._timers.schedule(member.timer_key, delay_ms, partial(self._end_session, membership, member))
+
+    def cancel_session(self, member: Member) -> None:
+        """The id of the member is no longer in use."""
+        self._timers.cancel(member.timer_key)
+
+    def _end_session(self, membership: Membership, member: Member, now_ms: int) -> Result:
+        if membership.members.get(member.member_id) is not member or member.excused:
+            return Result()
+        _log.info("Group %r: session of member %r ended", membership.group_id, member.member_id)
+        return self.remove(membership, member, f"session of member {member.member_id!r} ended", now_ms)
+
+    def remove(self, membership: Membership, member: Member, reason: str, now_ms: int) -> Result:
+        """A member is gone; one that waits in a join is told to come back as a new one."""
+        self.discharge(membership, member)
+        if membership.state is not GroupState.PREPARING_REBALANCE:
+            return self.begin(membership, reason, now_ms)
+        return self.complete_join(membership, now_ms) if membership.all_joined else Result()
+
+    def discharge(self, membership: Membership, member: Member) -> None:
+        """Take a member out and answer what it waits for, without drawing conclusions for the group."""
+        response = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id="")
+        membership.answer_join(member, response)
+        membership.answer_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
+        membership.remove(member.member_id)
+        self._timers.cancel(member.timer_key)
+
+    def watch_pending(self, membership: Membership, member_id: str, session_timeout_ms: int) -> None:
+        """An id was handed out: a rebalance waits for it, for one session timeout."""
+        membership.pending.add(member_id)
+        end = partial(self.drop_pending, membership, member_id)
+        self._timers.schedule(session_key(membership.group_id, member_id), session_timeout_ms, end)
+
+    def forget_pending(self, membership: Membership, member_id: str) -> None:
+        """An id that was handed out will not be used; without drawing conclusions for the group."""
+        membership.remove(member_id)
+        self._timers.cancel(session_key(membership.group_id, member_id))
+
+    def drop_pending(self, membership: Membership, member_id: str, now_ms: int) -> Result:
+        """Stop waiting for an id that was handed out."""
+        self.forget_pending(membership, member_id)
+        result = Result()
+        if membership.state is GroupState.PREPARING_REBALANCE and membership.all_joined:
+            result = self.complete_join(membership, now_ms)
+        self._soft.tidy(membership.group_id)
+        return result
+
+
+def generation_response(membership: Membership, member_id: str) -> JoinGroupResponse:
+    """The present generation for a member that joined; the leader gets all members, to assign partitions to them."""
+    leads = member_id == membership.leader
+    return JoinGroupResponse(
+        generation_id=membership.generation,
+        protocol_type=membership.protocol_type,
+        protocol_name=membership.protocol,
+        leader=membership.leader or "",
+        member_id=member_id,
+        members=described(membership.members.values(), membership.protocol) if leads else [],
+    )
+
+
+def described(members: Iterable[Member], protocol: str | None) -> list[JoinGroupResponse.JoinGroupResponseMember]:
+    """Members with their metadata of the protocol, as the leader gets them."""
+    return [
+        JoinGroupResponse.JoinGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            metadata=member.protocols[protocol],
+        )
+        for member in members
+        if protocol is not None
+    ]

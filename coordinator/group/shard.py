@@ -1,0 +1,219 @@
+"""The groups of one partition of `__consumer_offsets`: a state machine that is fed with records.
+
+`replay` is the only place where hard state changes, for live traffic, after a restart and after a change of leader
+alike. Operations look at hard and soft state and return a Result.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+
+from coordinator.group.config import GroupConfig
+from coordinator.group.group import CommittedOffset, Group
+from coordinator.group.joining import Joiner, Joining
+from coordinator.group.membership import Memberships
+from coordinator.group.offsets import Offsets
+from coordinator.group.queries import Queries
+from coordinator.group.rebalance import Rebalances
+from coordinator.group.soft_state import SoftState
+from coordinator.group.states import ANSWERS, GroupState, Request
+from coordinator.ports import Timers
+from coordinator.result import Record, Result
+from protocol.errors import ErrorCode
+from protocol.messages import (
+    DeleteGroupsResponse,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LeaveGroupRequest,
+    OffsetCommitKey,
+    OffsetCommitRequest,
+    OffsetCommitValue,
+    SyncGroupRequest,
+)
+
+_log = logging.getLogger(__name__)
+
+NO_PRODUCER_ID = -1
+GROUPS_PER_CLEANUP_STEP = 500
+"""So that a look at many groups does not hold up everything else: a step takes about a millisecond."""
+
+_EXPIRY_KEY = ("expiry",)
+
+
+class GroupShard:
+    """Hard state (`groups`, `transactions`) and soft state (`soft`) of one partition, and the operations on them."""
+
+    def __init__(self, config: GroupConfig, timers: Timers, new_uuid: Callable[[], str] | None = None) -> None:
+        self._config = config
+        self._timers = timers
+        self.groups: dict[str, Group] = {}
+        # Offsets of open transactions, as Apache Kafka may have left them in the log: see offsets.Transactions.
+        self.transactions: dict[int, dict[str, dict[tuple[str, int], CommittedOffset]]] = {}
+        self.soft = SoftState(self.groups, timers)
+        self._rebalances = Rebalances(config, self.soft)
+        self._joining = Joining(config, self.soft, self._rebalances, new_uuid)
+        self._memberships = Memberships(self.soft, self._rebalances)
+        self.offsets = Offsets(config, self.groups, self.transactions, self.soft, self._rebalances)
+        self.queries = Queries(self.groups, self.soft)
+        self.heartbeat = self._memberships.heartbeat
+
+    # --- hard state
+
+    def replay(self, record: Record, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Apply one record that is in the log at `offset`; `producer_id` if it belongs to a transaction."""
+        key, value = record.key, record.value
+        if isinstance(key, GroupMetadataKey):
+            self._replay_metadata(key.group, value)
+        elif value is None:
+            self._replay_offset_tombstone(key)
+        else:
+            self._replay_offset(key, value, offset, producer_id)
+
+    def _replay_metadata(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        group = self._group(group_id)
+        group.metadata = value
+        membership = self.soft.memberships.get(group_id)
+        if value is None:
+            self.soft.close(group_id)
+            self._forget_if_void(group)
+        elif membership is not None:
+            membership.adopt(value)
+            self.soft.tidy(group_id)
+
+    def _replay_offset(self, key: OffsetCommitKey, value: OffsetCommitValue, offset: int, producer_id: int) -> None:
+        committed = CommittedOffset(
+            value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp, offset
+        )
+        if producer_id == NO_PRODUCER_ID:
+            self._group(key.group).offsets.setdefault(key.topic, {})[key.partition] = committed
+        else:
+            by_group = self.transactions.setdefault(producer_id, {})
+            by_group.setdefault(key.group, {})[key.topic, key.partition] = committed
+
+    def _replay_offset_tombstone(self, key: OffsetCommitKey) -> None:
+        for by_group in self.transactions.values():
+            by_group.get(key.group, {}).pop((key.topic, key.partition), None)
+        group = self.groups.get(key.group)
+        if group is None:
+            return
+        offsets = group.offsets.get(key.topic)
+        if offsets is not None:
+            offsets.pop(key.partition, None)
+            if not offsets:
+                del group.offsets[key.topic]
+        self._forget_if_void(group)
+
+    def replay_end_of_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """A marker in the log: the producer's pending offsets count now, or never."""
+        for group_id, pending in self.transactions.pop(producer_id, {}).items():
+            if not commit or not pending:
+                continue
+            group = self._group(group_id)
+            for (topic, partition), committed in pending.items():
+                offsets = group.offsets.setdefault(topic, {})
+                present = offsets.get(partition)
+                # After compaction an older transactional commit may be met after a newer plain one.
+                if present is None or present.record_offset < committed.record_offset:
+                    offsets[partition] = committed
+
+    def _group(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id)
+        return group
+
+    def _forget_if_void(self, group: Group) -> None:
+        if group.metadata is None and not group.offsets:
+            self.groups.pop(group.group_id, None)
+
+    # --- life of the shard
+
+    def on_loaded(self, now_ms: int) -> None:
+        """Everything in the log has been replayed: sessions start anew, and the search for expired offsets begins."""
+        for group in self.groups.values():
+            if group.metadata is None or not group.metadata.members:
+                continue
+            self._rebalances.restore(group.group_id)
+            membership = self.soft.memberships[group.group_id]
+            size = len(membership.members)
+            if size > self._config.max_size:
+                # Let members commit their offsets and rejoin; those for whom there is no room are turned away then.
+                self._rebalances.begin(membership, f"{size} members are more than group.max.size", now_ms)
+        self._schedule_cleanup()
+
+    def on_unloaded(self, error: ErrorCode) -> None:
+        """Soft state is dropped; whoever waits gets the error."""
+        self._timers.cancel(_EXPIRY_KEY)
+        self.soft.close_all(error)
+
+    # --- operations
+
+    def join(self, joiner: Joiner, now_ms: int) -> Result:
+        """See Joining.join."""
+        return self._joining.join(joiner, now_ms)
+
+    def sync(self, request: SyncGroupRequest, now_ms: int) -> Result:
+        """See Memberships.sync."""
+        return self._memberships.sync(request, now_ms)
+
+    def leave(self, request: LeaveGroupRequest, now_ms: int) -> Result:
+        """See Memberships.leave."""
+        return self._memberships.leave(request, now_ms)
+
+    def commit_offsets(self, request: OffsetCommitRequest, version: int, now_ms: int) -> Result:
+        """See Offsets.commit."""
+        return self.offsets.commit(request, version, now_ms)
+
+    def delete_groups(self, group_ids: Iterable[str]) -> Result:
+        """Answers with a list of DeletableGroupResult: a group goes with its offsets, if it has no members."""
+        result = Result([], atomic=False)
+        for group_id in group_ids:
+            answer = ANSWERS[Request.DELETE][self.soft.state(group_id)]
+            error = answer if isinstance(answer, ErrorCode) else ErrorCode.NONE
+            if not error:
+                result.records += self._tombstones(group_id)
+            result.response.append(DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error))
+        return result
+
+    def delete_offsets_of_topics(self, topics: Iterable[str]) -> Result:
+        """Topics were deleted: what groups committed for them would be wrong for new topics of the same name."""
+        gone = frozenset(topics)
+        records = [record for group in self.groups.values() for record in self.offsets.of_topics(group, gone)]
+        return Result(records=records, atomic=False)
+
+    def _tombstones(self, group_id: str) -> list[Record]:
+        group = self.groups.get(group_id) or Group(group_id)
+        return [*self.offsets.tombstones(group), Record(GroupMetadataKey(group=group_id), None)]
+
+    # --- expiry
+
+    def _schedule_cleanup(self) -> None:
+        self._timers.schedule(_EXPIRY_KEY, self._config.retention_check_interval_ms, self._begin_cleanup)
+
+    def _begin_cleanup(self, now_ms: int) -> Result:
+        return self._cleanup_step(iter(list(self.groups)), now_ms)
+
+    def _cleanup_step(self, group_ids: Iterator[str], now_ms: int) -> Result:
+        """Look at some groups, and go on with the rest as soon as others had their turn."""
+        records: list[Record] = []
+        for _ in range(GROUPS_PER_CLEANUP_STEP):
+            group_id = next(group_ids, None)
+            if group_id is None:
+                self._schedule_cleanup()
+                break
+            records += self._cleanup(group_id, now_ms)
+        else:
+            self._timers.schedule(_EXPIRY_KEY, 0, lambda later_ms: self._cleanup_step(group_ids, later_ms))
+        if records:
+            _log.info("%d records remove expired offsets and groups", len(records))
+        return Result(records=records, atomic=False)
+
+    def _cleanup(self, group_id: str, now_ms: int) -> list[Record]:
+        group = self.groups.get(group_id)
+        if group is None:
+            return []
+        records, nothing_left = self.offsets.expired(group, now_ms)
+        membership = self.soft.memberships.get(group_id)
+        awaited = membership is not None and bool(membership.pending)
+        if nothing_left and not awaited and self.soft.state(group_id) is GroupState.EMPTY:
+            records.append(Record(GroupMetadataKey(group=group_id), None))
+        return records

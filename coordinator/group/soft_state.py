@@ -1,0 +1,78 @@
+"""All that a shard may forget: live memberships with their parked answers, and timers."""
+
+from collections.abc import Mapping
+
+from coordinator.group.group import Group, Membership
+from coordinator.group.member import session_key
+from coordinator.group.states import GroupState
+from coordinator.ports import Timers
+from protocol.errors import ErrorCode
+
+
+class SoftState:
+    """Soft state of one shard. Dropped at unload and rebuilt from the log; reads hard state, never writes it.
+
+    A group without entry here is exactly what the log says.
+    """
+
+    def __init__(self, groups: Mapping[str, Group], timers: Timers) -> None:
+        self._groups = groups
+        self.timers = timers
+        self.memberships: dict[str, Membership] = {}
+
+    def find(self, group_id: str) -> Membership | None:
+        """The live membership of a group, or a look at what the log says; None if there is no such group."""
+        membership = self.memberships.get(group_id)
+        if membership is None and (group := self._groups.get(group_id)) is not None:
+            return Membership.from_metadata(group_id, group.metadata)
+        return membership
+
+    def open(self, group_id: str) -> Membership:
+        """As `find`, for a request that will change the membership; a group that does not exist comes into being."""
+        membership = self.find(group_id) or Membership(group_id)
+        return self.memberships.setdefault(group_id, membership)
+
+    def state(self, group_id: str) -> GroupState:
+        """Where a group stands; Dead if there is none."""
+        membership = self.memberships.get(group_id)
+        if membership is not None:
+            return membership.state
+        group = self._groups.get(group_id)
+        if group is None:
+            return GroupState.DEAD
+        return GroupState.STABLE if group.metadata is not None and group.metadata.members else GroupState.EMPTY
+
+    def close(self, group_id: str, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
+        """Forget what is live about a group; who waits for it gets the error."""
+        membership = self.memberships.pop(group_id, None)
+        if membership is None:
+            return
+        for member in membership.members.values():
+            membership.answer_join(member, error=error)
+            membership.answer_sync(member, error=error)
+            self.timers.cancel(member.timer_key)
+        for member_id in membership.pending:
+            self.timers.cancel(session_key(group_id, member_id))
+        self.timers.cancel(join_key(group_id))
+        self.timers.cancel(sync_key(group_id))
+
+    def tidy(self, group_id: str) -> None:
+        """Forget the entry of an empty group that nobody is about to join."""
+        membership = self.memberships.get(group_id)
+        if membership is not None and membership.state is GroupState.EMPTY and not membership.pending:
+            self.close(group_id)
+
+    def close_all(self, error: ErrorCode) -> None:
+        """The shard is unloaded."""
+        for group_id in list(self.memberships):
+            self.close(group_id, error)
+
+
+def join_key(group_id: str) -> tuple[str, str]:
+    """The key of the timer that ends the wait for joins."""
+    return ("join", group_id)
+
+
+def sync_key(group_id: str) -> tuple[str, str]:
+    """The key of the timer that ends the wait for syncs."""
+    return ("sync", group_id)

@@ -1,0 +1,69 @@
+"""The seams of a coordinator: a log to append to, a log to load from, timers; and the state machine between them.
+
+The broker implements the first two over its replicas of the internal topic; the runtime implements the third over the
+event loop. Tests implement all three in memory.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol
+
+from coordinator.result import Record, Result
+from protocol.errors import ErrorCode
+
+TimedOperation = Callable[[int], Result]
+"""Runs when its time has come, with the wall clock in ms; its records are appended like those of a request."""
+
+
+class LogWriter(Protocol):
+    """Appends to the partitions of the internal topic that this broker leads."""
+
+    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> int:
+        """Append one batch of (key, value); returns the offset after its last record.
+
+        Raises KafkaError when nothing was appended: no longer leader, too few replicas in sync, disk error, batch too
+        large.
+        """
+
+    def when_committed(self, partition: int, offset: int, callback: Callable[[ErrorCode], None]) -> None:
+        """Call back once: NONE when all below `offset` is committed (at once if it is), else why it never will be."""
+
+
+class LogLoader(Protocol):
+    """Reads a partition of the internal topic from its start, after an election."""
+
+    def bounds(self, partition: int) -> tuple[int, int]:
+        """Log start offset and log end offset. Raises KafkaError."""
+
+    async def read(self, partition: int, offset: int, max_bytes: int) -> bytes | bytearray | memoryview:
+        """Whole record batches, the first of which holds `offset` or is the next one; at least one batch.
+
+        Empty means that there is no more. Not bounded by the high watermark. Raises KafkaError.
+        """
+
+
+class Timers(Protocol):
+    """One-shot timers of one shard, by key. Measured on a clock that does not jump with the wall clock.
+
+    Scheduling a key again replaces its operation and deadline. That is cheap when the deadline only moves away, which
+    is what every heartbeat does.
+    """
+
+    def schedule(self, key: Hashable, delay_ms: int, operation: TimedOperation) -> None: ...
+
+    def cancel(self, key: Hashable) -> None: ...
+
+
+class Shard(Protocol):
+    """The state machine of one partition, as the runtime sees it."""
+
+    def replay(self, record: Record, offset: int, producer_id: int = ...) -> None:
+        """Apply a record that is in the log: the only way hard state changes."""
+
+    def replay_end_of_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """Apply a transaction marker that is in the log."""
+
+    def on_loaded(self, now_ms: int) -> None:
+        """All that is in the log has been replayed: start timers."""
+
+    def on_unloaded(self, error: ErrorCode) -> None:
+        """Answer whoever waits; the shard is not used any more."""

@@ -1,0 +1,51 @@
+"""Feeds a shard with what lies in the log."""
+
+import logging
+from collections.abc import Callable, Iterator
+
+from coordinator.ports import Shard
+from coordinator.result import Record
+from protocol.errors import MalformedMessage
+from protocol.records import RecordBatch, iter_batches
+
+_log = logging.getLogger(__name__)
+
+NO_PRODUCER_ID = -1
+_ABORT_MARKER = 0
+_COMMIT_MARKER = 1
+
+
+def replay_steps(
+    shard: Shard,
+    decode: Callable[[bytes | None, bytes | None], Record | None],
+    data: bytes | bytearray | memoryview,
+    name: str,
+) -> Iterator[int]:
+    """Replay batches record by record; yields after each the offset that comes next, so the caller can pause there.
+
+    A record that cannot be decoded is skipped with a warning: one bad record must not take all others with it. Raises
+    CorruptBatch where batches themselves are broken.
+    """
+    for batch in iter_batches(data):
+        if batch.is_control:
+            _replay_marker(shard, batch)
+        else:
+            producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
+            for written in batch.records():
+                try:
+                    record = decode(written.key, written.value)
+                except MalformedMessage as error:
+                    _log.warning("%s: skipped offset %d: %s", name, written.offset, error)
+                else:
+                    if record is not None:
+                        shard.replay(record, written.offset, producer_id)
+                yield written.offset + 1
+        yield batch.next_offset
+
+
+def _replay_marker(shard: Shard, batch: RecordBatch) -> None:
+    """The key of a control record is version int16, type int16; type 0 aborts, 1 commits (KIP-98)."""
+    for written in batch.records():
+        kind = int.from_bytes((written.key or b"")[2:4], "big", signed=True)
+        if kind in (_ABORT_MARKER, _COMMIT_MARKER):
+            shard.replay_end_of_transaction(batch.producer_id, commit=kind == _COMMIT_MARKER)

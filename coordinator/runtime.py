@@ -1,0 +1,303 @@
+"""Runs operations of coordinator shards on the event loop: append, replay, wait for commit, answer.
+
+One shard per partition of the internal topic that this broker leads. Everything happens on the loop's thread; an
+operation, its append and its replay are one step that nothing comes between. Answers wait until the high watermark has
+passed what was written, those of reads too, so nobody is told what a change of leader could take back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from coordinator.ports import LogLoader, LogWriter, Shard, TimedOperation, Timers
+from coordinator.replaying import replay_steps
+from coordinator.result import Parked, Record, Result, coordinator_error
+from coordinator.timers import LoopTimers
+from protocol.errors import ErrorCode, KafkaError, UnsupportedField
+
+_log = logging.getLogger(__name__)
+
+LOAD_SLICE_S = 0.001
+"""How long a load may replay before others get a turn."""
+MAX_BATCH_BYTES = 256 * 1024
+"""Where a non-atomic list of records is cut into batches; well below what any topic takes."""
+
+_RECORD_OVERHEAD = 21  # at most, of a record without headers
+
+
+S = TypeVar("S", bound=Shard)
+
+
+class _Owned(Generic[S]):
+    """A partition that this broker coordinates."""
+
+    __slots__ = ("after_load", "committed", "end_offset", "epoch", "error", "load", "shard", "timers", "waits")
+
+    def __init__(self, shard: S, timers: LoopTimers, epoch: int) -> None:
+        self.shard = shard
+        self.timers = timers
+        self.epoch = epoch
+        # Why requests are refused; NONE once loaded.
+        self.error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        self.load: asyncio.Task[None] | None = None
+        self.after_load: list[Callable[[S], Result]] = []
+        # Everything below `end_offset` has been replayed; everything below `committed` is known to be committed.
+        self.end_offset = 0
+        self.committed = 0
+        self.waits: set[Parked] = set()
+
+
+class CoordinatorRuntime(Generic[S]):
+    """All shards of one coordinator on this broker."""
+
+    def __init__(
+        self,
+        make_shard: Callable[[Timers], S],
+        encode: Callable[[Record], tuple[bytes, bytes | None]],
+        decode: Callable[[bytes | None, bytes | None], Record | None],
+        writer: LogWriter,
+        loader: LogLoader,
+        clock_ms: Callable[[], int],
+        *,
+        name: str,
+        commit_timeout_ms: int,
+        load_buffer_bytes: int,
+    ) -> None:
+        self._make_shard = make_shard
+        self._encode = encode
+        self._decode = decode
+        self._writer = writer
+        self._loader = loader
+        self._clock_ms = clock_ms
+        self._name = name
+        self._commit_timeout_s = commit_timeout_ms / 1000
+        self._load_buffer_bytes = load_buffer_bytes
+        self._owned: dict[int, _Owned[S]] = {}
+        # Many partitions may load at the same time; they take turns, or their slices would add up to a stall.
+        self._load_turn = asyncio.Lock()
+
+    # --- which partitions
+
+    def elect(self, partition: int, epoch: int) -> asyncio.Task[None] | None:
+        """This broker leads the partition now: load it. Returns the load, or None if there is nothing to load."""
+        owned = self._owned.get(partition)
+        if owned is not None:
+            owned.epoch = max(owned.epoch, epoch)
+            if owned.error is not ErrorCode.NOT_COORDINATOR:
+                return None
+            self.resign(partition)
+        loop = asyncio.get_running_loop()
+        timers = LoopTimers(loop, lambda operation: self._fire(partition, operation))
+        owned = self._owned[partition] = _Owned(self._make_shard(timers), timers, epoch)
+        owned.load = loop.create_task(self._load(partition, owned))
+        return owned.load
+
+    def resign(self, partition: int, epoch: int | None = None) -> None:
+        """This broker leads the partition no more: forget it. An epoch that is not newer than ours is old news."""
+        owned = self._owned.get(partition)
+        if owned is None or (epoch is not None and epoch <= owned.epoch):
+            return
+        del self._owned[partition]
+        if owned.load is not None:
+            owned.load.cancel()
+        owned.shard.on_unloaded(ErrorCode.NOT_COORDINATOR)
+        owned.timers.cancel_all()
+        for parked in list(owned.waits):
+            parked.fail(ErrorCode.NOT_COORDINATOR)
+
+    def close(self) -> None:
+        """Forget all partitions."""
+        for partition in list(self._owned):
+            self.resign(partition)
+
+    def shard(self, partition: int) -> S:
+        """The loaded shard of a partition, to read from. Raises KafkaError if there is none."""
+        return self._active(partition).shard
+
+    def loaded(self) -> Iterator[int]:
+        """The partitions that answer requests. Raises KafkaError while one is loading."""
+        for partition, owned in list(self._owned.items()):
+            if owned.error is ErrorCode.NONE:
+                yield partition
+            elif owned.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                raise KafkaError(owned.error)
+
+    def _active(self, partition: int) -> _Owned[S]:
+        owned = self._owned.get(partition)
+        if owned is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if owned.error:
+            raise KafkaError(owned.error)
+        return owned
+
+    # --- operations
+
+    async def run(self, partition: int, operation: Callable[[S, int], Result]) -> Any:
+        """Run an operation with the wall clock in ms; returns its response once that may be told.
+
+        Raises KafkaError, with the code that a client of a coordinator expects.
+        """
+        owned = self._active(partition)
+        result = self._perform(partition, owned, operation)
+        owed = self._release(partition, owned, result)
+        if owed is None:
+            return result.response
+        if not owed.done:
+            outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            owed.then(lambda _owed: None if outcome.done() else outcome.set_result(None))
+            await outcome
+        if owed.error:
+            raise KafkaError(owed.error)
+        return owed.response
+
+    def run_everywhere(self, operation: Callable[[S], Result]) -> None:
+        """Run an operation that nobody waits for on every shard; on those that are loading, after that."""
+        for partition, owned in list(self._owned.items()):
+            if owned.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                owned.after_load.append(operation)
+            elif owned.error is ErrorCode.NONE:
+                self._run_quietly(partition, owned, _timeless(operation))
+
+    def _fire(self, partition: int, operation: TimedOperation) -> None:
+        owned = self._owned.get(partition)
+        if owned is not None and not owned.error:
+            self._run_quietly(partition, owned, lambda _shard, now_ms: operation(now_ms))
+
+    def _run_quietly(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> None:
+        try:
+            self._release(partition, owned, self._perform(partition, owned, operation))
+        except KafkaError as error:
+            _log.warning("%s-%d: a change could not be written: %s", self._name, partition, error)
+
+    def _perform(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> Result:
+        """Run, append, replay."""
+        try:
+            result = operation(owned.shard, self._clock_ms())
+        except Exception as error:
+            _log.exception("%s-%d: an operation failed", self._name, partition)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+        if not result.records:
+            return result
+        try:
+            self._append(partition, owned, result)
+        except (KafkaError, UnsupportedField) as error:
+            code = coordinator_error(error.code) if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+            _log.warning("%s-%d: nothing appended: %s", self._name, partition, error)
+            for parked, _ in result.releases:
+                parked.fail(code)
+            if result.on_failure is not None:
+                result.on_failure(code)
+            raise KafkaError(code) from error
+        return result
+
+    def _append(self, partition: int, owned: _Owned[S], result: Result) -> None:
+        encoded = [self._encode(record) for record in result.records]
+        for first, last in [(0, len(encoded))] if result.atomic else _slices(encoded):
+            end_offset = self._writer.append(partition, encoded[first:last])
+            for number, record in enumerate(result.records[first:last], end_offset - (last - first)):
+                owned.shard.replay(record, number)
+            owned.end_offset = end_offset
+
+    # --- commit
+
+    def _release(self, partition: int, owned: _Owned[S], result: Result) -> Parked | None:
+        """Let the answers go once all that was written so far is committed.
+
+        Returns what will hold the operation's own answer, or None if that may go now.
+        """
+        response = result.response
+        parked = response if isinstance(response, Parked) else None
+        if response is None or (parked is not None and not result.releases):
+            return parked
+        if owned.end_offset > owned.committed:
+            owed = parked or Parked()
+            answers = result.releases if parked is not None else [*result.releases, (owed, response)]
+            self._await_commit(partition, owned, answers)
+            return owed
+        for waiting, answer in result.releases:
+            waiting.answer(answer)
+        return parked
+
+    def _await_commit(self, partition: int, owned: _Owned[S], answers: list[tuple[Parked, Any]]) -> None:
+        end_offset = owned.end_offset
+        commit = Parked()
+        timeout: asyncio.TimerHandle | None = None
+
+        def decided(error: ErrorCode) -> None:
+            if error:
+                commit.fail(coordinator_error(error))
+            else:
+                owned.committed = max(owned.committed, end_offset)
+                commit.answer(None)
+
+        def give_answers(commit: Parked) -> None:
+            if timeout is not None:
+                timeout.cancel()
+                owned.waits.discard(commit)
+            for waiting, answer in answers:
+                if commit.error:
+                    waiting.fail(commit.error)
+                else:
+                    waiting.answer(answer)
+
+        self._writer.when_committed(partition, end_offset, decided)
+        if not commit.done:
+            # The records stay in the log and may yet be committed; the client is told to ask again.
+            loop = asyncio.get_running_loop()
+            timeout = loop.call_later(self._commit_timeout_s, decided, ErrorCode.REQUEST_TIMED_OUT)
+            owned.waits.add(commit)
+        commit.then(give_answers)
+
+    # --- load
+
+    async def _load(self, partition: int, owned: _Owned[S]) -> None:
+        try:
+            await self._replay_log(partition, owned)
+            owned.shard.on_loaded(self._clock_ms())
+        except KafkaError as error:
+            _log.warning("%s-%d: not loaded: %s", self._name, partition, error)
+            owned.error = ErrorCode.NOT_COORDINATOR
+            return
+        except Exception:
+            _log.exception("%s-%d: not loaded", self._name, partition)
+            owned.error = ErrorCode.NOT_COORDINATOR
+            return
+        owned.error = ErrorCode.NONE
+        while owned.after_load:
+            self._run_quietly(partition, owned, _timeless(owned.after_load.pop(0)))
+
+    async def _replay_log(self, partition: int, owned: _Owned[S]) -> None:
+        loop = asyncio.get_running_loop()
+        offset, end_offset = self._loader.bounds(partition)
+        while offset < end_offset:
+            data = await self._loader.read(partition, offset, self._load_buffer_bytes)
+            steps = replay_steps(owned.shard, self._decode, data, f"{self._name}-{partition}")
+            reached: int | None = offset
+            before = offset
+            while reached is not None:
+                offset = reached
+                async with self._load_turn:
+                    end_s = loop.time() + LOAD_SLICE_S
+                    while (reached := next(steps, None)) is not None and loop.time() < end_s:
+                        offset = reached
+                    await asyncio.sleep(0)
+            if offset == before:
+                break
+        owned.end_offset = max(offset, end_offset)
+
+
+def _timeless(operation: Callable[[S], Result]) -> Callable[[S, int], Result]:
+    return lambda shard, _now_ms: operation(shard)
+
+
+def _slices(encoded: list[tuple[bytes, bytes | None]]) -> Iterator[tuple[int, int]]:
+    """First and last index of runs of records that fit into a batch."""
+    first = size_bytes = 0
+    for index, (key, value) in enumerate(encoded):
+        record_bytes = len(key) + len(value or b"") + _RECORD_OVERHEAD
+        if index > first and size_bytes + record_bytes > MAX_BATCH_BYTES:
+            yield first, index
+            first, size_bytes = index, 0
+        size_bytes += record_bytes
+    yield first, len(encoded)
