@@ -1,0 +1,84 @@
+"""Batches and logs for the tests of this folder, with a clock that the test turns."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from crc32c import crc32c
+
+from config.topic import LogConfig
+from protocol.records import RecordBatch, build_batch
+from storage.files import Files
+from storage.log import Log
+
+NOW_MS = 1_700_000_000_000
+DIRECTORY = "/data/orders-0"
+
+
+def log_config(**settings: object) -> LogConfig:
+    """The defaults with some settings replaced, without asking for their legal ranges: segments may be tiny."""
+    config = LogConfig.defaults()
+    for name, value in settings.items():
+        assert hasattr(config, name)
+        setattr(config, name, value)
+    return config
+
+
+def batch(count: int = 1, *, timestamp_ms: int = NOW_MS, size: int = 20, **fields: Any) -> bytearray:
+    """A batch as a client sends it: `count` records with a key and a value of `size` bytes."""
+    return build_batch([(b"key", b"v" * size)] * count, timestamp_ms=timestamp_ms, **fields)
+
+
+def sequenced(producer_id: int, epoch: int, first_sequence: int, count: int = 1, **fields: Any) -> bytearray:
+    """A batch of an idempotent producer."""
+    return batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=first_sequence, **fields)
+
+
+def patched(data: bytes | bytearray, layout: str, position: int, *values: int) -> bytearray:
+    """The batch with a header field changed, and a checksum that is right again."""
+    changed = bytearray(data)
+    struct.pack_into(layout, changed, position, *values)
+    if position != 17:
+        struct.pack_into(">I", changed, 17, crc32c(memoryview(changed)[21:]))
+    return changed
+
+
+def open_log(files: Files, directory: str = DIRECTORY, *, now_ms: int = NOW_MS, **settings: object) -> Log:
+    """A log in a folder that is made if need be. Names of `Log.open` go there, the rest are settings."""
+    files.make_directory(directory)
+    arguments = {
+        name: settings.pop(name)
+        for name in ("log_start_offset", "recovery_point", "segments", "producers", "epochs")
+        if name in settings
+    }
+    config = log_config(**settings)
+    return Log.open(directory, config, files, topic="orders", partition=0, now_ms=now_ms, **arguments)  # type: ignore[arg-type]
+
+
+def offsets(data: bytes) -> list[int]:
+    """Offsets of all records of the whole batches in `data`."""
+    found: list[int] = []
+    position = 0
+    while position + 12 <= len(data):
+        end = position + 12 + int.from_bytes(data[position + 8 : position + 12])
+        if end > len(data):
+            break
+        found += [record.offset for record in RecordBatch(data, position).records()]
+        position = end
+    return found
+
+
+def read_offsets(log: Log, offset: int, max_bytes: int = 1 << 20, upper_offset: int | None = None) -> list[int]:
+    """What a consumer gets from `offset` on, to the end of the log."""
+    upper_offset = log.log_end_offset if upper_offset is None else upper_offset
+    found: list[int] = []
+    while offset < upper_offset:
+        piece = log.read(offset, max_bytes, upper_offset)
+        got = [number for number in offsets(piece.read()) if number >= offset]
+        piece.release()
+        if not got:
+            break
+        found += got
+        offset = got[-1] + 1
+    return found
