@@ -44,7 +44,7 @@ def test_no_file_is_too_long_to_be_one_idea() -> None:
 
 
 def test_every_module_says_what_it_is() -> None:
-    assert [path for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))] == []
+    assert [path for path in SOURCES if not path.read_text().startswith('"""')] == []
 
 
 def test_top_level_holds_only_what_the_readme_names() -> None:
