@@ -1,13 +1,10 @@
 """Makes the Python classes of a message from its schema: slotted, with keyword arguments, for all versions at once."""
 
-import struct as structs
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from protocol.compiler import build_decoder, build_encoder
-from protocol.errors import MalformedMessage, UnsupportedField
+from protocol.compiler import Codec
 from protocol.model import Field, Message, Struct
-from protocol.primitives import Buffer, FileRegion
 
 
 class Structure:
@@ -78,7 +75,9 @@ def build_class(message: Message) -> type:
     class_.MAX_VERSION = message.versions.last
     # A message without flexible versions gets a first one that is never reached.
     class_.FLEXIBLE_FROM = message.flexible.first if message.flexible.last is None else 0x7FFF
-    _add_codecs(class_, message, classes, defaults)
+    codec = Codec(message, classes, defaults)
+    class_.decode = staticmethod(codec.decoder())
+    class_.encode, class_.encode_into = codec.encoders()
     return class_  # type: ignore[no-any-return]
 
 
@@ -92,7 +91,7 @@ def _initializers(message: Message, classes: dict[str, type]) -> Iterator[tuple[
         lines.extend(f"    self.{field.name} = {_stored(field)}" for field in struct.fields)
         lines.append("    return")
     # The structs' classes get in when they are made; they are needed at the earliest in a call.
-    values: dict[str, Any] = {"MISSING": _MISSING, "classes": classes}
+    values: dict[str, Any] = {"MISSING": _MISSING, "CLASSES": classes}
     exec(compile("\n".join(lines), f"<__init__ of {message.name}>", "exec"), values)
     for struct in structs:
         init = values[f"init_{struct.name}"]
@@ -104,7 +103,7 @@ def _stored(field: Field) -> str:
     """The expression that `__init__` stores for an argument."""
     if field.default is None or not (field.is_array or field.is_struct):
         return field.name
-    fresh = "[]" if field.is_array else f"classes[{field.element!r}]()"
+    fresh = "[]" if field.is_array else f"CLASSES[{field.element!r}]()"
     return f"{fresh} if {field.name} is MISSING else {field.name}"
 
 
@@ -132,57 +131,3 @@ def _plain_class(value: object) -> Any:
     """The class of a value, for a shared default the class that it stands for."""
     class_ = type(value)
     return class_.__mro__[2] if issubclass(class_, _SharedDefault) else class_
-
-
-class _Codecs(dict[int, Any]):
-    """version -> codec, compiled when first asked for."""
-
-    def __init__(self, message: Message, build: Callable[[int], Any], error: type[Exception]) -> None:
-        super().__init__()
-        self._message = message
-        self._build = build
-        self._error = error
-
-    def __missing__(self, version: int) -> Any:
-        if version not in self._message.versions:
-            raise self._error(f"{self._message.name} has no version {version}")
-        codec = self[version] = self._build(version)
-        return codec
-
-
-def _add_codecs(class_: Any, message: Message, classes: dict[str, type], defaults: dict[str, object]) -> None:
-    name = message.name
-    decoders = _Codecs(message, lambda version: build_decoder(message, version, classes, defaults), MalformedMessage)
-    encoders = _Codecs(message, lambda version: build_encoder(message, version, classes, defaults), UnsupportedField)
-
-    def decode(buffer: Buffer, version: int, position: int = 0) -> tuple[Any, int]:
-        try:
-            return decoders[version](buffer, position)  # type: ignore[no-any-return]
-        except MalformedMessage as error:
-            raise MalformedMessage(f"{name} v{version}: {error}") from None
-        except (structs.error, IndexError, UnicodeDecodeError) as error:
-            raise MalformedMessage(f"{name} v{version}: {error}") from error
-
-    def encode_into(
-        self: Any, out: bytearray, version: int, splices: list[tuple[int, FileRegion]] | None = None
-    ) -> None:
-        start = len(out)
-        try:
-            encoders[version](self, out, splices)
-        except BaseException as error:
-            # The output may hold earlier frames of the connection: they stay whole.
-            del out[start:]
-            if splices:
-                splices[:] = [splice for splice in splices if splice[0] <= start]
-            if isinstance(error, structs.error):
-                raise ValueError(f"{name} v{version}: {error}") from error
-            raise
-
-    def encode(self: Any, version: int) -> bytes:
-        out = bytearray()
-        encode_into(self, out, version)
-        return bytes(out)
-
-    class_.decode = staticmethod(decode)
-    class_.encode_into = encode_into
-    class_.encode = encode

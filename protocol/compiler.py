@@ -1,6 +1,89 @@
-"""(message, version) -> flat encode and decode functions, compiled from generated source on first use."""
+"""(message, version) -> flat encode and decode functions, compiled from generated source on first use.
 
-from protocol.decoder_source import Decoder, build_decoder
-from protocol.encoder_source import Encoder, build_encoder
+`decoder_source` and `encoder_source` write the source; here lie the cache by version and the errors that leave.
+"""
 
-__all__ = ["Decoder", "Encoder", "build_decoder", "build_encoder"]
+import struct as structs
+from collections.abc import Callable
+from typing import Any
+
+from protocol.decoder_source import build_decoder
+from protocol.encoder_source import build_encoder
+from protocol.errors import MalformedMessage, UnsupportedField
+from protocol.model import Message
+from protocol.primitives import Buffer, FileRegion
+
+Splices = list[tuple[int, FileRegion]]
+
+
+class Codec:
+    """The methods of one message class. `classes` and `defaults` as in `source.Source`."""
+
+    def __init__(self, message: Message, classes: dict[str, type], defaults: dict[str, object]) -> None:
+        self.message = message
+        self.classes = classes
+        self.defaults = defaults
+
+    def decoder(self) -> Callable[..., tuple[Any, int]]:
+        """The function behind `Cls.decode`."""
+        name = self.message.name
+        decoders = _ByVersion(
+            self.message,
+            lambda version: build_decoder(self.message, version, self.classes, self.defaults),
+            MalformedMessage,
+        )
+
+        def decode(buffer: Buffer, version: int, position: int = 0) -> tuple[Any, int]:
+            try:
+                return decoders[version](buffer, position)  # type: ignore[no-any-return]
+            except MalformedMessage as error:
+                raise MalformedMessage(f"{name} v{version}: {error}") from None
+            except (structs.error, IndexError, UnicodeDecodeError) as error:
+                raise MalformedMessage(f"{name} v{version}: {error}") from error
+
+        return decode
+
+    def encoders(self) -> tuple[Callable[..., bytes], Callable[..., None]]:
+        """The functions behind `message.encode` and `message.encode_into`."""
+        name = self.message.name
+        encoders = _ByVersion(
+            self.message,
+            lambda version: build_encoder(self.message, version, self.classes, self.defaults),
+            UnsupportedField,
+        )
+
+        def encode_into(message: Any, out: bytearray, version: int, splices: Splices | None = None) -> None:
+            start = len(out)
+            try:
+                encoders[version](message, out, splices)
+            except BaseException as error:
+                # The output may hold earlier frames of the connection: they stay whole.
+                del out[start:]
+                if splices:
+                    splices[:] = [splice for splice in splices if splice[0] <= start]
+                if isinstance(error, structs.error):
+                    raise ValueError(f"{name} v{version}: {error}") from error
+                raise
+
+        def encode(message: Any, version: int) -> bytes:
+            out = bytearray()
+            encode_into(message, out, version)
+            return bytes(out)
+
+        return encode, encode_into
+
+
+class _ByVersion(dict[int, Any]):
+    """version -> function, compiled when first asked for."""
+
+    def __init__(self, message: Message, build: Callable[[int], Any], error: type[Exception]) -> None:
+        super().__init__()
+        self._message = message
+        self._build = build
+        self._error = error
+
+    def __missing__(self, version: int) -> Any:
+        if version not in self._message.versions:
+            raise self._error(f"{self._message.name} has no version {version}")
+        function = self[version] = self._build(version)
+        return function
