@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from broker.context import Call
 from broker.log import logger
@@ -95,8 +95,7 @@ class Connection(asyncio.BufferedProtocol):
     # ---- asyncio's side -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's own class, alike in what it does
         peername = transport.get_extra_info("peername") or ("?", 0)
         self.host = str(peername[0])
         self.peer = f"{self.host}:{peername[1]}"

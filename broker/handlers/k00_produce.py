@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from broker.handlers.leaders import current_leader, node_endpoints
 from broker.registry import handles
 from protocol.api_keys import ApiKey
-from protocol.compression import ZSTD, DecompressionError
+from protocol.compression import ZSTD
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID
 from protocol.messages import ProduceRequest, ProduceResponse
@@ -175,7 +175,7 @@ def _convert(records: bytes | bytearray | memoryview) -> bytearray:
 
     try:
         return upconvert(records)
-    except (CorruptBatch, DecompressionError) as error:
+    except CorruptBatch as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
 
 

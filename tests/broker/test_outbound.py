@@ -1,0 +1,192 @@
+"""broker.outbound over a real socket pair: bytes and file pieces arrive whole and in order, however slow the reader."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+import pytest
+import uvloop
+
+from broker.outbound import SENDFILE_FROM_BYTES, Outbound
+
+
+class Piece:
+    def __init__(self, path: Path, position: int, size_bytes: int) -> None:
+        self._fd = os.open(path, os.O_RDONLY)
+        self.position = position
+        self.size_bytes = size_bytes
+        self.released = False
+
+    def fileno(self) -> int:
+        assert not self.released
+        return self._fd
+
+    def read(self) -> bytes:
+        return os.pread(self._fd, self.size_bytes, self.position)
+
+    def release(self) -> None:
+        assert not self.released
+        self.released = True
+        os.close(self._fd)
+
+
+class Server(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.drained = 0
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.outbound = Outbound(asyncio.get_running_loop(), self.transport, self.on_drained)
+
+    def on_drained(self) -> None:
+        self.drained += 1
+
+    def pause_writing(self) -> None:
+        self.outbound.transport_paused()
+
+    def resume_writing(self) -> None:
+        self.outbound.transport_resumed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+        self.outbound.close()
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[tuple[Server, socket.socket]]:
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    for sock in (ours, theirs):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)
+        sock.setblocking(False)
+    _, server = await loop.connect_accepted_socket(Server, ours)
+    try:
+        yield server, theirs
+    finally:
+        server.outbound.close()
+        server.transport.abort()
+        theirs.close()
+        await asyncio.sleep(0)
+
+
+def run(test: object) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test)  # type: ignore[arg-type]
+
+
+async def receive(sock: socket.socket, count: int, step: int = 65536) -> bytes:
+    loop = asyncio.get_running_loop()
+    got = bytearray()
+    while len(got) < count:
+        data = await asyncio.wait_for(loop.sock_recv(sock, step), 5)
+        assert data, "the stream ended early"
+        got += data
+    return bytes(got)
+
+
+@pytest.fixture
+def data_file(tmp_path: Path) -> Path:
+    path = tmp_path / "segment"
+    path.write_bytes(random.Random(1).randbytes(1_000_000))
+    return path
+
+
+@pytest.mark.parametrize("size", [1, SENDFILE_FROM_BYTES - 1, SENDFILE_FROM_BYTES, 700_000])
+def test_a_file_piece_between_bytes_arrives_whole_and_in_order(data_file: Path, size: int) -> None:
+    async def test() -> None:
+        async with connected() as (server, peer):
+            pieces = [Piece(data_file, 1000, size), Piece(data_file, 7, size)]
+            server.outbound.send([b"head", bytearray(b"er"), pieces[0], b"middle", pieces[1], b"tail"])
+            server.outbound.send([b"next"])
+            content = data_file.read_bytes()
+            expected = b"header" + content[1000 : 1000 + size] + b"middle" + content[7 : 7 + size] + b"tailnext"
+            assert await receive(peer, len(expected)) == expected
+            assert all(piece.released for piece in pieces)
+            assert not server.outbound.blocked
+
+    run(test())
+
+
+def test_random_traffic_to_a_slow_reader_is_what_was_sent(data_file: Path) -> None:
+    async def test() -> None:
+        rng = random.Random(5)
+        content = data_file.read_bytes()
+        async with connected() as (server, peer):
+            expected = bytearray()
+            pieces = []
+            for _ in range(40):
+                chunks: list[bytes | bytearray | Piece] = []
+                for _ in range(rng.randrange(1, 4)):
+                    size = rng.choice([1, 100, 30_000, 200_000])
+                    position = rng.randrange(len(content) - size)
+                    expected += content[position : position + size]
+                    if rng.random() < 0.5:
+                        chunks.append(content[position : position + size])
+                    else:
+                        chunks.append(Piece(data_file, position, size))
+                        pieces.append(chunks[-1])
+                server.outbound.send(chunks)  # type: ignore[arg-type]
+                if rng.random() < 0.3:
+                    await asyncio.sleep(0)
+            assert server.outbound.blocked
+            assert await receive(peer, len(expected), 7000) == expected
+            await asyncio.sleep(0)
+            assert server.drained > 0
+            assert all(isinstance(piece, Piece) and piece.released for piece in pieces)
+
+    run(test())
+
+
+def test_closing_releases_what_was_not_sent_and_the_peer_sees_the_end(data_file: Path) -> None:
+    async def test() -> None:
+        async with connected() as (server, peer):
+            pieces = [Piece(data_file, 0, 900_000) for _ in range(3)]
+            server.outbound.send(pieces)
+            assert server.outbound.blocked
+            server.outbound.close()
+            server.transport.abort()
+            late = Piece(data_file, 0, 10)
+            server.outbound.send([late])
+            assert all(piece.released for piece in [*pieces, late])
+            loop = asyncio.get_running_loop()
+            while await asyncio.wait_for(loop.sock_recv(peer, 1 << 20), 5):
+                pass
+
+    run(test())
+
+
+def test_a_file_that_is_shorter_than_its_piece_ends_the_connection(data_file: Path) -> None:
+    async def test() -> None:
+        async with connected() as (server, peer):
+            server.outbound.send([Piece(data_file, 900_000, 500_000)])
+            loop = asyncio.get_running_loop()
+            got = 0
+            while data := await asyncio.wait_for(loop.sock_recv(peer, 1 << 20), 5):
+                got += len(data)
+            assert got <= 100_000
+
+    run(test())
+
+
+def test_a_peer_that_is_gone_does_no_harm(data_file: Path) -> None:
+    async def test() -> None:
+        async with connected() as (server, peer):
+            peer.close()
+            piece = Piece(data_file, 0, 500_000)
+            server.outbound.send([b"x", piece])
+            for _ in range(100):
+                if server.lost:
+                    break
+                await asyncio.sleep(0.01)
+            assert server.lost
+            assert piece.released
+
+    run(test())
