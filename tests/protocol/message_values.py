@@ -28,9 +28,11 @@ def every_version() -> list[tuple[str, int]]:
 
 def random_message(random: Random, name: str, version: int) -> Any:
     """A message that survives encode and decode at that version: fields it lacks keep their defaults."""
-    schema = messages.schema(name)
-    root = getattr(messages, name)
-    return _random_struct(random, schema, schema, root, root, version, True)
+    return random_of_class(random, messages.schema(name), getattr(messages, name), version)
+
+
+def random_of_class(random: Random, schema: Message, class_: Any, version: int) -> Any:
+    return _random_struct(random, schema, schema, class_, class_, version, True)
 
 
 def _random_struct(
