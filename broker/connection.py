@@ -295,7 +295,11 @@ class Connection(asyncio.BufferedProtocol):
         self.fail(f"{entry.key.name} could not be answered")
 
     def _answer(self, slot: Slot[Chunk] | None, entry: Entry, version: int, correlation_id: int, response: Any) -> None:
-        chunks = [] if response is None else encode_response(entry, version, correlation_id, response)
+        try:
+            chunks = [] if response is None else encode_response(entry, version, correlation_id, response)
+        except Exception as error:  # a bug too: the handler's answer does not fit its version
+            self._failed(entry, version, error)
+            return
         if slot is not None:
             chunks = self._queue.fill(slot, chunks)
         if chunks:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from replication.partition import Partition
     from storage.log import Log
 
+LEADER_EPOCHS_FROM = 4
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -44,7 +45,9 @@ def list_offsets(broker: Broker, request: ListOffsetsRequest, call: Call) -> Lis
                 if partition is None:
                     raise KafkaError(_why_absent(broker, topic.name, wanted.partition_index))
                 timestamp, offset, epoch = _find(partition, wanted, request.replica_id, call.version)
-                answer.timestamp, answer.offset, answer.leader_epoch = timestamp, offset, epoch
+                answer.timestamp, answer.offset = timestamp, offset
+                if call.version >= LEADER_EPOCHS_FROM:
+                    answer.leader_epoch = epoch
             except KafkaError as error:
                 answer.error_code = error.code
             answers.append(answer)
