@@ -63,17 +63,21 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """The epoch begins at this offset. Nothing happens if it is the latest already and began no later; entries
-        that contradict the new one go."""
-        if self._put(epoch, start_offset):
-            self._write()
+        that contradict the new one go. If the file cannot be written, nothing has changed."""
+        self.assign_many([(epoch, start_offset)])
 
     def assign_many(self, entries: list[tuple[int, int]]) -> None:
         """As assign, for each of them, with the file written once."""
+        before = self._epochs.copy(), self._start_offsets.copy(), self.latest
         changed = False
         for epoch, start_offset in entries:
             changed = self._put(epoch, start_offset) or changed
         if changed:
-            self._write()
+            try:
+                self._write()
+            except OSError:
+                self._epochs, self._start_offsets, self.latest = before
+                raise
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest known epoch that is not above `epoch`, and the offset where it ended; UNKNOWN without one.

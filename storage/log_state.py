@@ -157,6 +157,11 @@ class LogState:
             active.become_inactive()
             segment = Segment.create(self._files, self.directory, base_offset, now_ms=now_ms)
         except OSError as error:
+            try:
+                # A part of an entry may have been written.
+                active.time_index.truncate_entries(active.time_index.entries)
+            except OSError:
+                self._take_offline()
             self._fail(error, "cannot begin a new segment")
         segment.roll_jitter_ms = self._jitter_ms()
         self._directory_changed = True

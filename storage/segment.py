@@ -92,8 +92,14 @@ class Segment:
 
     @classmethod
     def create(cls, files: Files, directory: str, base_offset: int, *, now_ms: int) -> Segment:
-        """A new, empty segment, ready for appends; what a crash left under its name is emptied."""
-        return cls(files, directory, base_offset, create=True, size_bytes=0, now_ms=now_ms)
+        """A new, empty segment, ready for appends; what a crash left under its name is emptied. All files or none:
+        a stray one would be taken for the active segment after a restart."""
+        try:
+            return cls(files, directory, base_offset, create=True, size_bytes=0, now_ms=now_ms)
+        except OSError:
+            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                files.unlink(file_stem(directory, base_offset) + suffix)
+            raise
 
     @classmethod
     def open(

@@ -1,0 +1,314 @@
+"""Idempotent producers against a model that remembers everything, and the snapshots that survive a restart."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.errors import ErrorCode, KafkaError
+from storage.memory_files import MemoryFiles
+from storage.producer_state import (
+    AppendedBatch,
+    ProducerEntry,
+    ProducerStates,
+    format_snapshot,
+    parse_snapshot,
+)
+from tests.storage.logs import NOW_MS, open_log, patched, sequenced
+
+LAST_SEQUENCE = 2**31 - 1
+
+
+class NaiveProducer:
+    """Every batch of one producer, and the rules of Kafka's ProducerAppendInfo in the order it applies them."""
+
+    def __init__(self) -> None:
+        self.epoch: int | None = None
+        self.appended: list[tuple[list[int], int]] = []  # sequences of a batch, its first offset
+
+    def append(self, epoch: int, sequences: list[int], offset: int) -> int | ErrorCode:
+        """The offset the batch has, whether new or not; or the error."""
+        if epoch == self.epoch:
+            for known, first_offset in self.appended[-5:]:
+                if known == sequences:
+                    return first_offset
+        if self.epoch is not None and epoch < self.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if self.epoch is not None:
+            last = self.appended[-1][0][-1] if epoch == self.epoch else -1
+            if sequences[0] != (0 if last == LAST_SEQUENCE else last + 1):
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if epoch != self.epoch:
+            self.appended = []
+        self.epoch = epoch
+        self.appended.append((sequences, offset))
+        return offset
+
+
+attempts = st.lists(
+    st.tuples(
+        st.sampled_from([11, 12]),
+        st.integers(0, 2),  # epoch
+        st.sampled_from(["next", "next", "next", "repeat", "repeat", "gap", "zero", "split"]),
+        st.integers(1, 3),  # records
+        st.integers(1, 8),  # how far back a repetition goes
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(attempts, st.sampled_from([0, 5, LAST_SEQUENCE - 4]))
+def test_log_answers_as_a_producer_model_that_forgets_nothing(
+    attempts: list[tuple[int, int, str, int, int]], start: int
+) -> None:
+    log = open_log(MemoryFiles())
+    models = {11: NaiveProducer(), 12: NaiveProducer()}
+    for producer_id, epoch, kind, count, back in attempts:
+        model = models[producer_id]
+        first = start
+        if model.appended:
+            first = (model.appended[-1][0][-1] + 1) & LAST_SEQUENCE
+        if kind == "zero":
+            first = 0
+        elif kind == "gap":
+            first += 2
+        elif kind in ("repeat", "split") and model.appended:
+            sequences = model.appended[-min(back, len(model.appended))][0]
+            first, count = sequences[0], len(sequences) - (kind == "split" and len(sequences) > 1)
+        sequences = [(first + number) & LAST_SEQUENCE for number in range(count)]
+        expected = model.append(epoch, sequences, log.log_end_offset)
+        end_offset = log.log_end_offset
+        try:
+            info = log.append_as_leader(sequenced(producer_id, epoch, sequences[0], count), 0, NOW_MS)
+        except KafkaError as error:
+            assert error.code == expected
+            assert log.log_end_offset == end_offset
+        else:
+            assert (info.first_offset, info.last_offset) == (expected, info.first_offset + count - 1)
+            assert info.duplicate == (expected != end_offset)
+            assert log.log_end_offset == (end_offset if info.duplicate else end_offset + count)
+
+
+def test_duplicate_is_answered_with_the_first_times_offsets_and_timestamp() -> None:
+    log = open_log(MemoryFiles())
+    for first_sequence in range(0, 10, 2):
+        log.append_as_leader(sequenced(7, 0, first_sequence, 2, timestamp_ms=NOW_MS + first_sequence), 0, NOW_MS)
+    size_bytes = log.size_bytes
+    for first_sequence in range(0, 10, 2):
+        info = log.append_as_leader(sequenced(7, 0, first_sequence, 2), 0, NOW_MS + 50)
+        assert (info.duplicate, info.first_offset, info.last_offset) == (True, first_sequence, first_sequence + 1)
+        assert info.log_append_time_ms == NOW_MS + first_sequence
+    assert log.size_bytes == size_bytes
+
+
+def test_repetition_of_something_older_than_five_batches_is_out_of_order() -> None:
+    log = open_log(MemoryFiles())
+    for sequence in range(6):
+        log.append_as_leader(sequenced(7, 0, sequence), 0, NOW_MS)
+    with pytest.raises(KafkaError) as raised:
+        log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
+    assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.append_as_leader(sequenced(7, 0, 1), 0, NOW_MS).duplicate
+
+
+def test_sequence_of_a_batch_may_wrap_around() -> None:
+    log = open_log(MemoryFiles())
+    log.append_as_leader(sequenced(7, 0, LAST_SEQUENCE - 1, 4), 0, NOW_MS)
+    assert log.append_as_leader(sequenced(7, 0, LAST_SEQUENCE - 1, 4), 0, NOW_MS).duplicate
+    assert log.append_as_leader(sequenced(7, 0, 2), 0, NOW_MS).first_offset == 4
+
+
+def test_broker_itself_needs_no_sequences_but_is_fenced() -> None:
+    log = open_log(MemoryFiles())
+    log.append_as_leader(sequenced(7, 3, -1), 0, NOW_MS, from_client=False)
+    log.append_as_leader(sequenced(7, 3, -1), 0, NOW_MS, from_client=False)
+    assert log.log_end_offset == 2
+    with pytest.raises(KafkaError) as raised:
+        log.append_as_leader(sequenced(7, 2, -1), 0, NOW_MS, from_client=False)
+    assert raised.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_transaction_is_remembered_until_its_marker() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
+    log.append_as_leader(sequenced(7, 0, 1, transactional=True), 0, NOW_MS)
+    log.append_as_leader(sequenced(7, 0, 2, transactional=True), 0, NOW_MS)
+    assert log.producer_ids()[7].transaction_first_offset == 1
+    states = ProducerStates(files, log.directory)
+    for scanned in log.segments[0].scan():
+        states.replay(scanned)
+    assert format_snapshot(states.entries.values()) == format_snapshot(log.producer_ids().values())
+    marker = (0, 100, 3, 3, 0, 0x30, NOW_MS + 9, 7, 1, -1)
+    states.replay(marker, coordinator_epoch=4)
+    entry = states.entries[7]
+    assert (entry.transaction_first_offset, entry.coordinator_epoch, entry.epoch) == (-1, 4, 1)
+    assert (entry.batches, entry.next_sequence, entry.last_timestamp) == ([], 0, NOW_MS + 9)
+
+
+def test_replay_passes_over_batches_without_a_producer() -> None:
+    states = ProducerStates(MemoryFiles(), "/d")
+    states.replay((0, 100, 0, 4, 0, 0, NOW_MS, -1, -1, -1))
+    assert states.entries == {}
+
+
+# Expiry
+
+
+def test_idle_producers_expire_unless_a_transaction_is_open() -> None:
+    states = ProducerStates(MemoryFiles(), "/d", expiration_ms=100)
+    for producer_id, timestamp, transaction in ((1, 0, -1), (2, 50, -1), (3, 0, 17)):
+        entry = states.entry(producer_id)
+        entry.add(0, (0, 17, 0, timestamp))
+        entry.transaction_first_offset = transaction
+    states.expire(now_ms=100)
+    assert list(states.entries) == [2, 3]
+
+
+# Snapshots
+
+
+def entry_with(producer_id: int, **attributes: int) -> ProducerEntry:
+    entry = ProducerEntry(producer_id)
+    entry.add(attributes.pop("epoch", 0), (5, 100, 2, NOW_MS))
+    for name, value in attributes.items():
+        setattr(entry, name, value)
+    return entry
+
+
+def test_snapshot_layout_is_kafkas() -> None:
+    data = format_snapshot([entry_with(4711, epoch=3, coordinator_epoch=9, transaction_first_offset=98)])
+    body = struct.pack(">iqhiqiqiq", 1, 4711, 3, 5, 100, 2, NOW_MS, 9, 98)
+    assert data == struct.pack(">hI", 1, crc32c(body)) + body
+
+
+def test_snapshot_of_a_producer_whose_batches_are_forgotten() -> None:
+    entry = ProducerEntry(1)
+    entry.end_transaction(2, NOW_MS, 0)
+    (again,) = parse_snapshot(format_snapshot([entry]))
+    assert (again.batches, again.epoch, again.last_timestamp, again.next_sequence) == ([], 2, NOW_MS, 0)
+
+
+def test_parsed_snapshot_has_each_last_batch() -> None:
+    (entry,) = parse_snapshot(format_snapshot([entry_with(1)]))
+    assert entry.batches == [AppendedBatch(5, 100, 2, NOW_MS)]
+    assert entry.next_sequence == 6
+
+
+def test_snapshot_fed_byte_by_byte_and_with_a_tail_is_damaged() -> None:
+    data = format_snapshot([entry_with(1), entry_with(2)])
+    for cut in range(len(data)):
+        with pytest.raises(ValueError, match="snapshot"):
+            parse_snapshot(data[:cut])
+    with pytest.raises(ValueError, match="checksum"):
+        parse_snapshot(data + b"\0")
+
+
+@settings(max_examples=60)
+@given(st.binary(max_size=120))
+def test_parser_raises_nothing_but_value_error(data: bytes) -> None:
+    with pytest.raises(ValueError, match="snapshot"):
+        parse_snapshot(data)
+
+
+@pytest.mark.parametrize("field", [b"\0\0", b"\0\2"])
+def test_snapshot_of_another_version_is_refused(field: bytes) -> None:
+    data = field + format_snapshot([])[2:]
+    with pytest.raises(ValueError, match="version"):
+        parse_snapshot(data)
+
+
+def snapshots(files: MemoryFiles, offsets: dict[int, bytes | None]) -> ProducerStates:
+    files.make_directory("/d")
+    for offset, data in offsets.items():
+        entry = entry_with(offset)
+        files.create(f"/d/{offset:020d}.snapshot").write(format_snapshot([entry]) if data is None else data)
+    states = ProducerStates(files, "/d")
+    states.list_snapshots(entry.name for entry in files.list_directory("/d"))
+    return states
+
+
+def names(files: MemoryFiles) -> list[int]:
+    return sorted(int(entry.name.split(".")[0]) for entry in files.list_directory("/d"))
+
+
+def test_load_takes_the_newest_good_snapshot_and_deletes_bad_and_later_ones() -> None:
+    files = MemoryFiles()
+    states = snapshots(files, {10: None, 20: None, 30: b"damaged", 40: None})
+    assert states.load(0, 35, NOW_MS) == 20
+    assert list(states.entries) == [20]
+    assert names(files) == states.snapshot_offsets == [10, 20]
+
+
+def test_load_without_a_usable_snapshot_starts_with_the_log() -> None:
+    files = MemoryFiles()
+    assert snapshots(files, {10: b"damaged"}).load(5, 35, NOW_MS) == 5
+    assert snapshots(files, {10: None}).load(12, 35, NOW_MS) == 12
+
+
+def test_load_leaves_expired_producers_out() -> None:
+    states = snapshots(MemoryFiles(), {10: None})
+    assert states.load(0, 10, NOW_MS + states.expiration_ms) == 10
+    assert states.entries == {}
+
+
+def test_stray_snapshots_go_but_for_the_newest_beyond_all_segments() -> None:
+    files = MemoryFiles()
+    states = snapshots(files, {0: None, 10: None, 15: None, 20: None, 25: None, 33: None})
+    states.remove_stray_snapshots([0, 10, 20])
+    assert names(files) == [0, 10, 20, 33]
+    states.remove_stray_snapshots([0, 10, 20, 40])
+    assert names(files) == [0, 10, 20]
+
+
+def test_snapshot_is_taken_once_per_offset_and_forgotten_with_its_segment() -> None:
+    files = MemoryFiles()
+    states = snapshots(files, {})
+    states.take_snapshot(10)
+    states.take_snapshot(10)
+    assert files.calls["write_atomically"] == 1
+    states.take_snapshot(20)
+    assert states.mark_snapshot_deleted(10) == ["/d/00000000000000000010.snapshot.deleted"]
+    assert states.mark_snapshot_deleted(10) == []
+    assert states.unsynced_snapshots == ["/d/00000000000000000020.snapshot"]
+    files.unlink("/d/00000000000000000020.snapshot")
+    assert states.mark_snapshot_deleted(20) == []
+
+
+def test_restart_from_a_snapshot_knows_the_last_batch_only() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    for sequence in range(3):
+        log.append_as_leader(sequenced(7, 0, sequence), 0, NOW_MS)
+    log.close(clean=True)
+    log = open_log(files)
+    assert log.append_as_leader(sequenced(7, 0, 2), 0, NOW_MS).duplicate
+    with pytest.raises(KafkaError):
+        log.append_as_leader(sequenced(7, 0, 1), 0, NOW_MS)
+    assert log.append_as_leader(sequenced(7, 0, 3), 0, NOW_MS).first_offset == 3
+
+
+def test_batches_behind_the_snapshot_are_replayed() -> None:
+    files = MemoryFiles()
+    log = open_log(files, segment_bytes=250)
+    for sequence in range(9):
+        log.append_as_leader(sequenced(7, 0, sequence), 0, NOW_MS)
+    for segment in log.segments:
+        segment.become_inactive()
+    assert len(log.segments) > 3
+    again = open_log(files, segment_bytes=250)  # as after recovery: no snapshot at the end
+    assert again.producer_ids()[7].next_sequence == 9
+    assert again.append_as_leader(sequenced(7, 0, 8), 0, NOW_MS).duplicate
+
+
+def test_flipped_sequence_is_a_wrong_checksum_not_another_sequence() -> None:
+    log = open_log(MemoryFiles())
+    with pytest.raises(KafkaError) as raised:
+        log.append_as_leader(patched(sequenced(7, 0, 0), ">I", 17, 1), 0, NOW_MS)
+    assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert log.producer_ids() == {}
