@@ -1,0 +1,173 @@
+"""One of the data folders (`log.dirs`): its small files, and which partitions lie in it.
+
+    meta.properties                     whose it is
+    .lock                               held while a broker runs
+    .kafka_cleanshutdown                there after a clean stop, until the next start has read it
+    recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint
+    <topic>-<partition>/                one folder per partition; see folder_names
+
+Other directories are left alone. None may ever be made here: Apache Kafka refuses to start on what it does not know.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+from storage.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    MalformedFile,
+    Offsets,
+    parse_offsets,
+)
+from storage.folder_lock import FolderLock
+from storage.folder_names import FolderKind, PartitionFolder, parse_folder_name
+from storage.identity import (
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    MetaProperties,
+    format_meta_properties,
+    parse_meta_properties,
+    parse_partition_metadata,
+)
+
+if TYPE_CHECKING:
+    from protocol.ids import Uuid
+    from storage.files import Files
+
+logger = logging.getLogger(__name__)
+
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+
+# Apache Kafka's own, that are no partitions: the metadata log of KRaft, the cache of tiered storage.
+_FOREIGN_FOLDERS = ("__cluster_metadata-0", "remote-log-index-cache")
+
+
+class DataFolder:
+    """Checkpoints read at start stay here for the partitions that are not loaded yet."""
+
+    __slots__ = (
+        "_files",
+        "_lock",
+        "high_watermarks",
+        "log_start_offsets",
+        "partitions_count",
+        "path",
+        "recovery_points",
+        "was_clean",
+    )
+
+    def __init__(self, path: str, files: Files) -> None:
+        self.path = path
+        self._files = files
+        self._lock: FolderLock | None = None
+        self.was_clean = False
+        self.partitions_count = 0
+        self.recovery_points: Offsets = {}
+        self.log_start_offsets: Offsets = {}
+        self.high_watermarks: Offsets = {}
+
+    def __repr__(self) -> str:
+        return f"DataFolder({self.path!r})"
+
+    def lock(self) -> None:
+        """Makes the folder if need be. Raises FolderInUse."""
+        self._files.make_directory(self.path)
+        self._lock = FolderLock(self.path)
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # Whose it is
+
+    @property
+    def meta_path(self) -> str:
+        return f"{self.path}/{META_PROPERTIES_FILE}"
+
+    def read_meta(self) -> MetaProperties | None:
+        """None when there is no such file. Raises MalformedFile."""
+        data = self._read(META_PROPERTIES_FILE)
+        return None if data is None else parse_meta_properties(data, self.meta_path)
+
+    def write_meta(self, meta: MetaProperties, now_ms: int) -> None:
+        self._files.write_atomically(self.meta_path, format_meta_properties(meta, now_ms))
+
+    # How it was left
+
+    def take_clean_marker(self) -> bool:
+        """Whether the last stop was clean. The marker is gone, durably, when this returns: a crash from now on must
+        not look like a clean stop."""
+        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+        self.was_clean = self._files.exists(path)
+        if self.was_clean:
+            self._files.unlink(path)
+            self._files.sync_directory(self.path)
+        return self.was_clean
+
+    def put_clean_marker(self, broker_epoch: int) -> None:
+        """To be the very last thing written at a stop. (Kafka's CleanShutdownFileHandler; the epoch is KIP-966's.)"""
+        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        self._files.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode())
+
+    def read_checkpoints(self) -> None:
+        """One that cannot be read counts as empty, with a warning: recovery then starts with the first segment, and
+        the log with its first batch, as in Kafka."""
+        self.recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
+        self.log_start_offsets = self._read_offsets(LOG_START_OFFSET_FILE)
+        self.high_watermarks = self._read_offsets(HIGH_WATERMARK_FILE)
+
+    # What is in it
+
+    def list_partitions(self) -> tuple[list[tuple[str, PartitionFolder]], list[str]]:
+        """(path, partition) of each partition's folder, by name; and the paths of those marked to be deleted."""
+        found: list[tuple[str, PartitionFolder]] = []
+        marked: list[str] = []
+        strangers: list[str] = []
+        for entry in sorted(self._files.list_directory(self.path)):
+            if not entry.is_directory:
+                continue
+            name = entry.name
+            path = f"{self.path}/{name}"
+            folder = None if name in _FOREIGN_FOLDERS else parse_folder_name(name)
+            if folder is None:
+                strangers.append(name)
+            elif folder.kind is FolderKind.DELETE:
+                marked.append(path)
+            elif folder.kind is FolderKind.CURRENT:
+                found.append((path, folder))
+            else:
+                logger.warning("%s is set aside (%s): left alone", path, folder.kind.value)
+        if strangers:
+            logger.warning("%s holds folders that are no partitions, left alone: %s", self.path, ", ".join(strangers))
+        return found, marked
+
+    def read_topic_id(self, partition_path: str) -> Uuid | None:
+        """From partition.metadata; None when there is none. One that cannot be read counts as none, with a warning:
+        whoever knows the topic knows its id."""
+        path = f"{partition_path}/{PARTITION_METADATA_FILE}"
+        try:
+            return parse_partition_metadata(self._files.read_bytes(path), path)
+        except FileNotFoundError:
+            return None
+        except MalformedFile as error:
+            logger.warning("%s; ignoring it", error)
+            return None
+
+    def _read_offsets(self, name: str) -> Offsets:
+        data = self._read(name)
+        try:
+            return {} if data is None else parse_offsets(data, f"{self.path}/{name}")
+        except MalformedFile as error:
+            logger.warning("%s; ignoring the file", error)
+            return {}
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return self._files.read_bytes(f"{self.path}/{name}")
+        except FileNotFoundError:
+            return None

@@ -1,0 +1,450 @@
+"""All logs of a broker, across its data folders: loading them at start, making and removing them, checkpoints, the end.
+
+    manager.lock(); manager.load_meta(cluster_id, broker_id)
+    for log in manager.load(): ...          # a step at a time; None means "worked a millisecond, more to do"
+    ...                                     # logs, get, get_or_create, remove, checkpoints
+    manager.close_all()
+
+A log that could not be loaded is in `failed` and stays so until the next start: nothing is made in its place, because
+its data may still be good. Not thread-safe; only what `checkpoints` returns may run on a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from config.topic import LogConfig
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import ZERO_UUID, Uuid, random_uuid, uuid_to_text
+from storage.checkpoint_plan import CheckpointOrder, CheckpointPlan
+from storage.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    format_offsets,
+)
+from storage.data_folder import DataFolder
+from storage.flush import FlushPlan
+from storage.folder_names import FolderKind, folder_name, marked_folder_name
+from storage.identity import PARTITION_METADATA_FILE, MetaProperties, agree_on_meta, format_partition_metadata
+from storage.log import Log
+from storage.recovery import FolderLoader, unchecked_bytes
+
+if TYPE_CHECKING:
+    from config.broker import BrokerConfig
+    from storage.files import Files
+
+logger = logging.getLogger(__name__)
+
+STEP_S = 0.001
+FOLDERS_PER_STEP = 32
+"""Partition folders listed between two yields."""
+
+Key = tuple[str, int]
+
+_ALL_CHECKPOINTS = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE)
+
+
+class DuplicatePartition(Exception):
+    """The same partition lies in two data folders; `str()` says what to do."""
+
+
+class LoadProgress:
+    """How far `LogManager.load` has come. Bytes are those that must be checked after a crash; 0 after a clean stop."""
+
+    __slots__ = ("bytes_done", "bytes_total", "partitions_done", "partitions_total")
+
+    def __init__(self) -> None:
+        self.partitions_done = 0
+        self.partitions_total = 0
+        self.bytes_done = 0
+        self.bytes_total = 0
+
+    def __str__(self) -> str:
+        text = f"{self.partitions_done} of {self.partitions_total} partitions"
+        if self.bytes_total:
+            text += f", {self.bytes_done / 1e6:.1f} of {self.bytes_total / 1e6:.1f} MB checked"
+        return text
+
+
+class _Pending(NamedTuple):
+    """A partition's folder that is not loaded yet."""
+
+    folder: DataFolder
+    path: str
+    unchecked_bytes: int
+
+
+class LogManager:
+    """The logs, by (topic, partition), and the data folders they lie in."""
+
+    def __init__(self, config: BrokerConfig, files: Files, clock_ms: Callable[[], int]) -> None:
+        self._files = files
+        self._clock_ms = clock_ms
+        self._default_config = LogConfig.defaults(config)
+        self._producer_expiration_ms: int = config["producer.id.expiration.ms"]
+        self.folders = [DataFolder(path.rstrip("/") or "/", files) for path in dict.fromkeys(config.log_dirs)]
+        self.logs: dict[Key, Log] = {}
+        self.failed: dict[Key, Exception] = {}
+        self.progress = LoadProgress()
+        self.unlinkable: list[str] = []
+        """Leftovers that `load` has found, files and folders: for a thread to remove. Take them and empty the list."""
+        self.broker_id: int | None = None
+        self.cluster_id: str | None = None
+        self._pending: dict[Key, _Pending] = {}
+        self._homes: dict[Key, DataFolder] = {}
+        self._high_watermarks: dict[Key, int] = {}
+        self._order = CheckpointOrder()
+        self._stale_keys: set[Key] = set()
+        """Of removed partitions: the checkpoint files may still hold their offsets."""
+        self._unsynced_paths: list[str] = []
+        self._unsynced_folders: set[str] = set()
+
+    # Whose folders these are
+
+    def lock(self) -> None:
+        """Takes all data folders, making those that do not exist. Raises FolderInUse, OSError; then none is held."""
+        try:
+            for folder in self.folders:
+                folder.lock()
+        except BaseException:
+            self.unlock()
+            raise
+
+    def unlock(self) -> None:
+        for folder in self.folders:
+            folder.unlock()
+
+    def load_meta(self, cluster_id: str | None, broker_id: int | None) -> str:
+        """Settles whose folders these are, and writes it into those that do not say so yet. None: not known.
+
+        Returns the cluster id: the given one, else the folders', else a new one. The broker id is in `broker_id` then;
+        None if nobody knows it (call again once it is known: until then nothing is written).
+        Raises InconsistentFolder when a folder belongs to another broker or cluster, and MalformedFile.
+        """
+        stored = {folder.meta_path: folder.read_meta() for folder in self.folders}
+        self.broker_id, agreed = agree_on_meta(stored, broker_id, cluster_id)
+        self.cluster_id = agreed or self.cluster_id or uuid_to_text(random_uuid())
+        if self.broker_id is not None:
+            for folder in self.folders:
+                known = stored[folder.meta_path]
+                wanted = (known or MetaProperties())._replace(broker_id=self.broker_id, cluster_id=self.cluster_id)
+                if wanted != known:
+                    folder.write_meta(wanted, self._clock_ms())
+        return self.cluster_id
+
+    # Start
+
+    def load(self, topic_config: Callable[[str], LogConfig] | None = None) -> Iterator[Log | None]:
+        """Loads every partition's folder, those with the least to check first.
+
+        Yields each log, in `logs` by then, and None about every millisecond of work: other things can be done in
+        between, served logs included. Without `topic_config` the logs get the broker's defaults (a log's `config` can
+        be replaced at any time). Raises DuplicatePartition and OSError before the first log.
+        """
+        started_s = time.monotonic()
+        yield from self._find_folders()
+        unclean = [folder.path for folder in self.folders if not folder.was_clean]
+        if self.progress.bytes_total:
+            logger.info(
+                "%s: no clean stop, checking up to %.1f MB in %d partitions",
+                ", ".join(unclean), self.progress.bytes_total / 1e6, self.progress.partitions_total,
+            )  # fmt: skip
+        for key, pending in sorted(self._pending.items(), key=lambda item: item[1].unchecked_bytes):
+            yield from self._load_one(key, pending, topic_config)
+        if self.logs or self.failed:
+            logger.info("loaded %s in %.0f ms", self.progress, (time.monotonic() - started_s) * 1000)
+
+    def is_loading(self, topic: str, partition: int) -> bool:
+        """Whether `load` knows the partition, but has not come to it."""
+        return (topic, partition) in self._pending
+
+    def _find_folders(self) -> Iterator[None]:
+        listed = 0
+        for folder in self.folders:
+            folder.take_clean_marker()
+            folder.read_checkpoints()
+            partitions, marked = folder.list_partitions()
+            self.unlinkable += marked
+            for path, name in partitions:
+                key = name.topic, name.partition
+                if (other := self._pending.get(key)) is not None:
+                    raise DuplicatePartition(
+                        f"{other.path} and {path} are the same partition. Move one of them away: the older one, or the "
+                        f"one on a disk that failed"
+                    )
+                size_bytes = 0
+                if not folder.was_clean:
+                    size_bytes = unchecked_bytes(self._files, path, folder.recovery_points.get(key, 0))
+                self._pending[key] = _Pending(folder, path, size_bytes)
+                folder.partitions_count += 1
+                self.progress.partitions_total += 1
+                self.progress.bytes_total += size_bytes
+                listed += 1
+                if listed % FOLDERS_PER_STEP == 0:
+                    yield None
+            # Whoever makes such a partition anew must not inherit the offsets of the one that was removed.
+            for offsets in (folder.recovery_points, folder.log_start_offsets, folder.high_watermarks):
+                self._stale_keys.update(offsets.keys() - self._pending.keys())
+
+    def _load_one(
+        self, key: Key, pending: _Pending, topic_config: Callable[[str], LogConfig] | None
+    ) -> Iterator[Log | None]:
+        folder = pending.folder
+        loader = FolderLoader(
+            self._files,
+            pending.path,
+            topic=key[0],
+            partition=key[1],
+            topic_id=folder.read_topic_id(pending.path) or ZERO_UUID,
+            config=topic_config(key[0]) if topic_config is not None else self._default_config,
+            producer_expiration_ms=self._producer_expiration_ms,
+            now_ms=self._clock_ms(),
+            log_start_offset=folder.log_start_offsets.get(key, 0),
+            recovery_point=folder.recovery_points.get(key, 0),
+        )
+        steps = loader.load(folder.was_clean)
+        progress = self.progress
+        until_s = time.monotonic() + STEP_S
+        bytes_before = progress.bytes_done
+        log = None
+        while log is None:
+            try:
+                done = next(steps)
+            except StopIteration as finished:
+                log = finished.value
+            except (OSError, KafkaError, ValueError) as error:
+                # One partition that cannot be read must not keep the others from being served.
+                logger.error("%s cannot be loaded and is not served: %s", pending.path, error)
+                self.failed[key] = error
+                break
+            else:
+                if not folder.was_clean:
+                    progress.bytes_done = min(progress.bytes_done + done, bytes_before + pending.unchecked_bytes)
+                if time.monotonic() >= until_s:
+                    yield None
+                    until_s = time.monotonic() + STEP_S
+        self.unlinkable += loader.unlinkable
+        del self._pending[key]
+        self._homes[key] = folder
+        progress.partitions_done += 1
+        progress.bytes_done = bytes_before + pending.unchecked_bytes
+        if log is not None:
+            checkpoint = folder.high_watermarks.get(key, 0)
+            # Kept here until somebody who knows the replicas sets it: the next checkpoint must not lose it.
+            log.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
+            self._high_watermarks[key] = checkpoint
+            self.logs[key] = log
+            yield log
+
+    # Logs
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        return self.logs.get((topic, partition))
+
+    def get_or_create(self, topic: str, partition: int, topic_id: Uuid, config: LogConfig) -> Log:
+        """The partition's log, with this configuration; a new one lies in the data folder that has the fewest.
+
+        Raises KafkaError: INCONSISTENT_TOPIC_ID when the log belongs to another topic of that name,
+        KAFKA_STORAGE_ERROR when it could not be loaded, is not loaded yet, or cannot be made.
+        """
+        key = topic, partition
+        log = self.logs.get(key)
+        if log is None:
+            return self._create(key, topic_id, config)
+        if log.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
+            self._write_topic_id(log.directory, topic_id)
+            log.topic_id = topic_id
+        elif topic_id not in (log.topic_id, ZERO_UUID):
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{log.directory} holds topic {uuid_to_text(log.topic_id)}, not {uuid_to_text(topic_id)}",
+            )
+        log.config = config
+        return log
+
+    def remove(self, topic: str, partition: int) -> str:
+        """Takes a log out of use and marks its folder for deletion; returns the folder's path, for a thread to remove.
+
+        What readers hold stays readable. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+        """
+        key = topic, partition
+        log = self.logs.get(key)
+        if log is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {topic}-{partition}")
+        folder = self._homes[key]
+        path = f"{folder.path}/{marked_folder_name(topic, partition, FolderKind.DELETE, random_uuid())}"
+        try:
+            self._files.rename(log.directory, path)
+        except OSError as error:
+            raise _storage_error(f"cannot rename {log.directory}", error) from error
+        log.close(clean=False)
+        del self.logs[key], self._homes[key]
+        self._high_watermarks.pop(key, None)
+        folder.partitions_count -= 1
+        self._stale_keys.add(key)
+        self._unsynced_folders.add(folder.path)
+        return path
+
+    def folder_of(self, log: Log) -> str:
+        """Path of the data folder that holds the log."""
+        return self._homes[log.topic, log.partition].path
+
+    def size_bytes(self, topic: str) -> int:
+        """On disk, of all partitions of a topic that this broker has."""
+        return sum(log.size_bytes for (name, _), log in self.logs.items() if name == topic)
+
+    def high_watermark_checkpoint(self, topic: str, partition: int) -> int:
+        """As the last start found it; 0 of a log that is younger."""
+        return self._high_watermarks.get((topic, partition), 0)
+
+    def _create(self, key: Key, topic_id: Uuid, config: LogConfig) -> Log:
+        topic, partition = key
+        if key in self._pending:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is still being loaded")
+        if (error := self.failed.get(key)) is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} could not be loaded: {error}")
+        if key in self._stale_keys:
+            try:
+                CheckpointPlan(self._files, self._order, self._checkpoint_contents(*_ALL_CHECKPOINTS)).run(sync=False)
+            except OSError as failure:
+                raise _storage_error("cannot write checkpoints", failure) from failure
+            self._stale_keys.clear()
+        last_error: Exception | None = None
+        for folder in sorted(self.folders, key=lambda folder: folder.partitions_count):
+            directory = f"{folder.path}/{folder_name(topic, partition)}"
+            try:
+                self._files.make_directory(directory)
+                if topic_id != ZERO_UUID:
+                    self._write_topic_id(directory, topic_id)
+                log = Log.open(
+                    directory,
+                    config,
+                    self._files,
+                    topic=topic,
+                    partition=partition,
+                    topic_id=topic_id,
+                    now_ms=self._clock_ms(),
+                    producer_expiration_ms=self._producer_expiration_ms,
+                )
+            except (OSError, KafkaError) as failure:
+                logger.error("cannot make a log in %s: %s", directory, failure)
+                last_error = failure
+                continue
+            self.logs[key] = log
+            self._homes[key] = folder
+            folder.partitions_count += 1
+            self._unsynced_folders.add(folder.path)
+            return log
+        raise _storage_error(f"no data folder takes {topic}-{partition}", last_error) from last_error
+
+    def _write_topic_id(self, directory: str, topic_id: Uuid) -> None:
+        # Not worth a wait for the disk: lost with it, the id is known to who knows the topic.
+        path = f"{directory}/{PARTITION_METADATA_FILE}"
+        self._files.write_atomically(path, format_partition_metadata(topic_id), sync=False)
+        self._unsynced_paths.append(path)
+
+    # From time to time
+
+    def retention_pass(self, now_ms: int) -> Iterator[list[str]]:
+        """Applies retention to one log a step; yields the paths that are to be unlinked after file.delete.delay.ms.
+        A log that fails is passed over with an error in the broker's log."""
+        for log in list(self.logs.values()):
+            try:
+                paths = log.delete_old_segments(now_ms)
+            except KafkaError as error:
+                logger.error("%s: retention failed: %s", log.directory, error)
+                continue
+            yield paths
+
+    def plan_flushes(self, now_ms: int) -> Iterator[tuple[Log, FlushPlan]]:
+        """Plans for the logs whose flush.ms or flush.messages is due, or that rolled a segment. Each plan must be run
+        (on a thread) and come back through `log.flushed`."""
+        for log in list(self.logs.values()):
+            if not log.offline and log.flush_due(now_ms):
+                config = log.config
+                by_interval = (
+                    log.unflushed_messages >= config.flush_messages or now_ms - log.last_flush_ms >= config.flush_ms
+                )
+                plan = log.plan_flush(now_ms, rolled_only=not by_interval)
+                if plan is not None:
+                    yield log, plan
+
+    def checkpoints(self) -> Callable[[], None]:
+        """Recovery points and log start offsets as they are now, to be written by calling the result on a thread
+        (it raises OSError)."""
+        return self._plan_checkpoints(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE).run
+
+    def high_watermark_checkpoints(self) -> Callable[[], None]:
+        """As `checkpoints`, for the high watermarks, which are wanted more often."""
+        return self._plan_checkpoints(HIGH_WATERMARK_FILE).run
+
+    def write_checkpoints(self) -> None:
+        """All of them, here and now. Raises OSError."""
+        self._plan_checkpoints(*_ALL_CHECKPOINTS).run()
+
+    def _plan_checkpoints(self, *names: str) -> CheckpointPlan:
+        """With them goes what was put off: syncing new partition.metadata files, and folders that were renamed."""
+        paths, self._unsynced_paths = self._unsynced_paths, []
+        directories, self._unsynced_folders = sorted(self._unsynced_folders), set()
+        return CheckpointPlan(self._files, self._order, self._checkpoint_contents(*names), paths, directories)
+
+    def _checkpoint_contents(self, *names: str) -> dict[str, bytes]:
+        contents: dict[str, bytes] = {}
+        logs_by_folder: dict[str, list[tuple[Key, Log]]] = {folder.path: [] for folder in self.folders}
+        for key, log in self.logs.items():
+            logs_by_folder[self._homes[key].path].append((key, log))
+        for folder in self.folders:
+            logs = logs_by_folder[folder.path]
+            for name in names:
+                if name == RECOVERY_POINT_FILE:
+                    offsets = {key: log.recovery_point for key, log in logs}
+                    kept = folder.recovery_points
+                elif name == LOG_START_OFFSET_FILE:
+                    offsets = {
+                        key: log.log_start_offset
+                        for key, log in logs
+                        if log.log_start_offset > log.segments[0].base_offset
+                    }
+                    kept = folder.log_start_offsets
+                else:
+                    offsets = {key: log.high_watermark for key, log in logs}
+                    kept = folder.high_watermarks
+                # What is not loaded keeps what it had.
+                offsets.update((key, kept[key]) for key in kept.keys() & (self._pending.keys() | self.failed.keys()))
+                contents[f"{folder.path}/{name}"] = format_offsets(offsets)
+        return contents
+
+    # The end
+
+    def close_all(self, broker_epoch: int = -1) -> None:
+        """The clean stop: every log is synced and closed, then come the checkpoints, and last of all the marker that
+        lets the next start trust all that. A data folder where something failed gets no marker. Raises nothing."""
+        unclean: set[str] = set()
+        for key, log in self.logs.items():
+            try:
+                while not log.offline and log.unflushed_messages:
+                    log.flush(self._clock_ms())
+                log.close(clean=True)
+                if log.offline:
+                    unclean.add(self._homes[key].path)
+            except KafkaError as error:
+                logger.error("%s could not be closed cleanly: %s", log.directory, error)
+                unclean.add(self._homes[key].path)
+        unclean.update(pending.folder.path for pending in self._pending.values() if not pending.folder.was_clean)
+        unclean.update(self._homes[key].path for key in self.failed)
+        try:
+            self.write_checkpoints()
+            for folder in self.folders:
+                if folder.path not in unclean:
+                    folder.put_clean_marker(broker_epoch)
+        except OSError as error:
+            logger.error("the stop is not clean, the next start will check the logs: %s", error)
+        self.unlock()
+
+
+def _storage_error(doing: str, error: Exception | None) -> KafkaError:
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{doing}: {error}")
