@@ -21,6 +21,7 @@ V = TypeVar("V")
 CONNECT_TIMEOUT_S = 3.0
 # A broker that was started a moment ago gets this long to begin listening.
 START_TIMEOUT_S = 3.0
+METADATA_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
 
 # The client library's own log lines would stand between ours; what matters in them reaches us as errors.

@@ -76,19 +76,38 @@ class Signalled(BaseException):
         self.exit_code = 128 + number  # what a shell reports for a process that the signal ended
 
 
-@contextmanager
-def orderly_end() -> Iterator[None]:
+class OrderlyEnd:
     """Inside, SIGINT and SIGTERM raise Signalled, so that `finally` blocks can flush, commit and close."""
 
-    def stop(number: int, frame: object) -> None:
-        raise Signalled(number)
+    def __init__(self) -> None:
+        self._deferring = False
+        self._pending: int | None = None
+        self._before: dict[int, Any] = {}
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def __enter__(self) -> OrderlyEnd:
+        self._before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """A step that a signal may not cut in two; it ends the step afterwards. A second one does not wait."""
+        self._deferring = True
+        try:
+            yield
+        finally:
+            self._deferring = False
+        if self._pending is not None:
+            raise Signalled(self._pending)
+
+    def _stop(self, number: int, frame: object) -> None:
+        if self._deferring and self._pending is None:
+            self._pending = number
+        else:
+            raise Signalled(number)
 
 
 def run(command: click.Command, arguments: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ import click
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from broker.cli.client import check_reachable, client_settings, load_file, make_client
-from broker.cli.command import KEY_VALUE, bootstrap_option, command_config_option, orderly_end, run
+from broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, command_config_option, run
 from broker.cli.errors import explain
 from broker.cli.record_format import RecordFormat
 
@@ -69,10 +69,10 @@ def console_consumer(**given: Any) -> None:
     check_reachable(given["bootstrap"])
     consumer = make_client(Consumer, settings)
     printer = Printer(consumer, formatter, given["skip_message_on_error"])
-    with orderly_end():
+    with OrderlyEnd() as end:
         try:
             begin(consumer, given)
-            printer.run(given["max_messages"], given["timeout_ms"])
+            printer.run(given["max_messages"], given["timeout_ms"], end)
         finally:
             consumer.close()
             print(f"Processed a total of {printer.count} messages", file=sys.stderr)
@@ -163,14 +163,15 @@ class Printer:
         self._told: set[int] = set()
         self.count = 0
 
-    def run(self, max_messages: int | None, timeout_ms: int | None) -> None:
+    def run(self, max_messages: int | None, timeout_ms: int | None, end: OrderlyEnd) -> None:
         """Until max_messages were printed or none came for timeout_ms; without them until a signal."""
         last_s = time.monotonic()
         while max_messages is None or self.count < max_messages:
             wanted = BATCH_RECORDS if max_messages is None else min(BATCH_RECORDS, max_messages - self.count)
             batch = self._receive(wanted)
             if batch:
-                self._print(batch)
+                with end.deferred():
+                    self._print(batch)
                 last_s = time.monotonic()
             elif timeout_ms is not None and timeout_ms >= 0 and time.monotonic() - last_s > timeout_ms / 1000:
                 return

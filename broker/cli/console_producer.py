@@ -10,7 +10,7 @@ import click
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from broker.cli.client import check_reachable, client_settings, load_file, make_client
-from broker.cli.command import KEY_VALUE, bootstrap_option, command_config_option, orderly_end, run
+from broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, command_config_option, run
 from broker.cli.errors import explain
 from broker.cli.line_reader import LineReader, LineRecord
 
@@ -77,7 +77,7 @@ def console_producer(**given: Any) -> int:
     producer = make_client(Producer, settings)
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     sender = Sender(producer, given["topic"], sync=given["sync"])
-    with orderly_end():
+    with OrderlyEnd():
         try:
             for number, line in enumerate(read_lines(sys.stdin.buffer, interactive), start=1):
                 sender.send(reader.parse(line, number))

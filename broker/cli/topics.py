@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from broker.cli import topic_report
-from broker.cli.client import REQUEST_TIMEOUT_S, connect_admin, settle, settle_all
+from broker.cli.client import METADATA_TIMEOUT_S, REQUEST_TIMEOUT_S, connect_admin, settle, settle_all
 from broker.cli.command import KEY_VALUE, bootstrap_option, command_config_option, only_one, run
 from broker.cli.errors import CommandError
 from broker.cli.tables import confirm
@@ -88,7 +88,7 @@ def topics(**given: Any) -> None:
     if action == "--create":
         create(admin, given, assignment)
         return
-    cluster = admin.list_topics(timeout=REQUEST_TIMEOUT_S)
+    cluster = admin.list_topics(timeout=METADATA_TIMEOUT_S)
     found = matching_topics(list(cluster.topics), given["topic"], given["exclude_internal"])
     if given["topic"] and not found and not given["if_exists"] and action != "--list":
         raise CommandError(f"topic '{given['topic']}' does not exist. `gregor topics --list` shows those that do.")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 
 import click
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from broker.cli.command import KEY_VALUE, Signalled, only_one, run
+from broker.cli.command import KEY_VALUE, OrderlyEnd, Signalled, only_one, run
 from broker.cli.errors import CommandError, explain
 
 
@@ -64,6 +65,28 @@ def test_what_the_command_returns_is_the_exit_code(capsys: pytest.CaptureFixture
 def test_an_error_of_ours_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
         run(command(raising(ZeroDivisionError())), ["--yes"])
+
+
+def test_signals_end_a_command_but_not_a_step_of_it() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    steps = []
+    with OrderlyEnd() as end:
+        with pytest.raises(Signalled) as raised, end.deferred():
+            signal.raise_signal(signal.SIGTERM)
+            steps.append("the step is finished")
+        assert raised.value.exit_code == 143
+        with pytest.raises(Signalled):
+            signal.raise_signal(signal.SIGINT)
+            steps.append("never")
+    assert steps == ["the step is finished"]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_second_signal_does_not_wait_for_the_step() -> None:
+    with OrderlyEnd() as end, pytest.raises(Signalled), end.deferred():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("the step went on")
 
 
 def test_only_one() -> None:
