@@ -10,7 +10,7 @@ gets a last entry in any case.
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -249,71 +249,17 @@ class Segment:
             self._first_timestamp = _NOT_LOADED
         self._reload_max_timestamp()
 
-    def rebuild_indexes(
-        self,
-        from_position: int = 0,
-        *,
-        index_interval_bytes: int = 4096,
-        on_producer_batch: Callable[[ScannedBatch], None] | None = None,
-        on_epoch: Callable[[int, int], None] | None = None,
-    ) -> int:
-        """Checks the batches and makes both indexes anew, in one pass; returns where the last valid batch ends.
-
-        `truncate_to` that if it is not `size_bytes`. What lies below `from_position` is known to be good (it was
-        synced, and so were its index entries); checking begins a little before it. `on_producer_batch` is called with
-        each checked batch that has a producer id, `on_epoch` with (leader epoch, base offset) where the epoch differs
-        from that of the batch before. The segment is ready for appends then, its indexes as complete as if it had
-        been closed.
-        """
-        self.create_missing_indexes()
-        slot = self._entry_before(from_position)
-        if slot < 0:
-            kept_entries, kept_times, end, entry_position = 0, 0, 0, 0
-            max_timestamp, max_timestamp_offset = NO_TIMESTAMP, self.base_offset
-        else:
-            # At an entry everything the loop carries is known: the entry's batch has been counted.
-            kept_entries = slot + 1
-            relative_offset, entry_position = self.offset_index.entry(slot)
-            end = entry_position
-            kept_times = self.time_index.entries_below_offset(self.base_offset + relative_offset + 1)
-            max_timestamp, max_timestamp_offset = NO_TIMESTAMP, self.base_offset
-            if kept_times:
-                max_timestamp, relative_offset = self.time_index.entry(kept_times - 1)
-                max_timestamp_offset = self.base_offset + relative_offset
-
-        offset_entries, time_entries = bytearray(), bytearray()
-        indexed_timestamp, last_epoch = max_timestamp, -1
-        for batch in self.scan(end):
-            position, size_bytes, base_offset, last_offset, epoch, _, timestamp, producer_id, _, _ = batch
-            if timestamp > max_timestamp:
-                max_timestamp, max_timestamp_offset = timestamp, last_offset
-            if position - entry_position > index_interval_bytes:
-                offset_entries += OffsetIndex.ENTRY.pack(last_offset - self.base_offset, position)
-                if max_timestamp > indexed_timestamp:
-                    time_entries += TimeIndex.ENTRY.pack(max_timestamp, max_timestamp_offset - self.base_offset)
-                    indexed_timestamp = max_timestamp
-                entry_position = position
-            if epoch != last_epoch:
-                last_epoch = epoch
-                if on_epoch is not None and epoch >= 0:
-                    on_epoch(epoch, base_offset)
-            if producer_id >= 0 and on_producer_batch is not None:
-                on_producer_batch(batch)
-            end = position + size_bytes
-
-        self.offset_index.truncate_entries(kept_entries)
-        self.offset_index.append_packed(offset_entries)
-        self.time_index.truncate_entries(kept_times)
-        self.time_index.append_packed(time_entries)
-        self.max_timestamp, self.max_timestamp_offset = max_timestamp, max_timestamp_offset
-        self.bytes_since_index_entry = end - entry_position
-        self.become_inactive()
-        return end
-
     # Files
 
     def files(self) -> tuple[File, File, File]:
         return self.log, self.offset_index.file, self.time_index.file
+
+    def create_missing_indexes(self) -> None:
+        """Empty ones, which `segment_check` then fills."""
+        if not self._files.exists(self.offset_index.file.path):
+            self.offset_index = OffsetIndex(self._files, self.stem + INDEX_SUFFIX, self.base_offset, create=True)
+        if not self._files.exists(self.time_index.file.path):
+            self.time_index = TimeIndex(self._files, self.stem + TIME_INDEX_SUFFIX, self.base_offset, create=True)
 
     def mark_deleted(self) -> list[str]:
         """Renames its files to *.deleted and returns their new paths: unlinking them is left to the caller. What is
@@ -335,22 +281,6 @@ class Segment:
         self.log.close()
         self.offset_index.close()
         self.time_index.close()
-
-    def _entry_before(self, position: int) -> int:
-        """The slot of the last offset index entry at or before a position, -1 to begin with the file. An entry from
-        which the batches do not lead to the position is not believed."""
-        slot = self.offset_index.entries_below_position(position + 1) - 1
-        if slot >= 0:
-            for start, size_bytes, *_ in self.scan(self.offset_index.entry(slot)[1], verify_crc=False):
-                if start + size_bytes >= position:
-                    return slot
-        return -1
-
-    def create_missing_indexes(self) -> None:
-        if not self._files.exists(self.offset_index.file.path):
-            self.offset_index = OffsetIndex(self._files, self.stem + INDEX_SUFFIX, self.base_offset, create=True)
-        if not self._files.exists(self.time_index.file.path):
-            self.time_index = TimeIndex(self._files, self.stem + TIME_INDEX_SUFFIX, self.base_offset, create=True)
 
     def _reload_max_timestamp(self) -> None:
         # The batches behind the last time entry may be later than it.

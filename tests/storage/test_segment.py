@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from protocol.records import RecordBatch, iter_batches
 from storage.memory_files import MemoryFiles
 from storage.segment import OldMessageFormat, Segment
+from storage.segment_check import check_segment
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, patched
 
 STEM = f"{DIRECTORY}/{0:020d}"
@@ -67,61 +68,31 @@ def test_indexes_are_kafkas_byte_for_byte(shapes: list[tuple[int, int, int]], in
     assert files.read_bytes(f"{STEM}.timeindex") == time_index
 
 
+def check(segment: Segment, from_offset: int = 0, interval: int = 4096) -> int:
+    """Runs a recovery's check to its end; returns where the last valid batch ends."""
+    steps = check_segment(segment, from_offset, index_interval_bytes=interval)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            return int(finished.value.end_position)
+
+
 @settings(max_examples=40, deadline=None)
 @given(batch_shapes, st.integers(0, 800), st.data())
-def test_rebuilt_indexes_are_those_that_appending_made(
+def test_indexes_made_by_a_recovery_are_those_that_appending_made(
     shapes: list[tuple[int, int, int]], interval: int, data: st.DataObject
 ) -> None:
     files = MemoryFiles()
     segment = write_batches(files, batches_of(shapes), index_interval_bytes=interval)
     segment.become_inactive()
     before = files.read_bytes(f"{STEM}.index"), files.read_bytes(f"{STEM}.timeindex")
-    starts = [position for position, *_ in segment.scan()]
-    from_position = data.draw(st.sampled_from([0, *starts, segment.size_bytes]))
+    from_offset = data.draw(st.integers(0, sum(count for count, *_ in shapes)))
     opened = Segment.open(files, DIRECTORY, 0)
-    assert opened.rebuild_indexes(from_position, index_interval_bytes=interval) == opened.size_bytes
+    assert check(opened, from_offset, interval) == opened.size_bytes
     assert (files.read_bytes(f"{STEM}.index"), files.read_bytes(f"{STEM}.timeindex")) == before
     assert (opened.max_timestamp, opened.max_timestamp_offset) == (segment.max_timestamp, segment.max_timestamp_offset)
     assert opened.bytes_since_index_entry == segment.bytes_since_index_entry
-
-
-def test_rebuild_makes_missing_indexes() -> None:
-    files = MemoryFiles()
-    segment = write_batches(files, batches_of([(1, 200, n) for n in range(20)]), index_interval_bytes=500)
-    segment.become_inactive()
-    before = files.read_bytes(f"{STEM}.index"), files.read_bytes(f"{STEM}.timeindex")
-    files.unlink(f"{STEM}.index")
-    files.unlink(f"{STEM}.timeindex")
-    Segment.open(files, DIRECTORY, 0).rebuild_indexes(index_interval_bytes=500)
-    assert (files.read_bytes(f"{STEM}.index"), files.read_bytes(f"{STEM}.timeindex")) == before
-
-
-def test_rebuild_does_not_follow_an_index_that_leads_astray() -> None:
-    files = MemoryFiles()
-    segment = write_batches(files, batches_of([(1, 200, n) for n in range(20)]), index_interval_bytes=500)
-    segment.become_inactive()
-    right = files.read_bytes(f"{STEM}.index")
-    wrong = b"".join(struct.pack(">ii", offset, position + 7) for offset, position in struct.iter_unpack(">ii", right))
-    files.create(f"{STEM}.index").write(wrong)
-    opened = Segment.open(files, DIRECTORY, 0)
-    assert opened.rebuild_indexes(opened.size_bytes, index_interval_bytes=500) == opened.size_bytes
-    assert files.read_bytes(f"{STEM}.index") == right
-
-
-def test_rebuild_reports_batches_of_producers_and_changes_of_epoch() -> None:
-    files = MemoryFiles()
-    log = open_log(files)
-    for number, epoch in enumerate((3, 3, 5, 5)):
-        producer = {"producer_id": 9, "producer_epoch": 0, "base_sequence": number} if number % 2 else {}
-        log.append_as_leader(batch(2, **producer), epoch, NOW_MS)
-    epochs, producers = [], []
-    segment = Segment.open(files, DIRECTORY, 0)
-    segment.rebuild_indexes(
-        on_epoch=lambda epoch, offset: epochs.append((epoch, offset)),
-        on_producer_batch=lambda scanned: producers.append((scanned[2], scanned[7], scanned[9])),
-    )
-    assert epochs == [(3, 0), (5, 4)]
-    assert producers == [(2, 9, 1), (6, 9, 3)]
 
 
 def test_scan_tells_what_the_headers_say() -> None:
@@ -160,7 +131,7 @@ def test_scan_ends_before_what_is_no_batch(tail: bytes) -> None:
     segment = Segment.open(files, DIRECTORY, 0)
     for verify_crc in (True, False):
         assert sum(size_bytes for _, size_bytes, *_ in segment.scan(verify_crc=verify_crc)) == good
-    assert segment.rebuild_indexes() == good
+    assert check(segment) == good
 
 
 @settings(max_examples=60, deadline=None)
