@@ -11,10 +11,6 @@ from broker.endpoints import endpoint_for
 from protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
-    from replication.registration import ProducerIdAllocator
-    from replication.topics_admin import Admin
-    from storage.manager import LogManager
-
     from broker.background import Background
     from broker.connection import Connection
     from broker.connections import Connections
@@ -27,7 +23,11 @@ if TYPE_CHECKING:
     from coordinator.group.coordinator import GroupCoordinator
     from replication.metadata_image import MetadataImage
     from replication.partition import Partition
+    from replication.registration import ProducerIdAllocator
     from replication.replica_manager import ReplicaManager
+    from replication.topic_configs import TopicConfigs
+    from replication.topics_admin import Admin
+    from storage.manager import LogManager
 
 
 @dataclass(slots=True, eq=False)
@@ -47,11 +47,14 @@ class Broker:
     logs: LogManager
     replicas: ReplicaManager
     metadata: MetadataImage
+    topic_configs: TopicConfigs
     admin: Admin
     topic_creator: TopicCreator
     groups: GroupCoordinator
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessions
+    unadvertised: frozenset[str]
+    """Listeners without an advertised host: a client is told the address that it came in by."""
 
     @staticmethod
     def now_ms() -> int:
@@ -66,7 +69,12 @@ class Broker:
     def endpoint_of(self, node_id: int, call: Call) -> NodeEndpoint | None:
         """Where this request's client reaches a live broker."""
         node = self.metadata.brokers.get(node_id)
-        return None if node is None else endpoint_for(node, call.connection, self.config, self.broker_id)
+        listener = call.connection.listener
+        return (
+            None
+            if node is None
+            else endpoint_for(node, call.connection, own=node_id == self.broker_id and listener in self.unadvertised)
+        )
 
 
 @dataclass(slots=True)

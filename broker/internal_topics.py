@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from replication.topics_admin import Admin
-
     from config.broker import BrokerConfig
     from replication.metadata_image import MetadataImage
+    from replication.topics_admin import Admin
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, "__transaction_state"})

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.log import logger
+from config.topic import LogConfig
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Maintenance:
         ):
             self._background.spawn(self._repeat(job, interval_s))
 
-    async def _repeat(self, job: Callable[[], asyncio.Future[None]], interval_s: float) -> None:
+    async def _repeat(self, job: Callable[[], Coroutine[Any, Any, None]], interval_s: float) -> None:
         while True:
             try:
                 await job()
@@ -86,22 +87,16 @@ class Maintenance:
 
     async def _flush(self) -> None:
         now_ms = self._clock_ms()
-        for log in await sliced(log for log in self._all() if log.flush_due(now_ms)):
+        for log in await sliced(log for log in self._all() if not log.offline and log.flush_due(now_ms)):
             by_time = log.unflushed_messages > 0 and now_ms - log.last_flush_ms >= log.config.flush_ms
             await flush_log(log, self._background, now_ms, rolled_only=not by_time)
 
-    async def retain_now(self) -> None:
-        """Apply retention to every log."""
-        await self._retain()
-
     async def _retain(self) -> None:
-        now_ms = self._clock_ms()
-        for log in self._all():
-            paths = log.delete_old_segments(now_ms)
+        default = LogConfig.defaults(self._config)
+        for paths in await sliced(self._logs.retention_pass(self._clock_ms())):
             if paths:
-                logger.info("%s-%d: retention removes %d files", log.topic, log.partition, len(paths))
-                self._background.remove_later(paths, log.config.file_delete_delay_ms)
-            await asyncio.sleep(0)
+                logger.info("retention removes %s", ", ".join(paths))
+                self._background.remove_later(paths, default.file_delete_delay_ms)
 
     async def _checkpoint_high_watermarks(self) -> None:
         await self._background.run(self._logs.high_watermark_checkpoints())

@@ -132,6 +132,9 @@ class BrokerConfig:
         check_ports("listeners", listeners)
         advertised_texts = self._listener_texts("advertised.listeners", "advertised.")
         advertised = parse_listeners("advertised.listeners", advertised_texts, protocols, skip)
+        if self["advertised.listeners"] is None:
+            # Nothing was promised to clients: each is told the address that it came in by.
+            advertised = [one._replace(host="") if one.host in ("0.0.0.0", "::") else one for one in advertised]
         names = [listener.name for listener in listeners]
         for listener in advertised:
             if listener.host == "0.0.0.0":

@@ -6,7 +6,7 @@ topic is being deleted (Kafka's LeaderDuringDelete): the partition leaves the im
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import ErrorCode
@@ -60,6 +60,7 @@ class MetadataImage:
         self.controller_id = NO_CONTROLLER
         self.controller_epoch = 0
         self.brokers: dict[int, LiveBroker] = {}
+        self.on_update: list[Callable[[], None]] = []
         self._topics: dict[str, TopicState] = {}
         self._names: dict[Uuid, str] = {}
 
@@ -106,6 +107,8 @@ class MetadataImage:
         for topic in request.topic_states:
             self._apply_topic(topic)
         self.version += 1
+        for listener in self.on_update:
+            listener()
         return UpdateMetadataResponse()
 
     def _apply_topic(self, update: UpdateMetadataRequest.UpdateMetadataTopicState) -> None:

@@ -23,6 +23,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Uuid
 from protocol.messages import FetchRequest, FetchResponse
+from storage.log import LogSlice
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -208,6 +209,5 @@ class FetchRead:
 
 
 def _release(data: FetchResponse.PartitionData) -> None:
-    records = data.records
-    if records is not None and not isinstance(records, (bytes, bytearray, memoryview)):
-        records.release()
+    if isinstance(data.records, LogSlice):
+        data.records.release()

@@ -1,0 +1,76 @@
+"""CreateTopics (key 19), versions 2 to 7.
+
+- 4 -1 for partitions or replication factor takes the broker's default (KIP-464); 5 flexible, the answer has the numbers
+  and settings of the new topic (KIP-525); 7 topic ids.
+- Answered when every partition has a leader that this broker knows, or with REQUEST_TIMED_OUT after `timeout_ms`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from config.describe import describe_topic
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from replication.topics_admin import CreatedTopic, NewTopic
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+DETAILS_FROM = 5
+
+
+@handles(ApiKey.CREATE_TOPICS, 2, 7)
+async def create_topics(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+    names = [topic.name for topic in request.topics]
+    repeated = {name for name in names if names.count(name) > 1}
+    wanted = [topic for topic in request.topics if topic.name not in repeated]
+    answers = [_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "named twice")) for name in sorted(repeated)]
+    try:
+        results = await broker.admin.create_topics(
+            [_new_topic(topic) for topic in wanted], request.timeout_ms, validate_only=request.validate_only
+        )
+    except KafkaError as error:
+        results = [error for _ in wanted]
+    for topic, result in zip(wanted, results, strict=True):
+        if isinstance(result, KafkaError):
+            answers.append(_refused(topic.name, result))
+        else:
+            answers.append(_created(broker, result, call.version))
+    return CreateTopicsResponse(topics=answers)
+
+
+def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        {one.partition_index: one.broker_ids for one in topic.assignments},
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _refused(name: str, error: KafkaError) -> CreateTopicsResponse.CreatableTopicResult:
+    return CreateTopicsResponse.CreatableTopicResult(
+        name=name, error_code=error.code, error_message=error.message or None
+    )
+
+
+def _created(broker: Broker, topic: CreatedTopic, version: int) -> CreateTopicsResponse.CreatableTopicResult:
+    answer = CreateTopicsResponse.CreatableTopicResult(name=topic.name, topic_id=topic.topic_id)
+    if version >= DETAILS_FROM:
+        answer.num_partitions = topic.partitions
+        answer.replication_factor = topic.replication_factor
+        answer.configs = [
+            CreateTopicsResponse.CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source_id,
+                is_sensitive=entry.sensitive,
+            )
+            for entry in describe_topic(topic.configs, broker.config)
+        ]
+    return answer

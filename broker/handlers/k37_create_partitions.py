@@ -1,0 +1,37 @@
+"""CreatePartitions (key 37), versions 0 to 3: widen topics. Keys then map to other partitions than before.
+
+- 2 flexible; 3 may be answered with a quota error (there are no quotas yet).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+
+@handles(ApiKey.CREATE_PARTITIONS, 0, 3)
+async def create_partitions(broker: Broker, request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
+    names = [topic.name for topic in request.topics]
+    answers = {name: CreatePartitionsResponse.CreatePartitionsTopicResult(name=name) for name in names}
+    for topic in request.topics:
+        try:
+            if names.count(topic.name) > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "named twice")
+            await broker.admin.create_partitions(
+                topic.name,
+                topic.count,
+                None if topic.assignments is None else [one.broker_ids for one in topic.assignments],
+                request.timeout_ms,
+                validate_only=request.validate_only,
+            )
+        except KafkaError as error:
+            answers[topic.name].error_code = error.code
+            answers[topic.name].error_message = error.message or None
+    return CreatePartitionsResponse(results=list(answers.values()))

@@ -1,0 +1,267 @@
+"""Puts a broker's parts together, in the order in which they need each other, and takes them apart again."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from broker.background import Background
+from broker.connections import Connections
+from broker.context import Broker
+from broker.fetch_sessions import FetchSessions
+from broker.group_log import GroupLog
+from broker.internal_topics import GROUP_METADATA_TOPIC, TopicCreator
+from broker.late_partitions import LatePartitions
+from broker.log import logger
+from broker.maintenance import Maintenance
+from broker.receive_buffers import BufferPool, ReceiveBudget
+from broker.registry import load_handlers
+from coordinator.group.config import GroupConfig
+from coordinator.group.coordinator import GroupCoordinator
+from replication.controller_loop import ControllerLoop
+from replication.embedded_store import FILE_NAME, EmbeddedStore
+from replication.metadata_image import MetadataImage
+from replication.metadata_store import StoreError
+from replication.nodes import BrokerRegistration
+from replication.registration import ProducerIdAllocator, join_cluster, make_persistent_nodes, register
+from replication.replica_manager import ReplicaManager
+from replication.topic_configs import TopicConfigs
+from replication.topics_admin import Admin
+from storage.checkpoints import MalformedFile
+from storage.files import OsFiles
+from storage.folder_lock import FolderInUse
+from storage.identity import InconsistentFolder
+from storage.manager import DuplicatePartition, LogManager
+
+if TYPE_CHECKING:
+    from config.broker import BrokerConfig
+    from config.listeners import Listener
+    from replication.partition import Partition
+    from storage.log import Log
+
+_LOAD_BEFORE_SERVING_S = 0.25
+"""So long loading logs may hold up the first answer; what takes longer (a crash's leftovers) goes on behind it."""
+_PROGRESS_EVERY_S = 5.0
+
+
+class StartError(Exception):
+    """The broker cannot start; the message says why and what to do."""
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class Node:
+    """One broker without its sockets: `open_storage()`, `join(ports)`, then `broker` serves; `close()` at any point."""
+
+    broker: Broker
+
+    def __init__(self, config: BrokerConfig) -> None:
+        if config["zookeeper.connect"]:
+            raise StartError(
+                "zookeeper.connect is set, but this version has only the embedded metadata store: leave the key out"
+            )
+        self._config = config
+        self._files = OsFiles()
+        self._logs = LogManager(config, self._files, now_ms)
+        self._background = Background()
+        self._store: EmbeddedStore | None = None
+        self._controller: ControllerLoop | None = None
+        self._groups: GroupCoordinator | None = None
+        self._loading: Iterator[Log | None] | None = None
+        self._broker_epoch = -1
+        self._opened = False
+
+    async def open_storage(self) -> None:
+        """Lock the data folders, open the metadata store, agree on whose they are. Raises StartError."""
+        config, logs = self._config, self._logs
+        try:
+            logs.lock()
+            wanted = logs.load_meta(None, config.broker_id)
+            self._store = store = EmbeddedStore(f"{config.log_dirs[0].rstrip('/')}/{FILE_NAME}")
+            await store.start()
+            await make_persistent_nodes(store)
+            self._cluster_id = logs.load_meta(await join_cluster(store, wanted), config.broker_id)
+            self._loading = logs.load()
+            self._opened = True
+            self._load_for(_LOAD_BEFORE_SERVING_S)
+        except (FolderInUse, InconsistentFolder, MalformedFile, DuplicatePartition, StoreError) as error:
+            raise StartError(str(error)) from error
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise StartError(f"{where}{error.strerror or error}; check log.dirs and its permissions") from error
+
+    def _load_for(self, seconds: float) -> None:
+        """Load logs for so long, but at least until it is known which there are."""
+        until = time.monotonic() + seconds
+        assert self._loading is not None
+        for _ in self._loading:
+            if time.monotonic() > until and self._logs.progress.partitions_done:
+                return
+        self._loading = None
+
+    async def join(self, ports: dict[str, int]) -> None:
+        """Register, stand for controller, take over what it says. `ports`: as bound, by listener name."""
+        config, logs, store = self._config, self._logs, self._store
+        assert store is not None
+        loop = asyncio.get_running_loop()
+        configs = TopicConfigs(store, config, config.broker_id, self._background.spawn, now_ms)
+        image = MetadataImage()
+        replicas = ReplicaManager(
+            config.broker_id,
+            logs,
+            configs.log_config,
+            now_ms,
+            lag_time_max_ms=config["replica.lag.time.max.ms"],
+            is_alive=image.is_alive,
+            folder_removed=lambda folder: self._background.remove_later(
+                [folder], config["log.segment.delete.delay.ms"]
+            ),
+        )
+        local = LatePartitions(replicas, image, configs, logs.is_loading)
+        group_log = GroupLog(replicas)
+        self._groups = groups = GroupCoordinator(
+            GroupConfig.from_broker(config),
+            group_log,
+            group_log,
+            now_ms,
+            partition_count=config["offsets.topic.num.partitions"],
+        )
+        self._follow_topics(replicas, image, configs, groups)
+        controller = self._controller = ControllerLoop(
+            config.broker_id,
+            store,
+            local,
+            configs,
+            now_ms,
+            listener=config.inter_broker_listener_name,
+            delete_topics=config["delete.topic.enable"],
+        )
+        admin = Admin(store, config, config.broker_id, controller, image, configs)
+        self.broker = Broker(
+            config=config,
+            broker_id=config.broker_id,
+            cluster_id=self._cluster_id,
+            loop=loop,
+            handlers=load_handlers(),
+            connections=Connections(config),
+            buffers=BufferPool(),
+            receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
+            max_request_bytes=config["socket.request.max.bytes"],
+            background=self._background,
+            logs=logs,
+            replicas=replicas,
+            metadata=image,
+            topic_configs=configs,
+            admin=admin,
+            topic_creator=TopicCreator(config, admin, image),
+            groups=groups,
+            producer_ids=ProducerIdAllocator(store, config.broker_id),
+            fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"]),
+            unadvertised=frozenset(one.name for one in config.advertised_listeners if not one.host),
+        )
+        try:
+            await configs.start()
+            self._broker_epoch = local.broker_epoch = await register(store, self._registration(ports))
+            await controller.start()
+        except StoreError as error:
+            raise StartError(str(error)) from error
+        Maintenance(config, logs, self._background, now_ms).start()
+        self._background.remove_later(self._take_leftovers(), 0)
+        if self._loading is not None:
+            self._background.spawn(self._load_rest(local))
+
+    def _registration(self, ports: dict[str, int]) -> BrokerRegistration:
+        def reachable(listener: Listener) -> Listener:
+            return listener._replace(
+                host=listener.host or socket.gethostname(), port=listener.port or ports[listener.name]
+            )
+
+        return BrokerRegistration(
+            self._config.broker_id,
+            tuple(reachable(one) for one in self._config.advertised_listeners),
+            self._config["broker.rack"],
+            timestamp_ms=now_ms(),
+        )
+
+    def _follow_topics(
+        self, replicas: ReplicaManager, image: MetadataImage, configs: TopicConfigs, groups: GroupCoordinator
+    ) -> None:
+        """Connect what happens to topics with those who must know."""
+
+        def new_leaders(leaders: list[Partition], followers: list[Partition]) -> None:
+            for partition in leaders:
+                if partition.topic == GROUP_METADATA_TOPIC:
+                    groups.on_elected(partition.partition, partition.leader_epoch)
+            for partition in followers:
+                if partition.topic == GROUP_METADATA_TOPIC:
+                    groups.on_resigned(partition.partition, partition.leader_epoch)
+
+        def stopped(partitions: list[Partition]) -> None:
+            for partition in partitions:
+                if partition.topic == GROUP_METADATA_TOPIC:
+                    groups.on_resigned(partition.partition)
+
+        def settings_changed(topic: str) -> None:
+            config = configs.log_config(topic)
+            for partition in replicas.partitions.values():
+                if partition.topic == topic and partition.log is not None:
+                    partition.log.config = config
+            replicas.generation += 1  # produce routes were learnt under the old settings
+
+        known: set[str] = set()
+
+        def topics_changed() -> None:
+            nonlocal known
+            current = {state.name for state in image.topics()}
+            gone = known - current
+            known = current
+            if gone:
+                groups.on_topics_deleted(gone)
+                for name in gone:
+                    configs.forget(name)
+            count = image.partition_count(GROUP_METADATA_TOPIC)
+            if count:
+                groups.partition_count = count
+
+        replicas.on_leadership.append(new_leaders)
+        replicas.on_stopped.append(stopped)
+        configs.on_topic_changed.append(settings_changed)
+        image.on_update.append(topics_changed)
+
+    async def _load_rest(self, local: LatePartitions) -> None:
+        assert self._loading is not None
+        told = time.monotonic()
+        for log in self._loading:
+            if log is not None:
+                local.loaded(log)
+            if time.monotonic() - told > _PROGRESS_EVERY_S:
+                told = time.monotonic()
+                logger.info("recovering: %s", self._logs.progress)
+            await asyncio.sleep(0)
+        self._loading = None
+        self._background.remove_later(self._take_leftovers(), 0)
+
+    def _take_leftovers(self) -> list[str]:
+        leftovers, self._logs.unlinkable = self._logs.unlinkable, []
+        return leftovers
+
+    async def close(self) -> None:
+        """Take everything apart, as far as it was built; the logs are closed cleanly if all goes well."""
+        if hasattr(self, "broker"):
+            self.broker.connections.close_all()
+        if self._groups is not None:
+            self._groups.close()
+        if self._controller is not None:
+            await self._controller.stop()
+        await self._background.close()
+        if self._store is not None:
+            await self._store.close()
+        if self._opened:
+            self._logs.close_all(self._broker_epoch)
+        else:
+            self._logs.unlock()
