@@ -93,7 +93,7 @@ def test_dump_log_complains_when_there_is_reason_to(tmp_path: Path) -> None:
     stem = str(directory / f"{0:020d}")
     with open(f"{stem}.index", "r+b") as index:
         index.seek(4)
-        index.write(b"\0\0\0\x07")
+        index.write(b"\0\0\0\0")  # the first entry now points at the first batch
     with open(f"{stem}.log", "r+b") as file:
         file.seek(17)  # the checksum of the first batch
         file.write(b"\0\0\0\0")
