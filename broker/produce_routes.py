@@ -7,7 +7,7 @@ to the append. Equal bytes decode equally, so a route needs no second look at th
 by the replica manager's generation, which every change of leadership, assignment or deletion raises.
 
 Only requests without surprises take this way: one topic, one partition, no transactional id, no tagged fields, a leader
-that commits at once. Everything else, and every error, is the general handler's (broker.handlers.k00_produce); both
+that commits at once and without a wait for the disk. Everything else, and every error, is the general handler's (broker.handlers.k00_produce); both
 give the same bytes, which tests compare.
 
 Layout from the correlation id on, flexible versions (9 and later); before them lengths are int16/int32 and tags absent:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 FLEXIBLE_FROM = 9
 ROUTES_FROM = 7  # from here on an answer has all three fields below, and every codec is allowed
 _MAX_ROUTES = 256
+NO_FLUSH_BY_MESSAGES = 2**63 - 1
 
 _INT32 = Struct(">i")
 _CORRELATION_ID = Struct(">i")
@@ -134,7 +135,9 @@ class ProduceRoutes:
             return
         prefix_end = position - (_varint_bytes(size + 1) if flexible else 4)
         partition = self._broker.partition_of(topic.name, topic.topic_id, data.index)
-        if partition is None or not partition.commits_at_once:
+        if partition is None or not partition.commits_at_once or partition.log is None:
+            return
+        if partition.log.config.flush_messages < NO_FLUSH_BY_MESSAGES:
             return
         prefix = bytes(view[start + HEAD_BYTES : prefix_end])
         if len(prefix) != self._prefix_bytes or len(self._routes) >= _MAX_ROUTES:

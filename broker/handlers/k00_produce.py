@@ -16,6 +16,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from broker.handlers.leaders import current_leader, node_endpoints
+from broker.maintenance import flush_log
 from broker.registry import handles
 from protocol.api_keys import ApiKey
 from protocol.compression import ZSTD
@@ -34,6 +35,7 @@ from protocol.records import (
 if TYPE_CHECKING:
     from broker.context import Broker, Call
     from replication.partition import Partition
+    from storage.log import Log
 
 BATCHES_FROM = 3
 ZSTD_FROM = 7
@@ -91,7 +93,7 @@ _REFUSALS = {
 
 
 class _Commits:
-    """The appended partitions of one request that are not committed yet."""
+    """The appended partitions of one request that are not committed, or not on the disk, yet."""
 
     __slots__ = ("_future", "_open", "_response")
 
@@ -103,13 +105,28 @@ class _Commits:
     def wait_for(self, partition: Partition, offset: int, answer: ProduceResponse.PartitionProduceResponse) -> None:
         self._open[id(answer)] = answer
 
-        def committed(error: ErrorCode) -> None:
-            if self._open.pop(id(answer), None) is not None:
-                answer.error_code = error
-            if not self._open and self._future is not None and not self._future.done():
-                self._future.set_result(self._response)  # type: ignore[arg-type]
+        partition.when_committed(offset, lambda error: self._settle(id(answer), answer, error))
 
-        partition.when_committed(offset, committed)
+    def _settle(self, key: int, answer: ProduceResponse.PartitionProduceResponse, error: ErrorCode) -> None:
+        if self._open.pop(key, None) is not None:
+            answer.error_code = answer.error_code or error
+        if not self._open and self._future is not None and not self._future.done():
+            self._future.set_result(self._response)  # type: ignore[arg-type]
+
+    def wait_for_flush(self, broker: Broker, log: Log, answer: ProduceResponse.PartitionProduceResponse) -> None:
+        """flush.messages: the acknowledgement waits for the disk, on the flush thread."""
+        key = -id(answer)
+        self._open[key] = answer
+
+        async def flush() -> None:
+            error = ErrorCode.NONE
+            try:
+                await flush_log(log, broker.background, broker.now_ms())
+            except KafkaError as failure:
+                error = failure.code
+            self._settle(key, answer, error)
+
+        broker.background.spawn(flush())
 
     def answer(
         self, loop: asyncio.AbstractEventLoop, response: ProduceResponse, timeout_ms: int
@@ -166,6 +183,9 @@ def _append(
     answer.base_offset = info.first_offset
     answer.log_append_time_ms = info.log_append_time_ms
     answer.log_start_offset = info.log_start_offset
+    log = partition.log
+    if log is not None and log.unflushed_messages >= log.config.flush_messages:
+        commits.wait_for_flush(broker, log, answer)
     if request.acks == -1 and not partition.commits_at_once:
         commits.wait_for(partition, info.last_offset + 1, answer)
 

@@ -25,6 +25,7 @@ VERSIONS = range(ROUTES_FROM, 14)
 class FakePartition:
     def __init__(self) -> None:
         self.commits_at_once = True
+        self.log = SimpleNamespace(config=SimpleNamespace(flush_messages=2**63 - 1), unflushed_messages=1)
         self.appended: list[bytes] = []
         self.error: KafkaError | None = None
 
@@ -165,6 +166,14 @@ def test_requests_with_surprises_have_no_route() -> None:
 def test_replicated_partitions_have_no_route() -> None:
     world = World()
     world.partitions[0].commits_at_once = False
+    frame = request_frame(12, batch())
+    world.learn(frame, 12)
+    assert world.fast(frame, 12, 1) is None
+
+
+def test_partitions_that_flush_by_messages_have_no_route() -> None:
+    world = World()
+    world.partitions[0].log.config.flush_messages = 10
     frame = request_frame(12, batch())
     world.learn(frame, 12)
     assert world.fast(frame, 12, 1) is None
