@@ -97,8 +97,8 @@ class EmbeddedStore:
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat] | None:
         return self._tree.get(path, watch)
 
-    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        return [self._tree.get(path, None) for path in paths]
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
+        return [self._tree.get(path, watch) for path in paths]
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         return self._tree.exists(path, watch)

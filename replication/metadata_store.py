@@ -125,7 +125,7 @@ class MetadataStore(Protocol):
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat] | None:
         """Data and Stat, or None (and no watch) if there is no such node."""
 
-    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
         """`get` for each path, in one round trip as far as possible."""
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None: ...
@@ -158,18 +158,13 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-async def delete_tree(store: MetadataStore, path: str) -> None:
-    """Delete a node and everything below, all at once. A missing node is fine."""
-    while True:
-        doomed = [path]
-        try:
-            for node in doomed:
-                doomed.extend(f"{node}/{name}" for name in await store.children(node))
-            await store.multi([Delete(node) for node in reversed(doomed)])
-            return
-        except NoNode as error:
-            if error.path == path:
-                return
-        except NotEmpty:
-            pass
-        # Somebody wrote below meanwhile: look again.
+async def subtree(store: MetadataStore, path: str) -> list[str]:
+    """The node and all below it, children before parents, as they can be deleted. Empty if there is no such node."""
+    found = [path]
+    try:
+        for node in found:
+            found.extend(f"{node}/{name}" for name in await store.children(node))
+    except NoNode as error:
+        # Gone while we looked: start over, unless it is all gone.
+        return [] if error.path == path else await subtree(store, path)
+    return found[::-1]

@@ -15,15 +15,15 @@ from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopRep
 from replication.partition import DEFAULT_LAG_TIME_MAX_MS, Partition
 
 if TYPE_CHECKING:
-    from storage.manager import LogManager
-
     from config.topic import LogConfig
+    from storage.manager import LogManager
 
 # Leader epochs of StopReplica that stand for no epoch (Kafka's LeaderAndIsr).
 EPOCH_UNKNOWN = -1
 EPOCH_DURING_DELETE = -2
 
 LeadershipListener = Callable[[list[Partition], list[Partition]], None]
+FailureListener = Callable[[frozenset[tuple[str, int]]], None]
 StopListener = Callable[[list[Partition]], None]
 
 _log = logging.getLogger(__name__)
@@ -56,6 +56,9 @@ class ReplicaManager:
         # (new leaders, new followers) after each LeaderAndIsr; the stopped ones after each StopReplica.
         self.on_leadership: list[LeadershipListener] = []
         self.on_stopped: list[StopListener] = []
+        # Replicas whose log turned out to be unusable after the controller had been told that all is well.
+        self.on_failed: list[FailureListener] = []
+        self._loading: dict[tuple[str, int], LeaderAndIsrRequest.LeaderAndIsrPartitionState] = {}
         self._logs = logs
         self._topic_config = topic_config
         self._clock_ms = clock_ms
@@ -113,7 +116,7 @@ class ReplicaManager:
         if ZERO_UUID not in (topic_id, known_id) and topic_id != known_id:
             _log.error("%s-%d has topic id %s, the controller says %s", *key, known_id.hex(), topic_id.hex())
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        # A repeated epoch is an answer we already acted on, except where no log could be opened then.
+        # An epoch we know was acted on already, except where no log could be opened then.
         if partition is not None and (
             state.leader_epoch < partition.leader_epoch
             or (state.leader_epoch == partition.leader_epoch and partition.log is not None)
@@ -123,18 +126,55 @@ class ReplicaManager:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if partition is None:
             partition = self._add(topic, state.partition_index, topic_id if topic_id != ZERO_UUID else known_id)
+        if self._logs.is_loading(*key):
+            self._loading[key] = state
+            return ErrorCode.NONE
+        return self._take_role(partition, state, now_ms, leaders, followers)
+
+    def _take_role(
+        self,
+        partition: Partition,
+        state: LeaderAndIsrRequest.LeaderAndIsrPartitionState,
+        now_ms: int,
+        leaders: list[Partition],
+        followers: list[Partition],
+    ) -> ErrorCode:
         if partition.log is None:
             try:
                 self._open_log(partition)
-            except (KafkaError, OSError) as error:
-                _log.error("%s-%d cannot be opened: %s", *key, error)
-                return ErrorCode.KAFKA_STORAGE_ERROR
+            except KafkaError as error:
+                _log.error("%s-%d cannot be opened: %s", partition.topic, partition.partition, error)
+                return error.code
         if state.leader == self.broker_id:
             if partition.become_leader(state, now_ms):
                 leaders.append(partition)
         elif partition.become_follower(state):
             followers.append(partition)
         return ErrorCode.NONE
+
+    def log_loaded(self, topic: str, partition: int) -> None:
+        """A log that was still being loaded when the controller gave this replica its role is ready: take the role
+        now. Until then clients hear NOT_LEADER_OR_FOLLOWER and come back."""
+        key = (topic, partition)
+        state = self._loading.pop(key, None)
+        replica = self.partitions.get(key)
+        if state is None or replica is None:
+            return
+        leaders: list[Partition] = []
+        followers: list[Partition] = []
+        error = self._take_role(replica, state, self._clock_ms(), leaders, followers)
+        self.generation += 1
+        if leaders or followers:
+            for listener in self.on_leadership:
+                listener(leaders, followers)
+        if error != ErrorCode.NONE:
+            for failed in self.on_failed:
+                failed(frozenset({key}))
+
+    def all_logs_loaded(self) -> None:
+        """Loading is over: replicas whose logs did not come are reported to `on_failed`."""
+        for key in list(self._loading):
+            self.log_loaded(*key)
 
     def _stored_topic_id(self, key: tuple[str, int]) -> Uuid:
         log = self._logs.get(*key)
@@ -157,9 +197,8 @@ class ReplicaManager:
     def _open_log(self, partition: Partition) -> None:
         config = self._topic_config(partition.topic)
         log = self._logs.get_or_create(partition.topic, partition.partition, partition.topic_id, config)
-        checkpoint = self._logs.high_watermark_checkpoint(partition.topic, partition.partition)
-        # Recovery may have cut the log below the checkpoint, retention may have moved its start above it.
-        log.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
+        # From the checkpoint; recovery may have cut the log below it, retention moved its start above it.
+        log.high_watermark = min(max(log.high_watermark, log.log_start_offset), log.log_end_offset)
         partition.log = log
 
     # -- StopReplica -------------------------------------------------------------------------------------------
@@ -193,6 +232,7 @@ class ReplicaManager:
         if partition is not None:
             if 0 <= state.leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
+            self._loading.pop(key, None)
             if state.delete_partition:
                 del self.partitions[key]
                 self.by_topic_id.pop((partition.topic_id, partition.partition), None)
@@ -204,7 +244,7 @@ class ReplicaManager:
         if state.delete_partition and self._logs.get(*key) is not None:
             try:
                 self._folder_removed(self._logs.remove(*key))
-            except (KafkaError, OSError) as error:
+            except KafkaError as error:
                 _log.error("%s-%d cannot be deleted: %s", *key, error)
                 return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE

@@ -22,7 +22,7 @@ from replication.metadata_store import (
     Set,
     Stat,
     WatchEvent,
-    delete_tree,
+    subtree,
 )
 from tests.replication.fakes import on_loop
 
@@ -273,12 +273,27 @@ async def test_what_was_answered_is_there_after_reopening(tree: Harness) -> None
 
 
 @on_loop
-async def test_delete_tree(tree: Harness) -> None:
+async def test_get_many_watches_what_is_there(tree: Harness) -> None:
+    store = await tree.open()
+    await store.create("/a")
+    await store.create("/b")
+    seen: list[WatchEvent] = []
+    await store.get_many(["/a", "/none", "/b"], seen.append)
+    await store.set("/a", b"1")
+    await store.create("/none")
+    await store.delete("/b")
+    assert seen == [WatchEvent(EventKind.CHANGED, "/a"), WatchEvent(EventKind.DELETED, "/b")]
+    await store.close()
+
+
+@on_loop
+async def test_subtree_lists_children_before_parents(tree: Harness) -> None:
     store = await tree.open()
     for path in ("/t/a/b/c", "/t/a/d", "/t/e", "/u"):
         await store.create(path, make_parents=True)
-    await delete_tree(store, "/t")
-    await delete_tree(store, "/t")
-    assert await store.exists("/t") is None
+    doomed = await subtree(store, "/t")
+    assert sorted(doomed) == ["/t", "/t/a", "/t/a/b", "/t/a/b/c", "/t/a/d", "/t/e"]
+    await store.multi([Delete(path) for path in doomed])
+    assert await subtree(store, "/t") == []
     assert await store.exists("/u") is not None
     await store.close()

@@ -1,0 +1,88 @@
+"""Partition folders that the metadata does not know become topics again.
+
+For a single node's own store only: somebody pointed gregor at the data folder of an Apache Kafka broker, or lost the
+store's file. (In a cluster an unknown folder is a deleted topic's, and must not come back.)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from protocol.ids import ZERO_UUID, Uuid, random_uuid
+from replication import nodes
+from replication.metadata_store import Create, MetadataStore, Operation, Set
+from replication.nodes import PartitionState, ReplicaAssignment, TopicAssignment
+from replication.topic_names import CLUSTER_METADATA_TOPIC, name_problem
+
+# Their settings are part of what makes them work; Kafka gives them at creation.
+INTERNAL_TOPIC_CONFIGS: Mapping[str, Mapping[str, str]] = {
+    name: {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+    for name in ("__consumer_offsets", "__transaction_state")
+}
+
+_log = logging.getLogger(__name__)
+
+
+class FoundLog(Protocol):
+    """What is needed of storage.log.Log."""
+
+    topic: str
+    partition: int
+    topic_id: Uuid
+
+    def latest_epoch(self) -> int | None: ...
+
+
+async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog]) -> list[tuple[str, int]]:
+    """Make nodes for all partitions found on disk that have none; returns these. To be called before the election.
+
+    A folder whose topic id is not that of the known topic of its name is left alone: it belongs to a deleted one.
+    """
+    by_topic: dict[str, dict[int, FoundLog]] = {}
+    for log in logs:
+        if log.topic != CLUSTER_METADATA_TOPIC and name_problem(log.topic) is None:
+            by_topic.setdefault(log.topic, {})[log.partition] = log
+    adopted: list[tuple[str, int]] = []
+    for name, found in sorted(by_topic.items()):
+        node = await store.get(nodes.topic_path(name))
+        known = None if node is None else nodes.decode_topic(name, node[0])
+        news = sorted(found.keys() - (known.partitions.keys() if known is not None else set()))
+        if not news:
+            continue
+        ids = {log.topic_id for log in found.values()} - {ZERO_UUID}
+        if known is not None and ids - {known.topic_id}:
+            _log.warning("Folders of another topic called %s are left alone: %s", name, news)
+            continue
+        topic_id = known.topic_id if known is not None else min(ids, default=random_uuid())
+        # Partitions below the highest that are not here lay on other brokers: they start empty.
+        count = max(max(found), max(known.partitions, default=-1) if known is not None else -1) + 1
+        partitions = dict(known.partitions) if known is not None else {}
+        for index in range(count):
+            partitions.setdefault(index, ReplicaAssignment((broker_id,)))
+        data = nodes.encode_topic(TopicAssignment(topic_id, partitions))
+        operations: list[Operation]
+        if node is None:
+            operations = await _topic_config(store, name)
+            operations.append(Create(nodes.topic_path(name), data))
+        else:
+            operations = [Set(nodes.topic_path(name), data, node[1].version)]
+        if await store.exists(nodes.partitions_path(name)) is None:
+            operations.append(Create(nodes.partitions_path(name)))
+        for index in news:
+            # Clients remember leader epochs, and refuse a leader with an older one than they have seen.
+            epoch = (found[index].latest_epoch() or 0) + 1
+            state = PartitionState(broker_id, epoch, (broker_id,), nodes.INITIAL_CONTROLLER_EPOCH)
+            operations.append(Create(nodes.partition_path(name, index)))
+            operations.append(Create(nodes.state_path(name, index), nodes.encode_state(state)))
+        await store.multi(operations)
+        adopted.extend((name, index) for index in news)
+    return adopted
+
+
+async def _topic_config(store: MetadataStore, name: str) -> list[Operation]:
+    path = nodes.config_path("topics", name)
+    if await store.exists(path) is not None:
+        return []
+    return [Create(path, nodes.encode_config(INTERNAL_TOPIC_CONFIGS.get(name, {})))]

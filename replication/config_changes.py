@@ -1,0 +1,68 @@
+"""IncrementalAlterConfigs (KIP-339) on texts: set, delete, append to a list, subtract from a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from config.definitions import ConfigDef
+from protocol.errors import ErrorCode, KafkaError
+
+
+class ConfigOperation(IntEnum):
+    """Numbers as on the wire."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    key: str
+    operation: int
+    value: str | None = None
+
+
+def changed(
+    current: Mapping[str, str], changes: Iterable[ConfigChange], definitions: Mapping[str, ConfigDef]
+) -> dict[str, str]:
+    """The settings after all changes; values are not checked yet. A list that is not set starts from its default.
+
+    Raises KafkaError INVALID_REQUEST (a key twice, no value, no such operation), INVALID_CONFIG (not a list).
+    """
+    result = dict(current)
+    seen: set[str] = set()
+    for key, operation, value in changes:
+        if not key or key in seen:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"each key once: {key!r}" if key else "a key must not be empty")
+        seen.add(key)
+        if operation == ConfigOperation.DELETE:
+            result.pop(key, None)
+            continue
+        if value is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} needs a value")
+        if operation == ConfigOperation.SET:
+            result[key] = value
+        elif operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+            elements = _elements(key, result, definitions)
+            given = [part.strip() for part in value.split(",")]
+            if operation == ConfigOperation.APPEND:
+                elements += [element for element in dict.fromkeys(given) if element not in elements]
+            else:
+                elements = [element for element in elements if element not in given]
+            result[key] = ",".join(elements)
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key}: unknown operation {operation}")
+    return result
+
+
+def _elements(key: str, current: Mapping[str, str], definitions: Mapping[str, ConfigDef]) -> list[str]:
+    definition = definitions.get(key)
+    if definition is None or definition.type != "list":
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{key} is no list: nothing can be appended or subtracted")
+    text = current.get(key)
+    if text is None:
+        text = definition.format(definition.default) or ""
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,446 @@
+"""The controller's decisions, pure: `decide(cluster, event) -> (cluster, actions)`.
+
+The shell (controller_loop) watches the nodes, turns what it reads into events, does the actions in order, and only
+then takes the new picture for true. If a write is refused because a node has changed meanwhile, it throws the decision
+away, reads everything again and goes on from `Elected`. Hence a decision may count on its writes: a conditional set
+of version v makes version v + 1.
+
+Every event runs the same course: change the picture, settle the partitions concerned (elections), and say the
+difference. The order of what is said: live brokers first (an Apache Kafka broker follows only leaders it believes
+alive), then LeaderAndIsr, then the metadata that sends clients to the new leaders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from protocol.ids import ZERO_UUID, random_uuid
+from replication.cluster import NO_NODE, Cluster, LiveBroker, Partition, PartitionKey, Topic
+from replication.controller_requests import BrokerRequest, leader_and_isr, stop_replicas, update_metadata
+from replication.election import elect_after_failures, elect_first, elect_for_shutdown, elect_preferred
+from replication.metadata_store import Create, Operation, Set
+from replication.nodes import (
+    BrokerRegistration,
+    PartitionState,
+    TopicAssignment,
+    encode_state,
+    encode_topic,
+    partition_path,
+    partitions_path,
+    state_path,
+    topic_path,
+)
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """This broker became the controller, or read everything again: the picture is `decide`'s argument, fresh.
+    `doomed` are the names under /admin/delete_topics."""
+
+    doomed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """All registrations, by id, with their epochs."""
+
+    brokers: Mapping[int, tuple[BrokerRegistration, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRead:
+    """What a topic's nodes say: the assignment, its node's version, and the unclean-election setting."""
+
+    assignment: TopicAssignment
+    version: int
+    unclean: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """Topics that are new or whose node changed, and those whose node is gone."""
+
+    topics: Mapping[str, TopicRead]
+    gone: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsDoomed:
+    """Somebody asked for the deletion of these topics."""
+
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasStopped:
+    """A broker answered a StopReplica: it has deleted these replicas."""
+
+    broker_id: int
+    deleted: frozenset[PartitionKey]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasFailed:
+    """A broker cannot serve these replicas: their disk failed."""
+
+    broker_id: int
+    failed: frozenset[PartitionKey]
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChanged:
+    """Leaders changed state nodes themselves: their new contents and versions."""
+
+    states: Mapping[PartitionKey, tuple[PartitionState, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanChanged:
+    """A topic's unclean.leader.election.enable is now this."""
+
+    topic: str
+    unclean: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredElection:
+    """Give these partitions back to their preferred replicas."""
+
+    partitions: frozenset[PartitionKey]
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownAnnounced:
+    """A broker is about to stop and wants to be rid of what it leads."""
+
+    broker_id: int
+
+
+Event = (
+    Elected
+    | BrokersChanged
+    | TopicsChanged
+    | TopicsDoomed
+    | ReplicasStopped
+    | ReplicasFailed
+    | IsrChanged
+    | UncleanChanged
+    | PreferredElection
+    | ShutdownAnnounced
+)
+
+# -- actions -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Operations on nodes, to be done under a check of the controller epoch; may be split between any two `parts`."""
+
+    parts: tuple[tuple[Operation, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Requests to one broker stay in order."""
+
+    broker_id: int
+    request: BrokerRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopic:
+    """All replicas are gone: delete the topic's nodes, its configuration, and the request to delete it."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropDeletion:
+    """The request to delete this topic came to nothing: there is no such topic."""
+
+    topic: str
+
+
+Action = Write | Send | RemoveTopic | DropDeletion
+
+
+def decide(cluster: Cluster, event: Event, listener: str = "PLAINTEXT") -> tuple[Cluster, list[Action]]:
+    """The new picture, and what to do. `listener` is the name of the one that brokers talk on."""
+    decision = _Decision(cluster, listener)
+    decision.take(event)
+    return decision.cluster, decision.actions()
+
+
+class _Decision:
+    """One decision in the making; lives for one call of `decide`."""
+
+    def __init__(self, cluster: Cluster, listener: str) -> None:
+        # The table of topics is copied now, a topic's partitions when first touched: the caller's picture stays.
+        self._topics = dict(cluster.topics)
+        self._copied: set[str] = set()
+        self.cluster = replace(cluster, topics=self._topics)
+        self._listener = listener
+        self._writes: list[tuple[Operation, ...]] = []
+        self._changed: dict[PartitionKey, None] = {}  # led or in sync differently: brokers and clients hear of it
+        self._news: dict[PartitionKey, None] = {}  # only clients need to hear
+        self._created: set[PartitionKey] = set()
+        self._fresh: set[int] = set()  # brokers that know nothing yet
+        self._brokers_changed = False
+        self._doomed: list[str] = []
+        self._stops: dict[tuple[int, bool], list[PartitionKey]] = {}
+        self._last: list[Action] = []
+
+    def take(self, event: Event) -> None:
+        match event:
+            case Elected(doomed):
+                self._fresh = set(self.cluster.brokers)
+                self._brokers_changed = True
+                self._give_topic_ids(self.cluster.topics)
+                self._doom(doomed)
+                self._settle_all()
+            case BrokersChanged(brokers):
+                self._brokers_now(brokers)
+            case TopicsChanged(topics, gone):
+                self._topics_now(topics, gone)
+            case TopicsDoomed(names):
+                self._doom(names)
+            case ReplicasStopped(broker_id, deleted):
+                self._stopped(broker_id, deleted)
+            case ReplicasFailed(broker_id, failed):
+                self._failed(broker_id, failed)
+            case IsrChanged(states):
+                for key, (state, version) in states.items():
+                    partition = self.cluster.partition(key)
+                    if partition is not None and version > partition.version:
+                        self._put(key, partition._replace(state=state, version=version))
+                        self._news[key] = None
+            case UncleanChanged(name, unclean):
+                topic = self.cluster.topics.get(name)
+                if topic is not None:
+                    self._topics[name] = topic._replace(unclean=unclean)
+                    self._settle((name, index) for index in topic.partitions)
+            case PreferredElection(keys):
+                self._elect(sorted(keys), self._preferred)
+            case ShutdownAnnounced(broker_id):
+                self._shut_down(broker_id)
+
+    # -- brokers ---------------------------------------------------------------------------------------------------
+
+    def _brokers_now(self, registrations: Mapping[int, tuple[BrokerRegistration, int]]) -> None:
+        before = self.cluster.brokers
+        lost = {
+            id_ for id_, broker in before.items() if id_ not in registrations or registrations[id_][1] != broker.epoch
+        }
+        self._fresh = {id_ for id_ in registrations if id_ in lost or id_ not in before}
+        moved = {id_ for id_ in before.keys() - lost if registrations[id_][0] != before[id_].registration}
+        if not (lost or self._fresh or moved):
+            return
+        self._brokers_changed = True
+        failed = frozenset(replica for replica in self.cluster.failed if replica[2] not in lost)
+        # A broker that came back between two looks first counts as gone: whoever took over keeps the lead.
+        survivors = {id_: broker for id_, broker in before.items() if id_ not in lost}
+        self.cluster = replace(self.cluster, brokers=survivors, failed=failed)
+        if lost:
+            self._settle_all()
+        brokers = {
+            id_: LiveBroker(registration, epoch, id_ in survivors and survivors[id_].shutting_down)
+            for id_, (registration, epoch) in registrations.items()
+        }
+        self.cluster = replace(self.cluster, brokers=brokers)
+        self._settle_all()
+        for name, topic in self.cluster.topics.items():
+            if topic.undeleted:
+                self._stop_remaining(name, topic, self._fresh)
+
+    def _failed(self, broker_id: int, keys: frozenset[PartitionKey]) -> None:
+        hosted = {key for key in keys if self.cluster.partition(key) is not None}
+        failed = self.cluster.failed | {(*key, broker_id) for key in hosted}
+        if failed != self.cluster.failed and broker_id in self.cluster.brokers:
+            self.cluster = replace(self.cluster, failed=failed)
+            self._news.update(dict.fromkeys(sorted(hosted)))
+            self._settle(sorted(hosted))
+
+    def _shut_down(self, broker_id: int) -> None:
+        broker = self.cluster.brokers.get(broker_id)
+        if broker is None:
+            return
+        brokers = {**self.cluster.brokers, broker_id: broker._replace(shutting_down=True)}
+        self.cluster = replace(self.cluster, brokers=brokers)
+        hosted = [
+            key for key, t, p in self.cluster.partitions() if broker_id in p.assignment.replicas and not t.deleting
+        ]
+
+        def elect(key: PartitionKey, partition: Partition, state: PartitionState) -> PartitionState | None:
+            electable = self.cluster.electable(key, partition)
+            return elect_for_shutdown(partition.assignment.replicas, state, broker_id, electable, self.cluster.epoch)
+
+        followed = [key for key in hosted if self._is_follower(key, broker_id)]
+        self._elect(hosted, elect)
+        if followed:
+            self._stops[broker_id, False] = followed
+
+    def _is_follower(self, key: PartitionKey, broker_id: int) -> bool:
+        partition = self.cluster.partition(key)
+        return partition is not None and partition.state is not None and partition.state.leader != broker_id
+
+    # -- topics ----------------------------------------------------------------------------------------------------
+
+    def _topics_now(self, topics: Mapping[str, TopicRead], gone: frozenset[str]) -> None:
+        for name in gone:
+            self._topics.pop(name, None)
+        for name, read in topics.items():
+            known = self.cluster.topics.get(name)
+            topic_id, partitions = read.assignment
+            if known is None:
+                made = {index: Partition(assignment) for index, assignment in partitions.items()}
+                self._topics[name] = Topic(topic_id, made, read.version, read.unclean)
+            else:
+                added = {i: Partition(a) for i, a in partitions.items() if i not in known.partitions}
+                merged = known.partitions if known.deleting else {**known.partitions, **added}
+                self._topics[name] = known._replace(partitions=merged, version=read.version, unclean=read.unclean)
+                # An old tool that adds partitions writes the node without the topic id.
+                if topic_id == ZERO_UUID and known.topic_id != ZERO_UUID:
+                    self._write_topic(name)
+        self._give_topic_ids(topics)
+        self._settle((name, index) for name in topics for index in self.cluster.topics[name].partitions)
+
+    def _give_topic_ids(self, names: Iterable[str]) -> None:
+        for name in list(names):
+            topic = self.cluster.topics[name]
+            if topic.topic_id == ZERO_UUID:
+                self._topics[name] = topic._replace(topic_id=random_uuid())
+                self._write_topic(name)
+
+    def _write_topic(self, name: str) -> None:
+        topic = self.cluster.topics[name]
+        assignment = TopicAssignment(topic.topic_id, {i: p.assignment for i, p in topic.partitions.items()})
+        self._writes.append((Set(topic_path(name), encode_topic(assignment), topic.version),))
+        self._topics[name] = topic._replace(version=topic.version + 1)
+
+    def _doom(self, names: frozenset[str]) -> None:
+        for name in sorted(names):
+            topic = self.cluster.topics.get(name)
+            if topic is None:
+                self._last.append(DropDeletion(name))
+            elif not topic.deleting:
+                replicas = frozenset((i, id_) for i, p in topic.partitions.items() for id_ in p.assignment.replicas)
+                topic = self._topics[name] = topic._replace(undeleted=replicas)
+                if replicas:
+                    self._doomed.append(name)
+                    self._stop_remaining(name, topic, self.cluster.brokers.keys())
+                else:
+                    self._remove(name)
+
+    def _stop_remaining(self, name: str, topic: Topic, brokers: Iterable[int]) -> None:
+        for broker_id in sorted(brokers):
+            keys = [(name, index) for index, id_ in sorted(topic.undeleted or ()) if id_ == broker_id]
+            if keys:
+                self._stops.setdefault((broker_id, True), []).extend(keys)
+
+    def _stopped(self, broker_id: int, deleted: frozenset[PartitionKey]) -> None:
+        for name in sorted({key[0] for key in deleted}):
+            topic = self.cluster.topics.get(name)
+            if topic is None or topic.undeleted is None:
+                continue
+            confirmed = {(key[1], broker_id) for key in deleted if key[0] == name}
+            topic = self._topics[name] = topic._replace(undeleted=topic.undeleted - confirmed)
+            if not topic.undeleted:
+                self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        del self._topics[name]
+        failed = frozenset(replica for replica in self.cluster.failed if replica[0] != name)
+        self.cluster = replace(self.cluster, failed=failed)
+        self._last.append(RemoveTopic(name))
+
+    # -- elections -------------------------------------------------------------------------------------------------
+
+    def _settle_all(self) -> None:
+        self._settle(key for key, _, _ in list(self.cluster.partitions()))
+
+    def _settle(self, keys: Iterable[PartitionKey]) -> None:
+        for key in keys:
+            topic, partition = self._topics[key[0]], self.cluster.partition(key)
+            if partition is None or topic.deleting:
+                continue
+            electable = self.cluster.electable(key, partition)
+            if partition.state is None:
+                state = elect_first(partition.assignment.replicas, electable, self.cluster.epoch)
+            else:
+                state = elect_after_failures(
+                    partition.assignment.replicas,
+                    partition.state,
+                    self.cluster.alive(key, partition),
+                    electable,
+                    topic.unclean,
+                    self.cluster.epoch,
+                )
+            if state is not None:
+                self._change(key, partition, state)
+
+    def _elect(
+        self,
+        keys: Iterable[PartitionKey],
+        elect: Callable[[PartitionKey, Partition, PartitionState], PartitionState | None],
+    ) -> None:
+        for key in keys:
+            partition = self.cluster.partition(key)
+            if partition is None or partition.state is None or self.cluster.topics[key[0]].deleting:
+                continue
+            state = elect(key, partition, partition.state)
+            if state is not None:
+                self._change(key, partition, state)
+
+    def _preferred(self, key: PartitionKey, partition: Partition, state: PartitionState) -> PartitionState | None:
+        electable = self.cluster.electable(key, partition)
+        return elect_preferred(partition.assignment.replicas, state, electable, self.cluster.epoch)
+
+    def _change(self, key: PartitionKey, partition: Partition, state: PartitionState) -> None:
+        name, index = key
+        if partition.version == NO_NODE:
+            parents: tuple[Operation, ...] = (Create(partition_path(name, index)),)
+            if not any(other.version != NO_NODE for other in self.cluster.topics[name].partitions.values()):
+                parents = (Create(partitions_path(name)), *parents)
+            self._writes.append((*parents, Create(state_path(name, index), encode_state(state))))
+            self._created.add(key)
+        else:
+            self._writes.append((Set(state_path(name, index), encode_state(state), partition.version),))
+        self._put(key, partition._replace(state=state, version=partition.version + 1))
+        self._changed[key] = None
+
+    def _put(self, key: PartitionKey, partition: Partition) -> None:
+        name, index = key
+        topic = self._topics[name]
+        if name not in self._copied:
+            self._copied.add(name)
+            topic = self._topics[name] = topic._replace(partitions=dict(topic.partitions))
+        topic.partitions[index] = partition
+
+    # -- saying it -------------------------------------------------------------------------------------------------
+
+    def actions(self) -> list[Action]:
+        cluster, brokers = self.cluster, sorted(self.cluster.brokers)
+        actions: list[Action] = [Write(tuple(self._writes))] if self._writes else []
+        if self._brokers_changed:
+            actions.extend(Send(id_, update_metadata(cluster, id_, ())) for id_ in brokers)
+        everything: list[PartitionKey] = []
+        if self._fresh:
+            everything = [key for key, topic, _ in cluster.partitions() if not topic.deleting]
+        for id_ in brokers:
+            keys = everything if id_ in self._fresh else self._changed
+            request = leader_and_isr(cluster, id_, keys, self._created, self._listener)
+            if request is not None:
+                actions.append(Send(id_, request))
+        deleted = [(name, self._topics[name].topic_id, sorted(self._topics[name].partitions)) for name in self._doomed]
+        for id_ in brokers:
+            keys = everything if id_ in self._fresh else {**self._changed, **self._news}
+            if keys or deleted:
+                actions.append(Send(id_, update_metadata(cluster, id_, keys, deleted)))
+        for (id_, delete), stopped in sorted(self._stops.items()):
+            stop = stop_replicas(cluster, id_, stopped, delete) if id_ in cluster.brokers else None
+            if stop is not None:
+                actions.append(Send(id_, stop))
+        return actions + self._last

@@ -1,0 +1,515 @@
+"""The controller's shell: stands for election, watches the nodes, has `controller.decide` decide, and does it.
+
+One task takes one event at a time. Every write goes through a multi that checks the version of /controller_epoch, so
+that a controller which was replaced without knowing it can write nothing any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from protocol.errors import ErrorCode
+from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
+from replication import nodes
+from replication.cluster import Cluster, PartitionKey
+from replication.controller import (
+    Action,
+    BrokersChanged,
+    DropDeletion,
+    Elected,
+    Event,
+    IsrChanged,
+    PreferredElection,
+    RemoveTopic,
+    ReplicasFailed,
+    ReplicasStopped,
+    Send,
+    ShutdownAnnounced,
+    TopicsChanged,
+    TopicsDoomed,
+    UncleanChanged,
+    Write,
+    decide,
+)
+from replication.controller_reader import ControllerReader
+from replication.controller_requests import BrokerRequest
+from replication.local_broker import BrokerResponse
+from replication.metadata_store import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    SessionExpired,
+    Set,
+    Stat,
+    StoreFailed,
+    subtree,
+)
+from replication.topic_configs import TopicConfigs
+
+# ZooKeeper takes requests up to 1 MB; a partition's state and path are about 200 bytes.
+MAX_OPERATIONS = 1000
+RETRY_DELAY_S = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class BrokerChannels(Protocol):
+    """The way to each broker."""
+
+    async def send(self, broker_id: int, request: BrokerRequest) -> BrokerResponse:
+        """Raises OSError when the broker cannot be reached now."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Something to read again: a path whose watch was called."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Shutdown:
+    broker_id: int
+    broker_epoch: int
+    done: asyncio.Future[list[PartitionKey]]
+
+
+class _Fenced(Exception):
+    """Another controller was elected."""
+
+
+class ControllerLoop:
+    """Runs on every broker; on one of them it is active. All methods belong to the event loop's thread."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        store: MetadataStore,
+        channels: BrokerChannels,
+        configs: TopicConfigs,
+        clock_ms: Callable[[], int],
+        *,
+        listener: str = "PLAINTEXT",
+        delete_topics: bool = True,
+    ) -> None:
+        """`listener`: the one brokers talk on. `delete_topics`: delete.topic.enable."""
+        self.broker_id = broker_id
+        self.cluster: Cluster | None = None
+        """The picture while active, else None."""
+        self._store = store
+        self._channels = channels
+        self._configs = configs
+        self._clock_ms = clock_ms
+        self._listener = listener
+        self._delete_topics = delete_topics
+        self._reader = ControllerReader(store, configs, lambda path: self._put(_Read(path)))
+        self._epoch_version = -1
+        self._queue: asyncio.Queue[_Read | _Shutdown | Event] = asyncio.Queue()
+        self._queued: set[str] = set()  # paths waiting to be read again: reading once is enough
+        self._working = False
+        self._senders: dict[tuple[int, int], _Sender] = {}  # by broker id and epoch
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[bool]]] = []
+        self._task: asyncio.Task[None] | None = None
+        store.on_session_expired.append(self._session_expired)
+        configs.on_topic_changed.append(self._topic_config_changed)
+
+    @property
+    def is_active(self) -> bool:
+        return self.cluster is not None
+
+    async def start(self) -> None:
+        """Stand for election. Returns when this broker is the controller and has told its own replicas and metadata
+        everything, or when another broker is the controller."""
+        self._task = asyncio.create_task(self._run(), name="controller")
+        self._put(_Read(nodes.CONTROLLER))
+        await self.wait_until(self._is_quiet)
+
+    async def stop(self) -> None:
+        """Resign, so that another broker can take over at once."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        self._task = None
+        if self.is_active:
+            self._resign()
+            with suppress(NoNode, BadVersion, SessionExpired, StoreFailed):
+                check = Check(nodes.CONTROLLER_EPOCH, self._epoch_version)
+                await self._store.multi([check, Delete(nodes.CONTROLLER)])
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_result(False)
+
+    async def wait_until(self, predicate: Callable[[], bool], timeout_ms: int | None = None) -> bool:
+        """Wait until `predicate` holds; it is asked after every step of the controller. False on timeout or stop."""
+        if predicate():
+            return True
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        entry = (predicate, future)
+        self._waiting.append(entry)
+        try:
+            return await asyncio.wait_for(future, None if timeout_ms is None else timeout_ms / 1000)
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting.remove(entry)
+
+    async def announce_shutdown(self, broker_id: int, broker_epoch: int) -> list[PartitionKey]:
+        """Take leadership away from a broker that is about to stop; returns what it still leads though others have
+        replicas. Nothing if this broker is not the controller."""
+        if not self.is_active:
+            return []
+        done: asyncio.Future[list[PartitionKey]] = asyncio.get_running_loop().create_future()
+        self._put(_Shutdown(broker_id, broker_epoch, done))
+        return await done
+
+    def replicas_failed(self, failed: frozenset[PartitionKey]) -> None:
+        """This broker cannot serve these of its replicas (ReplicaManager.on_failed)."""
+        self._put(ReplicasFailed(self.broker_id, failed))
+
+    # -- the queue -------------------------------------------------------------------------------------------------
+
+    def _put(self, item: _Read | _Shutdown | Event) -> None:
+        if isinstance(item, _Read):
+            if item.path in self._queued:
+                return
+            self._queued.add(item.path)
+        self._queue.put_nowait(item)
+
+    def _is_quiet(self) -> bool:
+        return self._queue.empty() and not self._working
+
+    async def _run(self) -> None:
+        while True:
+            item = await self._queue.get()
+            self._working = True
+            if isinstance(item, _Read):
+                self._queued.discard(item.path)
+            try:
+                await self._handle(item)
+            except (_Fenced, SessionExpired) as error:
+                _log.info("No longer the controller: %s", type(error).__name__)
+                self._resign()
+                self._put(_Read(nodes.CONTROLLER))
+            except StoreFailed:
+                _log.exception("The controller stops: the metadata store failed")
+                self._resign()
+            except Exception:
+                _log.exception("The controller reads everything again after an error")
+                await asyncio.sleep(RETRY_DELAY_S)
+                self._put(_Read("/"))
+            if isinstance(item, _Shutdown) and not item.done.done():
+                item.done.set_result([])
+            self._working = False
+            self._progress()
+
+    def _progress(self) -> None:
+        for predicate, future in self._waiting:
+            if not future.done() and predicate():
+                future.set_result(True)
+
+    async def _handle(self, item: _Read | _Shutdown | Event) -> None:
+        if isinstance(item, _Read) and item.path == nodes.CONTROLLER:
+            await self._stand_for_election()
+        elif self.cluster is None:
+            return
+        elif isinstance(item, _Read):
+            await self._read_again(item.path)
+        elif isinstance(item, _Shutdown):
+            broker = self.cluster.brokers.get(item.broker_id)
+            if broker is not None and item.broker_epoch in (-1, broker.epoch):
+                await self._step(ShutdownAnnounced(item.broker_id))
+                item.done.set_result(self._led_by(item.broker_id))
+        else:
+            await self._step(item)
+
+    def _led_by(self, broker_id: int) -> list[PartitionKey]:
+        assert self.cluster is not None
+        return [
+            key
+            for key, _, partition in self.cluster.partitions()
+            if partition.state is not None
+            and partition.state.leader == broker_id
+            and len(partition.assignment.replicas) > 1
+        ]
+
+    def _session_expired(self) -> None:
+        # The election node is gone or another session's: reading it ends our term, in its turn.
+        self._reader.forget_watches()
+        self._put(_Read(nodes.CONTROLLER))
+
+    def _topic_config_changed(self, topic: str) -> None:
+        if self.cluster is not None:
+            self._put(UncleanChanged(topic, self._configs.log_config(topic).unclean_leader_election_enable))
+
+    # -- election --------------------------------------------------------------------------------------------------
+
+    async def _stand_for_election(self) -> None:
+        while True:
+            current = await self._reader.exists(nodes.CONTROLLER)
+            if current is not None:
+                if self.is_active and current.ephemeral_owner != self._store.session_id:
+                    self._resign()
+                return
+            self._resign()
+            epoch_node = await self._store.get(nodes.CONTROLLER_EPOCH)
+            if epoch_node is None:
+                with suppress(NodeExists):
+                    first = nodes.encode_controller_epoch(nodes.INITIAL_CONTROLLER_EPOCH)
+                    await self._store.create(nodes.CONTROLLER_EPOCH, first)
+                continue
+            epoch = nodes.decode_controller_epoch(epoch_node[0]) + 1
+            claim = nodes.encode_controller(self.broker_id, self._clock_ms())
+            try:
+                results = await self._store.multi(
+                    [
+                        Create(nodes.CONTROLLER, claim, ephemeral=True),
+                        Set(nodes.CONTROLLER_EPOCH, nodes.encode_controller_epoch(epoch), epoch_node[1].version),
+                    ]
+                )
+            except (NodeExists, BadVersion):
+                continue
+            stat = results[1]
+            assert isinstance(stat, Stat)
+            break
+        _log.info("Controller with epoch %d", epoch)
+        self._epoch_version = stat.version
+        self.cluster = Cluster(self.broker_id, epoch)
+        with suppress(NodeExists):
+            if await self._store.exists(nodes.FEATURE) is None:
+                await self._store.create(nodes.FEATURE, nodes.encode_feature())
+        await self._drop_notices(nodes.ISR_CHANGES)
+        await self._drop_notices(nodes.LOG_DIR_EVENTS)
+        await self._read_everything()
+
+    def _resign(self) -> None:
+        self.cluster = None
+        for sender in self._senders.values():
+            sender.cancel()
+        self._senders.clear()
+
+    async def _drop_notices(self, path: str) -> None:
+        """Notices to earlier controllers: everything is read now anyway."""
+        for name in await self._store.children(path):
+            await self._guarded([Delete(f"{path}/{name}")])
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def _read_again(self, path: str) -> None:
+        if path == "/":
+            await self._read_everything()
+        elif path == nodes.BROKER_IDS or path.startswith(nodes.BROKER_IDS + "/"):
+            await self._step(BrokersChanged(await self._reader.brokers()))
+        elif path == nodes.TOPICS:
+            await self._read_topics()
+        elif path.startswith(nodes.TOPICS + "/"):
+            name = path.removeprefix(nodes.TOPICS + "/")
+            await self._step(TopicsChanged(await self._reader.topics([name])))
+        elif path == nodes.DELETE_TOPICS:
+            await self._read_deletions()
+        elif path == nodes.ISR_CHANGES:
+            await self._read_isr_changes()
+        elif path == nodes.PREFERRED_ELECTION:
+            await self._read_preferred_election()
+
+    async def _read_topics(self) -> None:
+        assert self.cluster is not None
+        names = await self._reader.topic_names()
+        known = self.cluster.topics.keys()
+        added = await self._reader.topics(sorted(names - known))
+        await self._step(TopicsChanged(added, frozenset(known - names)))
+
+    async def _read_deletions(self) -> None:
+        assert self.cluster is not None
+        names = frozenset(await self._reader.children(nodes.DELETE_TOPICS))
+        if not self._delete_topics:
+            await self._guarded([Delete(nodes.delete_topic_path(name)) for name in names])
+            return
+        if not names <= self.cluster.topics.keys():
+            # Asked for in the same breath as it was created: its creation may not have been read yet.
+            await self._read_topics()
+        await self._step(TopicsDoomed(names))
+
+    async def _read_isr_changes(self) -> None:
+        states, paths = await self._reader.isr_changes()
+        await self._step(IsrChanged(states))
+        for path in paths:
+            with suppress(NoNode):
+                await self._guarded([Delete(path)])
+
+    async def _read_preferred_election(self) -> None:
+        keys = await self._reader.preferred_election()
+        if keys is not None:
+            await self._step(PreferredElection(frozenset(keys)))
+            with suppress(NoNode):
+                await self._guarded([Delete(nodes.PREFERRED_ELECTION)])
+
+    async def _read_everything(self) -> None:
+        """Build the picture from nothing but the nodes, and act as if just elected."""
+        assert self.cluster is not None
+        self.cluster = await self._reader.cluster(self.cluster)
+        doomed = frozenset(await self._reader.children(nodes.DELETE_TOPICS))
+        await self._step(Elected(doomed if self._delete_topics else frozenset()))
+        await self._read_isr_changes()
+        await self._read_preferred_election()
+
+    # -- doing -----------------------------------------------------------------------------------------------------
+
+    async def _step(self, event: Event) -> None:
+        assert self.cluster is not None
+        cluster, actions = decide(self.cluster, event, self._listener)
+        try:
+            for action in actions:
+                if isinstance(action, Write):
+                    await self._write(action)
+        except (BadVersion, NoNode, NodeExists) as error:
+            # The picture was old. What was decided on it is void.
+            _log.info("Reading everything again: %s: %s", type(error).__name__, error)
+            self._put(_Read("/"))
+            return
+        self.cluster = cluster
+        self._drop_senders()
+        for action in actions:
+            await self._do(action)
+
+    async def _do(self, action: Action) -> None:
+        if isinstance(action, Send):
+            await self._send(action.broker_id, action.request)
+        elif isinstance(action, RemoveTopic):
+            await self._remove_topic(action.topic)
+        elif isinstance(action, DropDeletion):
+            with suppress(NoNode):
+                await self._guarded([Delete(nodes.delete_topic_path(action.topic))])
+
+    async def _write(self, write: Write) -> None:
+        batch: list[Operation] = []
+        for part in write.parts:
+            if len(batch) + len(part) > MAX_OPERATIONS:
+                await self._create_missing(batch)
+                batch = []
+            batch.extend(part)
+        await self._create_missing(batch)
+
+    async def _create_missing(self, operations: list[Operation]) -> None:
+        """A multi that does not mind if the empty parents it creates exist: Kafka makes them apart from the rest."""
+        while True:
+            try:
+                await self._guarded(operations)
+                return
+            except NodeExists as error:
+                rest = [o for o in operations if not (isinstance(o, Create) and o.path == error.path and not o.data)]
+                if len(rest) == len(operations):
+                    raise
+                operations = rest
+
+    async def _guarded(self, operations: list[Operation]) -> None:
+        if not operations:
+            return
+        try:
+            await self._store.multi([Check(nodes.CONTROLLER_EPOCH, self._epoch_version), *operations])
+        except (BadVersion, NoNode) as error:
+            if error.path == nodes.CONTROLLER_EPOCH:
+                raise _Fenced from error
+            raise
+
+    async def _remove_topic(self, name: str) -> None:
+        while True:
+            doomed = await subtree(self._store, nodes.topic_path(name))
+            for path in (nodes.config_path("topics", name), nodes.delete_topic_path(name)):
+                if await self._store.exists(path) is not None:
+                    doomed.append(path)
+            try:
+                for start in range(0, len(doomed), MAX_OPERATIONS):
+                    await self._guarded([Delete(path) for path in doomed[start : start + MAX_OPERATIONS]])
+                break
+            except (NoNode, NotEmpty):
+                # Somebody else writes there: look again.
+                continue
+        self._configs.forget(name)
+
+    async def _send(self, broker_id: int, request: BrokerRequest) -> None:
+        assert self.cluster is not None
+        if broker_id == self.broker_id:
+            self._answered(broker_id, request, await self._channels.send(broker_id, request))
+            return
+        key = broker_id, self.cluster.brokers[broker_id].epoch
+        sender = self._senders.get(key)
+        if sender is None:
+            sender = self._senders[key] = _Sender(broker_id, self._channels, self._answered)
+        sender.put(request)
+
+    def _drop_senders(self) -> None:
+        assert self.cluster is not None
+        alive = {(id_, broker.epoch) for id_, broker in self.cluster.brokers.items()}
+        for key in self._senders.keys() - alive:
+            self._senders.pop(key).cancel()
+
+    def _answered(self, broker_id: int, request: BrokerRequest, response: BrokerResponse) -> None:
+        if response.error_code:
+            _log.warning("Broker %d refused %s: error %d", broker_id, type(request).__name__, response.error_code)
+        elif isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
+            names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+            failed = frozenset(
+                (names[topic.topic_id], partition.partition_index)
+                for topic in response.topics
+                for partition in topic.partition_errors
+                if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            )
+            if failed:
+                self._put(ReplicasFailed(broker_id, failed))
+        elif isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
+            asked = {
+                (topic.topic_name, partition.partition_index)
+                for topic in request.topic_states
+                for partition in topic.partition_states
+                if partition.delete_partition
+            }
+            done = {(e.topic_name, e.partition_index) for e in response.partition_errors if not e.error_code}
+            if asked & done:
+                self._put(ReplicasStopped(broker_id, frozenset(asked & done)))
+
+
+class _Sender:
+    """One life of one broker: its requests in order, each until it is answered."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        channels: BrokerChannels,
+        answered: Callable[[int, BrokerRequest, BrokerResponse], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._channels = channels
+        self._answered = answered
+        self._queue: asyncio.Queue[BrokerRequest] = asyncio.Queue()
+        self._task = asyncio.create_task(self._run(), name=f"controller to broker {broker_id}")
+
+    def put(self, request: BrokerRequest) -> None:
+        self._queue.put_nowait(request)
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            request = await self._queue.get()
+            while True:
+                try:
+                    response = await self._channels.send(self._broker_id, request)
+                    break
+                except OSError as error:
+                    _log.info("Broker %d: %s; trying again", self._broker_id, error)
+                    await asyncio.sleep(RETRY_DELAY_S)
+            self._answered(self._broker_id, request, response)

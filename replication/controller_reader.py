@@ -1,0 +1,165 @@
+"""Reads the nodes for the controller, and sets the watches that say when to read them again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from replication import nodes
+from replication.cluster import Cluster, LiveBroker, Partition, PartitionKey, Topic
+from replication.controller import TopicRead
+from replication.metadata_store import MetadataStore, Stat, Watch, WatchEvent
+from replication.topic_configs import TopicConfigs
+
+_log = logging.getLogger(__name__)
+
+
+class ControllerReader:
+    """`changed(path)` is called when a watched path is to be read again. Nodes that cannot be understood are logged
+    and left out: one broken node must not stop the cluster."""
+
+    def __init__(self, store: MetadataStore, configs: TopicConfigs, changed: Callable[[str], None]) -> None:
+        self._store = store
+        self._configs = configs
+        self._changed = changed
+        # Watches set and not called yet. Setting one twice would have it called twice, and so for ever.
+        self._data_armed: set[str] = set()
+        self._children_armed: set[str] = set()
+
+    def forget_watches(self) -> None:
+        """The session is a new one: none of the old one's watches will be called."""
+        self._data_armed.clear()
+        self._children_armed.clear()
+
+    # -- watches ---------------------------------------------------------------------------------------------------
+
+    def _data_called(self, event: WatchEvent) -> None:
+        self._data_armed.discard(event.path)
+        self._changed(event.path)
+
+    def _children_called(self, event: WatchEvent) -> None:
+        self._children_armed.discard(event.path)
+        self._changed(event.path)
+
+    async def exists(self, path: str) -> Stat | None:
+        """Watched, whether it exists or not."""
+        watch: Watch | None = None
+        if path not in self._data_armed:
+            self._data_armed.add(path)
+            watch = self._data_called
+        return await self._store.exists(path, watch)
+
+    async def children(self, path: str) -> list[str]:
+        watch: Watch | None = None
+        if path not in self._children_armed:
+            self._children_armed.add(path)
+            watch = self._children_called
+        return await self._store.children(path, watch)
+
+    async def _get_watched(self, paths: Iterable[str]) -> dict[str, tuple[bytes, Stat]]:
+        """Those of the nodes that exist; each is watched from now on."""
+        armed: list[str] = []
+        unarmed: list[str] = []
+        for path in paths:
+            (armed if path in self._data_armed else unarmed).append(path)
+        # Marked before reading: the watch may be called before the answer is looked at.
+        self._data_armed.update(unarmed)
+        found = await self._store.get_many(armed)
+        fresh = await self._store.get_many(unarmed, self._data_called)
+        self._data_armed.difference_update(path for path, node in zip(unarmed, fresh, strict=True) if node is None)
+        both = zip(armed + unarmed, found + fresh, strict=True)
+        return {path: node for path, node in both if node is not None}
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    async def brokers(self) -> dict[int, tuple[nodes.BrokerRegistration, int]]:
+        """Registrations and epochs by id; watched."""
+        ids = sorted(int(name) for name in await self.children(nodes.BROKER_IDS) if name.isdigit())
+        found = await self._get_watched(nodes.broker_path(id_) for id_ in ids)
+        brokers = {}
+        for id_ in ids:
+            node = found.get(nodes.broker_path(id_))
+            if node is not None:
+                try:
+                    brokers[id_] = (nodes.decode_broker(id_, node[0]), node[1].czxid)
+                except nodes.NodeFormatError as error:
+                    _log.warning("Broker ignored: %s", error)
+        return brokers
+
+    async def topic_names(self) -> set[str]:
+        return set(await self.children(nodes.TOPICS))
+
+    async def topics(self, names: Iterable[str]) -> dict[str, TopicRead]:
+        """Those that exist; watched."""
+        names = list(names)
+        await self._configs.ensure(names)
+        found = await self._get_watched(nodes.topic_path(name) for name in names)
+        topics = {}
+        for name in names:
+            node = found.get(nodes.topic_path(name))
+            if node is not None:
+                try:
+                    unclean = self._configs.log_config(name).unclean_leader_election_enable
+                    topics[name] = TopicRead(nodes.decode_topic(name, node[0]), node[1].version, unclean)
+                except nodes.NodeFormatError as error:
+                    _log.warning("Topic ignored: %s", error)
+        return topics
+
+    async def states(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, tuple[nodes.PartitionState, int]]:
+        """Partition states with their nodes' versions; those that exist."""
+        keys = list(keys)
+        found = await self._store.get_many([nodes.state_path(*key) for key in keys])
+        states = {}
+        for key, node in zip(keys, found, strict=True):
+            if node is not None:
+                try:
+                    states[key] = (nodes.decode_state(node[0]), node[1].version)
+                except nodes.NodeFormatError as error:
+                    _log.warning("State of %s-%d ignored: %s", *key, error)
+        return states
+
+    async def isr_changes(self) -> tuple[dict[PartitionKey, tuple[nodes.PartitionState, int]], list[str]]:
+        """The states that leaders say they changed, and the paths of their notices; watched."""
+        paths = [f"{nodes.ISR_CHANGES}/{name}" for name in sorted(await self.children(nodes.ISR_CHANGES))]
+        keys: dict[PartitionKey, None] = {}
+        for node in await self._store.get_many(paths):
+            if node is not None:
+                with suppress(nodes.NodeFormatError):
+                    keys.update(dict.fromkeys(nodes.decode_partition_list(node[0])))
+        return await self.states(keys), paths
+
+    async def preferred_election(self) -> list[PartitionKey] | None:
+        """The partitions of /admin/preferred_replica_election, None without such a node; watched."""
+        await self.exists(nodes.PREFERRED_ELECTION)
+        node = await self._store.get(nodes.PREFERRED_ELECTION)
+        if node is None:
+            return None
+        try:
+            return nodes.decode_partition_list(node[0])
+        except nodes.NodeFormatError as error:
+            _log.warning("Preferred election ignored: %s", error)
+            return []
+
+    async def cluster(self, before: Cluster) -> Cluster:
+        """The whole picture. `before` gives what no node holds: who is shutting down, which disks failed."""
+        brokers = {}
+        for id_, (registration, epoch) in (await self.brokers()).items():
+            known = before.brokers.get(id_)
+            same_life = known is not None and known.epoch == epoch
+            brokers[id_] = LiveBroker(registration, epoch, same_life and known is not None and known.shutting_down)
+        read = await self.topics(sorted(await self.topic_names()))
+        states = await self.states((name, index) for name, t in read.items() for index in t.assignment.partitions)
+        topics = {}
+        for name, topic in read.items():
+            partitions = {}
+            for index, assignment in topic.assignment.partitions.items():
+                state = states.get((name, index))
+                partitions[index] = Partition(assignment) if state is None else Partition(assignment, *state)
+            topics[name] = Topic(topic.assignment.topic_id, partitions, topic.version, topic.unclean)
+        failed = frozenset(
+            replica
+            for replica in before.failed
+            if replica[2] in brokers and brokers[replica[2]].epoch == before.brokers[replica[2]].epoch
+        )
+        return Cluster(before.controller_id, before.epoch, brokers, topics, failed)

@@ -1,0 +1,31 @@
+"""Which topic names are legal, and which are too much alike (Kafka's class Topic)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+MAX_LENGTH = 249
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+
+_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def name_problem(name: str) -> str | None:
+    """What is wrong with the name, or None. A name becomes part of a folder's name, hence the limits."""
+    if not name:
+        return "a topic's name must not be empty"
+    if name in (".", ".."):
+        return f"a topic cannot be called {name!r}"
+    if len(name) > MAX_LENGTH:
+        return f"a topic's name has at most {MAX_LENGTH} characters, this one has {len(name)}"
+    if not _LEGAL.issuperset(name):
+        return f"{name!r} has other characters than letters and digits (ASCII), '.', '_' and '-'"
+    return None
+
+
+def colliding(name: str, existing: Iterable[str]) -> str | None:
+    """An existing topic that differs only in '.' against '_': metrics write both as '_'."""
+    if "." not in name and "_" not in name:
+        return None
+    folded = name.replace(".", "_")
+    return next((other for other in existing if other != name and other.replace(".", "_") == folded), None)

@@ -1,0 +1,379 @@
+"""What the admin requests do: topics made, deleted, widened, and settings altered, all by writing nodes.
+
+To be used on the controller's broker: it waits for the controller of this process to act on what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from config.broker import BrokerConfig
+from config.broker_keys import BROKER_KEYS
+from config.definitions import ConfigDef, ConfigError
+from config.topic import LogConfig
+from config.topic_keys import TOPIC_KEYS
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import Uuid, random_uuid
+from replication import nodes
+from replication.assignment import check_manual, spread
+from replication.cluster import Cluster
+from replication.config_changes import ConfigChange, changed
+from replication.metadata_image import MetadataImage
+from replication.metadata_store import BadVersion, Create, MetadataStore, NodeExists, NoNode, Operation, Set
+from replication.topic_configs import TopicConfigs
+from replication.topic_names import CLUSTER_METADATA_TOPIC, colliding, name_problem
+
+DEFAULT_TIMEOUT_MS = 30_000
+BROKER_DEFAULT = -1
+
+
+class Controller(Protocol):
+    """What is needed of controller_loop.ControllerLoop."""
+
+    cluster: Cluster | None
+
+    async def wait_until(self, predicate: Callable[[], bool], timeout_ms: int | None = None) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """-1 stands for the broker's default; `assignments` (partition -> replicas) excludes both numbers."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """`topic_id` is all zeros if it was only validated."""
+
+    name: str
+    topic_id: Uuid
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+class Admin:
+    """Methods raise KafkaError; those for several things at once return one for each that failed, in order.
+
+    A timeout of 0 or less does not wait: what was written is answered with REQUEST_TIMED_OUT and happens all the same,
+    as with Kafka.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        config: BrokerConfig,
+        broker_id: int,
+        controller: Controller,
+        image: MetadataImage,
+        configs: TopicConfigs,
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._broker_id = broker_id
+        self._controller = controller
+        self._image = image
+        self._configs = configs
+
+    @staticmethod
+    def is_legal_topic_name(name: str) -> bool:
+        return name_problem(name) is None
+
+    # -- create ----------------------------------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str | None] | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    ) -> CreatedTopic:
+        """Create one topic and wait until its leaders are known here."""
+        topic = NewTopic(name, partitions, replication_factor, configs=configs or {})
+        result = (await self.create_topics([topic], timeout_ms))[0]
+        if isinstance(result, KafkaError):
+            raise result
+        return result
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], timeout_ms: int = DEFAULT_TIMEOUT_MS, *, validate_only: bool = False
+    ) -> list[CreatedTopic | KafkaError]:
+        """Errors: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+        INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        self._check_controller()
+        results: list[CreatedTopic | KafkaError] = []
+        for topic in topics:
+            try:
+                results.append(await self._create(topic, validate_only))
+            except KafkaError as error:
+                results.append(error)
+        created = [result for result in results if isinstance(result, CreatedTopic)]
+        if validate_only or not created:
+            return results
+        await self._wait(lambda: all(self._is_led(topic.name, topic.partitions) for topic in created), timeout_ms)
+        return [
+            result
+            if isinstance(result, KafkaError) or (timeout_ms > 0 and self._is_led(result.name, result.partitions))
+            else KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{result.name} is being created")
+            for result in results
+        ]
+
+    async def _create(self, topic: NewTopic, validate_only: bool) -> CreatedTopic:
+        name = topic.name
+        problem = name_problem(name)
+        if problem is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if name == CLUSTER_METADATA_TOPIC:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is not for clients to create")
+        existing = await self._store.children(nodes.TOPICS)
+        if name in existing:
+            raise self._exists(name)
+        other = colliding(name, existing)
+        if other is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} and the existing {other} differ only in '.' and '_'"
+            )
+        assignments = self._assign(topic)
+        configs = self._new_configs(topic.configs)
+        factor = len(assignments[0])
+        if validate_only:
+            return CreatedTopic(name, bytes(16), len(assignments), factor, configs)
+        topic_id = random_uuid()
+        replicas = {index: nodes.ReplicaAssignment(ids) for index, ids in assignments.items()}
+        data = nodes.encode_topic(nodes.TopicAssignment(topic_id, replicas))
+        # The settings first: whoever sees the topic must find them.
+        config_path = nodes.config_path("topics", name)
+        while True:
+            config = nodes.encode_config(configs)
+            left_over = await self._store.exists(config_path) is not None
+            write: Operation = Set(config_path, config) if left_over else Create(config_path, config)
+            try:
+                await self._store.multi([write, Create(nodes.topic_path(name), data)])
+                break
+            except NodeExists as error:
+                if error.path != config_path:
+                    raise self._exists(name) from None
+            except NoNode:
+                continue
+        self._configs.forget(name)
+        return CreatedTopic(name, topic_id, len(assignments), factor, configs)
+
+    def _exists(self, name: str) -> KafkaError:
+        return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
+
+    def _assign(self, topic: NewTopic) -> dict[int, tuple[int, ...]]:
+        brokers = sorted(self._image.brokers)
+        if topic.assignments:
+            if topic.partitions != -1 or topic.replication_factor != -1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "either numbers or an assignment, not both")
+            return check_manual(topic.assignments, brokers)
+        partitions, factor = topic.partitions, topic.replication_factor
+        return spread(
+            brokers,
+            self._config["num.partitions"] if partitions == -1 else partitions,
+            self._config["default.replication.factor"] if factor == -1 else factor,
+        )
+
+    def _new_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:
+        given: dict[str, str] = {}
+        for key, text in configs.items():
+            if text is None:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{key} needs a value")
+            given[key] = text
+        self._check_topic_config(given)
+        return given
+
+    def _check_topic_config(self, configs: Mapping[str, str]) -> None:
+        try:
+            LogConfig.defaults(self._config).with_overrides(configs)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+    # -- delete ----------------------------------------------------------------------------------------------------
+
+    async def delete_topics(
+        self, names: Sequence[str], timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> list[KafkaError | None]:
+        """Delete topics with their records; None for each that is gone when this returns.
+
+        Errors: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, REQUEST_TIMED_OUT."""
+        self._check_controller()
+        results: list[KafkaError | None] = []
+        for name in names:
+            results.append(await self._doom(name))
+        doomed = [name for name, error in zip(names, results, strict=True) if error is None]
+        if not doomed:
+            return results
+        await self._wait(lambda: all(self._is_gone(name) for name in doomed), timeout_ms)
+        return [
+            error
+            if error is not None or (timeout_ms > 0 and self._is_gone(name))
+            else KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{name} is being deleted")
+            for name, error in zip(names, results, strict=True)
+        ]
+
+    async def _doom(self, name: str) -> KafkaError | None:
+        if not self._config["delete.topic.enable"]:
+            return KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+        # Not only for the answer: a name that is no topic's may be no node's either.
+        if name_problem(name) is not None or await self._store.exists(nodes.topic_path(name)) is None:
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        # If it exists, somebody asked before: wait with them.
+        with suppress(NodeExists):
+            await self._store.create(nodes.delete_topic_path(name))
+        return None
+
+    # -- partitions ------------------------------------------------------------------------------------------------
+
+    async def create_partitions(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Widen a topic to `count` partitions; `assignments` holds the replicas of each new one.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
+        INVALID_REPLICATION_FACTOR (too few brokers), POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        cluster = self._check_controller()
+        while True:
+            node = None if name_problem(name) is not None else await self._store.get(nodes.topic_path(name))
+            known = cluster.topics.get(name)
+            if node is None or (known is not None and known.deleting):
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            topic = nodes.decode_topic(name, node[0])
+            added = self._widen(topic, count, assignments)
+            if validate_only:
+                return
+            partitions = topic.partitions | {index: nodes.ReplicaAssignment(ids) for index, ids in added.items()}
+            data = nodes.encode_topic(nodes.TopicAssignment(topic.topic_id, partitions))
+            try:
+                await self._store.set(nodes.topic_path(name), data, node[1].version)
+                break
+            except (BadVersion, NoNode):
+                continue
+        if timeout_ms <= 0 or not await self._wait(lambda: self._is_led(name, count), timeout_ms):
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{name} is being widened")
+
+    def _widen(
+        self, topic: nodes.TopicAssignment, count: int, assignments: Sequence[Sequence[int]] | None
+    ) -> dict[int, tuple[int, ...]]:
+        present = len(topic.partitions)
+        if count <= present:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"the topic has {present} partitions, {count} is not more")
+        brokers = sorted(self._image.brokers)
+        first = topic.partitions[min(topic.partitions)].replicas if topic.partitions else (brokers[0],)
+        if assignments is None:
+            # Go on where the first partition began, as if all had been made at once.
+            start = next((index for index, id_ in enumerate(brokers) if id_ >= first[0]), 0)
+            return spread(brokers, count - present, len(first), start_partition=present, start_index=start)
+        if len(assignments) != count - present:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{count - present} new partitions, but {len(assignments)} assignments",
+            )
+        checked = check_manual(dict(enumerate(assignments, present)), brokers, start_partition=present)
+        if len(checked[present]) != len(first):
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the topic has replication factor {len(first)}")
+        return checked
+
+    # -- settings --------------------------------------------------------------------------------------------------
+
+    async def alter_topic_config(
+        self, name: str, changes: Iterable[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """Change a topic's own settings; in effect on this broker when it returns.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST."""
+        if name_problem(name) is not None or await self._store.exists(nodes.topic_path(name)) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        changes = list(changes)
+        await self._alter("topics", name, changes, TOPIC_KEYS, self._check_topic_config, validate_only)
+        if not validate_only:
+            await self._configs.refresh(name)
+
+    async def alter_broker_config(
+        self, broker_id: int, changes: Iterable[ConfigChange], *, validate_only: bool = False
+    ) -> None:
+        """Change the dynamic settings of this broker, or of all (BROKER_DEFAULT); in effect here when it returns.
+
+        Raises KafkaError INVALID_REQUEST (another broker's number; a setting or value that cannot be taken)."""
+        if broker_id not in (BROKER_DEFAULT, self._broker_id):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {self._broker_id}, not {broker_id}")
+        name = nodes.DEFAULT_ENTITY if broker_id == BROKER_DEFAULT else str(broker_id)
+
+        def check(texts: Mapping[str, str]) -> None:
+            try:
+                trial = BrokerConfig(self._config.static_texts)
+                if broker_id == BROKER_DEFAULT:
+                    trial.update_dynamic({}, texts)
+                else:
+                    trial.update_dynamic(texts, self._config.dynamic_default_texts)
+            except ConfigError as error:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+        await self._alter("brokers", name, list(changes), BROKER_KEYS, check, validate_only)
+        if not validate_only:
+            await self._configs.refresh_broker()
+
+    async def _alter(
+        self,
+        entity_type: str,
+        name: str,
+        changes: Sequence[ConfigChange],
+        definitions: Mapping[str, ConfigDef],
+        check: Callable[[Mapping[str, str]], None],
+        validate_only: bool,
+    ) -> None:
+        path = nodes.config_path(entity_type, name)
+        notice = nodes.encode_config_change(f"{entity_type}/{name}")
+        while True:
+            node = await self._store.get(path)
+            before = nodes.decode_config(b"" if node is None else node[0])
+            after = changed(before, changes, definitions)
+            check(after)
+            if validate_only:
+                return
+            data = nodes.encode_config(after)
+            write: Operation = Create(path, data) if node is None else Set(path, data, node[1].version)
+            try:
+                await self._store.multi([write, Create(nodes.CONFIG_CHANGE_PREFIX, notice, sequential=True)])
+                return
+            except (BadVersion, NodeExists, NoNode):
+                # Somebody else altered it meanwhile: once more, on top of theirs.
+                continue
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    def _check_controller(self) -> Cluster:
+        cluster = self._controller.cluster
+        if cluster is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+        return cluster
+
+    async def _wait(self, predicate: Callable[[], bool], timeout_ms: int) -> bool:
+        return timeout_ms > 0 and await self._controller.wait_until(predicate, timeout_ms)
+
+    def _is_led(self, name: str, partitions: int) -> bool:
+        topic = self._image.topic(name)
+        return (
+            topic is not None
+            and len(topic.partitions) >= partitions
+            and all(partition.leader >= 0 for partition in topic.partitions.values())
+        )
+
+    def _is_gone(self, name: str) -> bool:
+        cluster = self._controller.cluster
+        return self._image.topic(name) is None and (cluster is None or name not in cluster.topics)
