@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from protocol.records import Record, build_batch
 from storage.files import OsFiles
 from storage.log import Log
 from tests.storage.logs import NOW_MS, batch, open_log, sequenced
-from tests.support.kafka import kafka_jars, run_kafka_tool
+from tests.support.kafka import java_command
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 COMPLAINTS = re.compile(
@@ -19,6 +20,16 @@ COMPLAINTS = re.compile(
     r"|missing|found timestamp|isvalid: false",
     re.IGNORECASE,
 )
+
+FALSE_ALARM = re.compile(r"Non-consecutive offsets in \S+/0*(\d+)\.log\n +-1 is followed by \1\n")
+"""4.3.1 says that of any segment that does not begin with offset 0, its own included."""
+
+
+def dump(*arguments: str) -> str:
+    """What the tool prints; it complains on its standard error, and exits with 0 all the same."""
+    done = subprocess.run(java_command(DUMP, *arguments), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
 
 
 def write_log(directory: Path, *, restart_after: int | None = None) -> Log:
@@ -50,7 +61,6 @@ def write_log(directory: Path, *, restart_after: int | None = None) -> Log:
 @pytest.mark.slow
 @pytest.mark.parametrize("restart_after", [None, 61])
 def test_dump_log_accepts_our_files(tmp_path: Path, restart_after: int | None) -> None:
-    kafka_jars()
     directory = tmp_path / "orders-0"
     log = write_log(directory, restart_after=restart_after)
     assert log.segments_count > 2
@@ -60,21 +70,21 @@ def test_dump_log_accepts_our_files(tmp_path: Path, restart_after: int | None) -
     indexes = ",".join(path for path in paths if path.endswith((".index", ".timeindex")))
     snapshots = ",".join(path for path in paths if path.endswith(".snapshot"))
 
-    listed = run_kafka_tool(DUMP, "--deep-iteration", "--files", logs)
+    listed = FALSE_ALARM.sub("", dump("--deep-iteration", "--files", logs))
     assert COMPLAINTS.findall(listed) == []
     assert [int(offset) for offset in re.findall(r"^\| offset: (\d+)", listed, re.MULTILINE)] == list(
         range(log.log_end_offset)
     )
     assert len(re.findall("isvalid: true", listed, re.IGNORECASE)) == 120
 
-    checked = run_kafka_tool(DUMP, "--index-sanity-check", "--files", indexes)
+    checked = dump("--index-sanity-check", "--files", indexes)
     assert COMPLAINTS.findall(checked) == []
     assert len(re.findall("passed sanity check", checked)) == 2 * log.segments_count
 
-    verified = run_kafka_tool(DUMP, "--verify-index-only", "--files", indexes)
+    verified = dump("--verify-index-only", "--files", indexes)
     assert COMPLAINTS.findall(verified) == []
 
-    dumped = run_kafka_tool(DUMP, "--files", f"{indexes},{snapshots}")
+    dumped = dump("--files", f"{indexes},{snapshots}")
     assert COMPLAINTS.findall(dumped) == []
     entries = sum(segment.offset_index.entries for segment in log.segments)
     assert len(re.findall(r"^offset: \d+ position: \d+", dumped, re.MULTILINE)) == entries
@@ -87,7 +97,6 @@ def test_dump_log_accepts_our_files(tmp_path: Path, restart_after: int | None) -
 @pytest.mark.slow
 def test_dump_log_complains_when_there_is_reason_to(tmp_path: Path) -> None:
     """The judge of the test above is awake."""
-    kafka_jars()
     directory = tmp_path / "orders-0"
     write_log(directory)
     stem = str(directory / f"{0:020d}")
@@ -97,5 +106,5 @@ def test_dump_log_complains_when_there_is_reason_to(tmp_path: Path) -> None:
     with open(f"{stem}.log", "r+b") as file:
         file.seek(17)  # the checksum of the first batch
         file.write(b"\0\0\0\0")
-    assert COMPLAINTS.search(run_kafka_tool(DUMP, "--deep-iteration", "--files", f"{stem}.log"))
-    assert COMPLAINTS.search(run_kafka_tool(DUMP, "--verify-index-only", "--files", f"{stem}.index"))
+    assert COMPLAINTS.search(dump("--deep-iteration", "--files", f"{stem}.log"))
+    assert COMPLAINTS.search(dump("--verify-index-only", "--files", f"{stem}.index"))
