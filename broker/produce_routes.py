@@ -7,8 +7,8 @@ to the append. Equal bytes decode equally, so a route needs no second look at th
 by the replica manager's generation, which every change of leadership, assignment or deletion raises.
 
 Only requests without surprises take this way: one topic, one partition, no transactional id, no tagged fields, a leader
-that commits at once and without a wait for the disk. Everything else, and every error, is the general handler's (broker.handlers.k00_produce); both
-give the same bytes, which tests compare.
+that commits at once and without a wait for the disk. Everything else, and every error, is the general handler's
+(broker.handlers.k00_produce); both give the same bytes, which tests compare.
 
 Layout from the correlation id on, flexible versions (9 and later); before them lengths are int16/int32 and tags absent:
 

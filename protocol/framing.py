@@ -44,26 +44,6 @@ def frame_size(buffer: bytes | bytearray | memoryview, position: int, max_frame_
     raise FramingError(f"a request of {size} bytes is too short to hold its header; the peer may not speak Kafka")
 
 
-def split_frames(
-    buffer: bytes | bytearray | memoryview, start: int, end: int, max_frame_bytes: int
-) -> tuple[list[tuple[int, int]], int, int]:
-    """Find the whole frames in `buffer[start:end]`.
-
-    Returns their (start, end) positions without the size field, the position after the last of them, and how many
-    bytes the unfinished frame there takes in all, size field included (0 while that is unknown).
-    Raises FramingError at the first impossible size; frames before it are lost with the connection.
-    """
-    frames = []
-    while end - start >= SIZE_BYTES:
-        size = frame_size(buffer, start, max_frame_bytes)
-        body = start + SIZE_BYTES
-        if end - body < size:
-            return frames, start, size + SIZE_BYTES
-        start = body + size
-        frames.append((body, start))
-    return frames, start, 0
-
-
 def request_head(buffer: bytes | bytearray | memoryview, position: int) -> tuple[int, int, int]:
     """(api_key, api_version, correlation_id) of the request that starts at `position`; the frame must be whole."""
     return _HEAD.unpack_from(buffer, position)

@@ -16,47 +16,9 @@ from protocol.framing import (
     frame_size,
     request_head,
     skip_tagged_fields,
-    split_frames,
 )
 
 LIMIT = 1000
-
-
-def frame(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
-def request(key: int, version: int, correlation_id: int, rest: bytes = b"") -> bytes:
-    return frame(struct.pack(">hhi", key, version, correlation_id) + rest)
-
-
-def slow_split(data: bytes) -> list[bytes]:
-    frames = []
-    while len(data) >= 4:
-        size = int.from_bytes(data[:4], "big")
-        if len(data) < 4 + size:
-            break
-        frames.append(data[4 : 4 + size])
-        data = data[4 + size :]
-    return frames
-
-
-def test_frames_are_found_whole_byte_by_byte_and_with_a_tail() -> None:
-    stream = request(3, 1, 7) + request(0, 9, 8, b"abc") + request(18, 0, 9)
-    tail = b"\x00\x00\x00\x20half"
-    for end in range(len(stream) + len(tail) + 1):
-        data = (stream + tail)[:end]
-        frames, rest, need = split_frames(data, 0, end, LIMIT)
-        assert [data[a:b] for a, b in frames] == slow_split(data)
-        left = end - rest
-        assert need == (0 if left < 4 else 4 + int.from_bytes(data[rest : rest + 4], "big"))
-
-
-def test_an_offset_into_the_buffer_is_respected() -> None:
-    data = b"junk" + request(1, 4, 2, b"xy")
-    (found,), rest, need = split_frames(data, 4, len(data), LIMIT)
-    assert request_head(data, found[0]) == (1, 4, 2)
-    assert (rest, need) == (len(data), 0)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +40,10 @@ def test_impossible_sizes_end_the_connection(size: int, reason: str) -> None:
 @pytest.mark.parametrize("size", [8, LIMIT])
 def test_sizes_at_the_limits_pass(size: int) -> None:
     assert frame_size(struct.pack(">i", size), 0, LIMIT) == size
+
+
+def test_a_request_head() -> None:
+    assert request_head(b"junk" + struct.pack(">hhi", 1, 4, -2), 4) == (1, 4, -2)
 
 
 def test_client_ids() -> None:
@@ -105,17 +71,6 @@ def test_random_header_bytes_give_only_framing_errors(data: bytes) -> None:
             parse(data, 0, len(data))
         except FramingError:
             continue
-
-
-@given(st.binary(max_size=60))
-@settings(max_examples=200, deadline=None)
-def test_random_streams_give_frames_or_framing_errors(data: bytes) -> None:
-    try:
-        frames, rest, _ = split_frames(data, 0, len(data), LIMIT)
-    except FramingError:
-        return
-    assert [data[a:b] for a, b in frames] == slow_split(data)
-    assert rest <= len(data)
 
 
 def test_answers_leave_in_request_order_whatever_order_they_come_in() -> None:
