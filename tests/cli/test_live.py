@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from unittest import mock
 
 import pytest
 
+from broker.__main__ import main
 from tests.support.processes import ROOT, clean_environment
 
 pytestmark = pytest.mark.slow
@@ -17,12 +21,13 @@ _names = iter(range(1_000_000))
 
 
 class Tool:
-    """Runs `gregor` as a user does and keeps what it said."""
+    """Calls `gregor` as a user does and keeps what it said."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
 
     def start(self, name: str, *arguments: str) -> subprocess.Popen[str]:
+        """In a process of its own, for what ends by a signal."""
         command = [sys.executable, "-m", "broker", name, "--bootstrap-server", self._bootstrap, *arguments]
         pipe = subprocess.PIPE
         return subprocess.Popen(
@@ -31,10 +36,16 @@ class Tool:
 
     def run(self, name: str, *arguments: str, stdin: str = "", code: int = 0) -> str:
         """Standard output, or standard error where an exit code other than 0 is expected."""
-        process = self.start(name, *arguments)
-        out, err = process.communicate(stdin, timeout=60)
-        assert process.returncode == code, f"exit code {process.returncode}\n{out}\n{err}"
-        return err if code else out
+        streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)]
+        out, err = streams
+        given = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
+        with mock.patch("sys.stdin", given), redirect_stdout(out), redirect_stderr(err):
+            ended = main([name, "--bootstrap-server", self._bootstrap, *arguments])
+        for stream in streams:
+            stream.seek(0)
+        said = err.read() if code else out.read()
+        assert ended == code, f"exit code {ended}: {said}{err.read()}"
+        return said
 
 
 @pytest.fixture(scope="module")
