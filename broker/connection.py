@@ -22,6 +22,7 @@ from broker.log import logger
 from broker.outbound import Chunk, Outbound
 from broker.produce_routes import ProduceRoutes
 from broker.receive_buffers import SHARED_BYTES, Admission, BufferPool, OwnedBuffer
+from broker.registry import Later
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, MalformedMessage
 from protocol.framing import (
@@ -58,12 +59,12 @@ class Connection(asyncio.BufferedProtocol):
         "_expects_long_frame",
         "_need",
         "_outbound",
+        "_owed",
         "_owned",
         "_pool",
         "_queue",
         "_reading",
         "_routes",
-        "_task",
         "_transport",
         "closed",
         "host",
@@ -86,7 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._queue: ResponseQueue[Chunk] = ResponseQueue()
         self._routes = ProduceRoutes(broker)
-        self._task: asyncio.Future[Any] | None = None
+        self._owed: asyncio.Future[Any] | Later | None = None
         self.closed = False
         self.peer = self.host = "?"
         self.sockname: tuple[Any, ...] = ()
@@ -264,13 +265,18 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:  # a bug: its request must not take the loop or other connections along
             self._failed(entry, version, error)
             return
+        if isinstance(result, Later):
+            self._busy = True
+            self._owed = result
+            result.then(partial(self._settle, self._queue.open(), entry, version, correlation_id))
+            return
         if not isinstance(result, Awaitable):
             self._answer(self._queue.open() if self._queue.slots else None, entry, version, correlation_id, result)
             return
         slot = self._queue.open()
         if not entry.pipelined:
             self._busy = True
-        self._task = task = asyncio.ensure_future(result, loop=self._broker.loop)
+        self._owed = task = asyncio.ensure_future(result, loop=self._broker.loop)
         task.add_done_callback(partial(self._finish, slot, entry, version, correlation_id))
 
     def _finish(
@@ -284,9 +290,13 @@ class Connection(asyncio.BufferedProtocol):
         if error is not None:
             self._failed(entry, version, error)
             return
+        self._settle(slot, entry, version, correlation_id, task.result())
+
+    def _settle(self, slot: Slot[Chunk], entry: Entry, version: int, correlation_id: int, response: Any) -> None:
+        """An answer that was owed is there."""
         if not entry.pipelined:
             self._busy = False
-        self._answer(slot, entry, version, correlation_id, task.result())
+        self._answer(slot, entry, version, correlation_id, response)
         if not self._busy:
             self._go_on()
 
@@ -337,9 +347,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.closed = True
         self._outbound.close()
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-        self._task = None
+        if self._owed is not None:
+            self._owed.cancel()
+            self._owed = None
         self._let_go()
         self._broker.connections.discard(self)
 

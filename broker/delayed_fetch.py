@@ -7,7 +7,10 @@ turn cost one look.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from broker.registry import Later
 
 if TYPE_CHECKING:
     from broker.handlers.k01_fetch import FetchRead
@@ -15,46 +18,50 @@ if TYPE_CHECKING:
     from replication.partition import Partition
 
 
-class DelayedFetch:
-    """`future` gets the response; cancelling it (the client left) gives everything back."""
+class DelayedFetch(Later):
+    """Answers once, when there is enough or the time is over. `cancel()` (the client left) gives everything back."""
 
-    __slots__ = ("_loop", "_read", "_timer", "_turn", "_watched", "future")
+    __slots__ = ("_answered", "_loop", "_over", "_read", "_timer", "_turn", "_watched")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read: FetchRead, max_wait_s: float) -> None:
         self._loop = loop
         self._read = read
+        self._over = False
+        self._answered: Callable[[FetchResponse], None] | None = None
         self._turn: asyncio.Handle | None = None
-        self.future: asyncio.Future[FetchResponse] = loop.create_future()
-        self.future.add_done_callback(self._done)
-        self._timer = loop.call_later(max_wait_s, self._answer)
+        self._timer = loop.call_later(max_wait_s, self._look, True)
         read.release()
         moved = self._moved
         self._watched: list[tuple[Partition, int]] = [(part, part.watch(moved)) for part in read.partitions()]
 
-    def _moved(self) -> None:
-        if self._turn is None:
-            self._turn = self._loop.call_soon(self._look)
+    def then(self, answered: Callable[[FetchResponse], None]) -> None:
+        self._answered = answered
 
-    def _look(self) -> None:
-        self._turn = None
-        if self.future.done():
+    def cancel(self) -> None:
+        if self._over:
             return
-        self._read.collect()
-        if self._read.satisfied:
-            self.future.set_result(self._read.response())
-        else:
-            self._read.release()
-
-    def _answer(self) -> None:
-        if not self.future.done():
-            self._read.collect()
-            self.future.set_result(self._read.response())
-
-    def _done(self, future: asyncio.Future[FetchResponse]) -> None:
+        self._over = True
         self._timer.cancel()
         if self._turn is not None:
             self._turn.cancel()
-            self._turn = None
         for partition, handle in self._watched:
             partition.unwatch(handle)
         self._watched.clear()
+
+    def _moved(self) -> None:
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._look, False)
+
+    def _look(self, in_any_case: bool) -> None:
+        self._turn = None
+        if self._over:
+            return
+        read = self._read
+        read.collect()
+        if not read.satisfied and not in_any_case:
+            read.release()
+            return
+        self.cancel()
+        response = read.response()
+        if self._answered is not None:
+            self._answered(response)

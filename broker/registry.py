@@ -6,9 +6,9 @@ The ApiVersions answer is derived from this table, so nothing can be advertised 
 from __future__ import annotations
 
 import importlib
-import inspect
 import pkgutil
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,13 +18,32 @@ from protocol.messages import request_class, request_header_version, response_cl
 if TYPE_CHECKING:
     from broker.context import Broker, Call
 
+
+class Later(ABC):
+    """An answer that is owed. Its handler's caller says once, right away, where it shall go.
+
+    Like a future, without the turn of the loop that a future's callbacks cost: what `answered` is called from is up to
+    the handler.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def then(self, answered: Callable[[Any], None]) -> None: ...
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """The client left; nothing will be answered. Idempotent."""
+
+
 Handler = Callable[["Broker", Any, "Call"], Any]
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
 @dataclass(slots=True, frozen=True)
 class Entry:
-    """One served API. `handler(broker, request, call)` returns the response, an awaitable of it, or None for no answer.
+    """One served API. `handler(broker, request, call)` returns the response, a Later or an awaitable of it, or None for
+    no answer.
 
     `pipelined`: requests behind one that is still unanswered may be taken up, because all that its order decides has
     happened when the handler returns (Produce: the append).
@@ -78,10 +97,3 @@ def load_handlers() -> dict[int, Entry]:
     for module in pkgutil.iter_modules(broker.handlers.__path__):
         importlib.import_module(f"broker.handlers.{module.name}")
     return _entries
-
-
-def is_awaitable(result: object) -> bool:
-    return inspect.isawaitable(result)
-
-
-AwaitableResponse = Awaitable[Any]

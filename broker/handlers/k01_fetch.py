@@ -13,7 +13,6 @@ without holding a thread, until enough is committed or `max_wait_ms` is over (br
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from broker.delayed_fetch import DelayedFetch
@@ -37,7 +36,7 @@ _CONSUMER = -1
 
 
 @handles(ApiKey.FETCH, 4, 18)
-def fetch(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse | asyncio.Future[FetchResponse]:
+def fetch(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse | DelayedFetch:
     uses_ids = call.version >= TOPIC_IDS_FROM
     try:
         context = broker.fetch_sessions.context(request, uses_ids, broker.now_ms())
@@ -47,7 +46,7 @@ def fetch(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse | 
     read.collect()
     if read.satisfied or request.max_wait_ms <= 0:
         return read.response()
-    return DelayedFetch(broker.loop, read, request.max_wait_ms / 1000).future
+    return DelayedFetch(broker.loop, read, request.max_wait_ms / 1000)
 
 
 class FetchRead:
@@ -91,7 +90,8 @@ class FetchRead:
         total = 0
         self.satisfied = not self._context.partitions
         for wanted in self._context.partitions:
-            data = FetchResponse.PartitionData(partition_index=wanted.index)
+            # Never null, not even beside an error: librdkafka takes a null for a malformed answer and asks again at once.
+            data = FetchResponse.PartitionData(partition_index=wanted.index, records=b"")
             try:
                 size = self._read(wanted, data, left, total == 0)
                 total += size
@@ -138,8 +138,6 @@ class FetchRead:
                 data.records = piece
             else:
                 piece.release()
-        if data.records is None:
-            data.records = b""
         data.high_watermark = partition.high_watermark
         data.last_stable_offset = partition.last_stable_offset
         data.log_start_offset = partition.log_start_offset
