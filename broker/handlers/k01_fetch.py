@@ -90,7 +90,7 @@ class FetchRead:
         total = 0
         self.satisfied = not self._context.partitions
         for wanted in self._context.partitions:
-            # Never null, not even beside an error: librdkafka takes a null for a malformed answer and asks again at once.
+            # Never null, not even beside an error: librdkafka takes null for a malformed answer and asks again at once.
             data = FetchResponse.PartitionData(partition_index=wanted.index, records=b"")
             try:
                 size = self._read(wanted, data, left, total == 0)
