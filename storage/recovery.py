@@ -163,8 +163,9 @@ class FolderLoader:
                     "%s: no valid batch at position %d: cutting off %d bytes, the log ends with offset %d",
                     segment.log.path, end, file_bytes - end, next_offset,
                 )  # fmt: skip
-                segment.truncate_to(end, next_offset)
+                # In this order: cut first, and a crash would leave a sound segment with a gap behind it.
                 self._drop_segments(index + 1)
+                segment.truncate_to(end, next_offset)
                 break
         if self._epochs.intact:
             found = epochs[len(trusted[-1:]) :]
@@ -191,9 +192,11 @@ class FolderLoader:
             reached = position
 
     def _drop_segments(self, kept: int) -> None:
-        for segment in self._segments[kept:]:
-            self.unlinkable += segment.mark_deleted()
         if len(self._segments) > kept:
+            # Their snapshots know of batches that are no more.
+            self._producers.delete_snapshots_above(self._segments[kept].base_offset - 1)
+            for segment in self._segments[kept:]:
+                self.unlinkable += segment.mark_deleted()
             del self._segments[kept:]
             # Now: a segment that came back after a crash of the machine would lie among newer ones.
             self._files.sync_directory(self._directory)
@@ -210,6 +213,7 @@ class FolderLoader:
                 self._directory, log_end_offset, self._log_start_offset,
             )  # fmt: skip
             self._drop_segments(0)
+            self._epochs.clear()
         return self._log_start_offset
 
     # Epochs and producers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import binascii
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -37,12 +37,12 @@ def check(files: MemoryFiles, from_offset: int = 0, **options: Any) -> CheckedSe
     return drained(check_segment(Segment.open(files, DIRECTORY, 0), from_offset, **options))
 
 
-def log_bytes(batches: list[bytes | bytearray], epoch: int = 0, **settings: object) -> bytes:
+def log_bytes(batches: Sequence[bytes | bytearray]) -> bytes:
     """The .log file of a log that was given these batches."""
     files = MemoryFiles()
-    log = open_log(files, **settings)
+    log = open_log(files)
     for data in batches:
-        log.append_as_leader(data, epoch, NOW_MS)
+        log.append_as_leader(data, 0, NOW_MS)
     return files.read_bytes(f"{STEM}.log")
 
 
@@ -159,7 +159,7 @@ def test_what_is_trusted_is_not_looked_at_and_its_index_entries_stay(
 
 
 def entries_end(index: bytes) -> int:
-    return [0, *(position for _, position in struct.iter_unpack(">ii", index))][-1]
+    return max((int(position) for _, position in struct.iter_unpack(">ii", index)), default=0)
 
 
 def test_appends_go_on_where_the_check_left_off() -> None:
