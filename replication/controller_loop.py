@@ -175,10 +175,6 @@ class ControllerLoop:
         self._put(_Shutdown(broker_id, broker_epoch, done))
         return await done
 
-    def replicas_failed(self, failed: frozenset[PartitionKey]) -> None:
-        """This broker cannot serve these of its replicas (ReplicaManager.on_failed)."""
-        self._put(ReplicasFailed(self.broker_id, failed))
-
     # -- the queue -------------------------------------------------------------------------------------------------
 
     def _put(self, item: _Read | _Shutdown | Event) -> None:

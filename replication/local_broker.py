@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Generator
+
 from protocol.errors import ErrorCode
 from protocol.messages import (
     LeaderAndIsrRequest,
@@ -16,7 +19,17 @@ from replication.metadata_image import MetadataImage
 from replication.replica_manager import ReplicaManager
 from replication.topic_configs import TopicConfigs
 
+# So long the loop may be kept from other work: less than the 10 ms it must never stall.
+TURN_S = 0.003
+
 BrokerResponse = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse
+
+
+class _NextTurn:
+    """Awaiting it lets the loop serve everybody else once."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
 
 
 class LocalBroker:
@@ -36,7 +49,7 @@ class LocalBroker:
                 return LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
             # Logs are opened with their topics' settings.
             await self._configs.ensure(topic.topic_name for topic in request.topic_states)
-            return self._replicas.apply(request)
+            return await self._apply(request)
         if isinstance(request, StopReplicaRequest):
             if stale:
                 return StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
@@ -45,6 +58,19 @@ class LocalBroker:
         if stale:
             return UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         return self._image.apply(request)
+
+    async def _apply(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        steps = self._replicas.apply_in_steps(request)
+        until = time.monotonic() + TURN_S
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                response: LeaderAndIsrResponse = end.value
+                return response
+            if time.monotonic() > until:
+                await _NextTurn()
+                until = time.monotonic() + TURN_S
 
     async def send(self, broker_id: int, request: BrokerRequest) -> BrokerResponse:
         """The controller's way to a broker of its own process."""

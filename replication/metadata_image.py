@@ -1,4 +1,4 @@
-"""What this broker knows of the cluster: live brokers, topics, who leads what. Built from the controller's UpdateMetadata.
+"""What this broker knows of the cluster: live brokers, topics, who leads what. Built from UpdateMetadata requests.
 
 Every broker answers metadata requests from its own image, also the controller. Leader -2 in an update means that the
 topic is being deleted (Kafka's LeaderDuringDelete): the partition leaves the image.

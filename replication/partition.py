@@ -20,9 +20,8 @@ from replication.follower_state import FollowerState
 from replication.waiters import Committed, Waiters, Watcher
 
 if TYPE_CHECKING:
-    from storage.log import AppendInfo, Log, LogSlice
-
     from protocol.messages import LeaderAndIsrRequest
+    from storage.log import AppendInfo, Log, LogSlice
 
 NO_LEADER = -1
 NO_EPOCH = -1

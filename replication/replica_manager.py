@@ -6,7 +6,7 @@ The controller speaks LeaderAndIsr and StopReplica (Kafka 3.9, ZooKeeper mode) t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
@@ -23,7 +23,6 @@ EPOCH_UNKNOWN = -1
 EPOCH_DURING_DELETE = -2
 
 LeadershipListener = Callable[[list[Partition], list[Partition]], None]
-FailureListener = Callable[[frozenset[tuple[str, int]]], None]
 StopListener = Callable[[list[Partition]], None]
 
 _log = logging.getLogger(__name__)
@@ -56,9 +55,6 @@ class ReplicaManager:
         # (new leaders, new followers) after each LeaderAndIsr; the stopped ones after each StopReplica.
         self.on_leadership: list[LeadershipListener] = []
         self.on_stopped: list[StopListener] = []
-        # Replicas whose log turned out to be unusable after the controller had been told that all is well.
-        self.on_failed: list[FailureListener] = []
-        self._loading: dict[tuple[str, int], LeaderAndIsrRequest.LeaderAndIsrPartitionState] = {}
         self._logs = logs
         self._topic_config = topic_config
         self._clock_ms = clock_ms
@@ -76,6 +72,17 @@ class ReplicaManager:
 
     def apply(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Become leader or follower as told; answers per partition, never raises."""
+        steps = self.apply_in_steps(request)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                response: LeaderAndIsrResponse = end.value
+                return response
+
+    def apply_in_steps(self, request: LeaderAndIsrRequest) -> Generator[None, None, LeaderAndIsrResponse]:
+        """`apply`, a partition at a time: making a log costs several system calls, and the loop has others to serve.
+        No other request of the controller may be taken in between."""
         if request.controller_epoch < self.controller_epoch:
             return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = request.controller_epoch
@@ -92,10 +99,11 @@ class ReplicaManager:
                         partition_index=state.partition_index, error_code=error
                     )
                 )
+                self.generation += 1
+                yield
             topics.append(
                 LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_state.topic_id, partition_errors=errors)
             )
-        self.generation += 1
         if leaders or followers:
             for listener in self.on_leadership:
                 listener(leaders, followers)
@@ -126,24 +134,11 @@ class ReplicaManager:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if partition is None:
             partition = self._add(topic, state.partition_index, topic_id if topic_id != ZERO_UUID else known_id)
-        if self._logs.is_loading(*key):
-            self._loading[key] = state
-            return ErrorCode.NONE
-        return self._take_role(partition, state, now_ms, leaders, followers)
-
-    def _take_role(
-        self,
-        partition: Partition,
-        state: LeaderAndIsrRequest.LeaderAndIsrPartitionState,
-        now_ms: int,
-        leaders: list[Partition],
-        followers: list[Partition],
-    ) -> ErrorCode:
         if partition.log is None:
             try:
                 self._open_log(partition)
             except KafkaError as error:
-                _log.error("%s-%d cannot be opened: %s", partition.topic, partition.partition, error)
+                _log.error("%s-%d cannot be opened: %s", *key, error)
                 return error.code
         if state.leader == self.broker_id:
             if partition.become_leader(state, now_ms):
@@ -151,30 +146,6 @@ class ReplicaManager:
         elif partition.become_follower(state):
             followers.append(partition)
         return ErrorCode.NONE
-
-    def log_loaded(self, topic: str, partition: int) -> None:
-        """A log that was still being loaded when the controller gave this replica its role is ready: take the role
-        now. Until then clients hear NOT_LEADER_OR_FOLLOWER and come back."""
-        key = (topic, partition)
-        state = self._loading.pop(key, None)
-        replica = self.partitions.get(key)
-        if state is None or replica is None:
-            return
-        leaders: list[Partition] = []
-        followers: list[Partition] = []
-        error = self._take_role(replica, state, self._clock_ms(), leaders, followers)
-        self.generation += 1
-        if leaders or followers:
-            for listener in self.on_leadership:
-                listener(leaders, followers)
-        if error != ErrorCode.NONE:
-            for failed in self.on_failed:
-                failed(frozenset({key}))
-
-    def all_logs_loaded(self) -> None:
-        """Loading is over: replicas whose logs did not come are reported to `on_failed`."""
-        for key in list(self._loading):
-            self.log_loaded(*key)
 
     def _stored_topic_id(self, key: tuple[str, int]) -> Uuid:
         log = self._logs.get(*key)
@@ -228,11 +199,13 @@ class ReplicaManager:
         self, topic: str, state: StopReplicaRequest.StopReplicaPartitionState, stopped: list[Partition]
     ) -> ErrorCode:
         key = (topic, state.partition_index)
+        if state.delete_partition and key in self._logs.failed:
+            # The folder cannot be removed now, and must not be forgotten: the deletion goes on after the next start.
+            return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self.partitions.get(key)
         if partition is not None:
             if 0 <= state.leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
-            self._loading.pop(key, None)
             if state.delete_partition:
                 del self.partitions[key]
                 self.by_topic_id.pop((partition.topic_id, partition.partition), None)
@@ -248,12 +221,3 @@ class ReplicaManager:
                 _log.error("%s-%d cannot be deleted: %s", *key, error)
                 return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
-
-    # -- settings ----------------------------------------------------------------------------------------------
-
-    def topic_config_changed(self, topic: str) -> None:
-        """Give the topic's logs their new settings, live."""
-        config = self._topic_config(topic)
-        for (name, _), partition in self.partitions.items():
-            if name == topic and partition.log is not None:
-                partition.log.config = config

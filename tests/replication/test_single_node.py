@@ -70,16 +70,20 @@ class Node:
             is_alive=self.image.is_alive,
             folder_removed=self.removed.append,
         )
-        self.configs.on_topic_changed.append(self.replicas.topic_config_changed)
+        self.configs.on_topic_changed.append(self.settings_changed)
         local = LocalBroker(self.replicas, self.image, self.configs)
         endpoint = Listener("PLAINTEXT", "localhost", 9092, "PLAINTEXT")
         local.broker_epoch = await register(self.store, BrokerRegistration(0, (endpoint,), timestamp_ms=clock_ms()))
         self.controller = ControllerLoop(
             0, self.store, local, self.configs, clock_ms, delete_topics=self.config["delete.topic.enable"]
         )
-        self.replicas.on_failed.append(self.controller.replicas_failed)
         await self.controller.start()
         self.admin = Admin(self.store, self.config, 0, self.controller, self.image, self.configs)
+
+    def settings_changed(self, topic: str) -> None:
+        for partition in self.replicas.partitions.values():
+            if partition.topic == topic and partition.log is not None:
+                partition.log.config = self.configs.log_config(topic)
 
     async def stop(self) -> None:
         await self.controller.stop()
