@@ -1,0 +1,63 @@
+"""`gregor spark ...`: runs a job, or tells where the Kafka connector is."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from spark_jobs.connector import PACKAGE, connector_jars
+from spark_jobs.errors import JobError
+from spark_jobs.java import require_java
+from spark_jobs.jobs import wordcount
+
+USAGE = f"""\
+usage: gregor spark COMMAND [ARGUMENTS]
+
+commands:
+  wordcount   count the words of a topic as they arrive: to the console, to a topic or to Parquet
+  connector   print the jars of Spark's Kafka connector, downloading them the first time
+
+examples:
+  gregor spark wordcount --help
+  gregor spark wordcount --topic lines --once
+  spark-submit --jars $(gregor spark connector) my_job.py
+
+Spark needs Java 17 or newer and PySpark 4.0 (pip install 'gregor[spark]'); the connector is
+{PACKAGE}.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; the exit code: 0 done, 1 failed, 2 wrong arguments."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(USAGE, end="", file=sys.stdout if arguments else sys.stderr)
+        return 0 if arguments else 2
+    command = COMMANDS.get(arguments[0])
+    if command is None:
+        print(f"gregor spark: no command {arguments[0]!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    try:
+        return command(arguments[1:])
+    except JobError as error:
+        print(f"gregor spark: {error}", file=sys.stderr)
+        return 1
+    except SystemExit as end:  # argparse ends the program for --help and for bad arguments
+        return end.code if isinstance(end.code, int) else 1
+
+
+def _wordcount(arguments: list[str]) -> int:
+    return wordcount.main(arguments, prog="gregor spark wordcount")
+
+
+def _connector(arguments: list[str]) -> int:
+    if arguments:
+        asked_for_help = arguments[0] in ("-h", "--help")
+        print("usage: gregor spark connector", file=sys.stdout if asked_for_help else sys.stderr)
+        return 0 if asked_for_help else 2
+    print(",".join(str(jar) for jar in connector_jars(require_java())))
+    return 0
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {"wordcount": _wordcount, "connector": _connector}
+
+if __name__ == "__main__":
+    sys.exit(main())

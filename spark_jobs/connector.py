@@ -1,0 +1,142 @@
+"""The jars of Spark's Kafka connector: downloaded once, then used from a folder of our own.
+
+Spark can resolve packages itself (`spark.jars.packages`), but then it asks the local Maven repository first and fails
+on one that is half filled (a pom without its jar), downloads 50 MB of libraries that PySpark already has, and prints
+forty lines at each start. So the resolver that PySpark ships (Ivy) is run here once, with settings of our own: the
+central repository first, the local one only as a fallback. The result is a folder that exists only when it is complete.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from spark_jobs.errors import JobError
+
+GROUP = "org.apache.spark"
+ARTIFACT = "spark-sql-kafka-0-10_2.13"
+VERSION = "4.0.0"  # goes with every PySpark 4.0.x
+PACKAGE = f"{GROUP}:{ARTIFACT}:{VERSION}"
+
+# Named by the connector's pom, and already among PySpark's own jars.
+IN_PYSPARK = (
+    "org.apache.hadoop",
+    "org.slf4j",
+    "org.lz4",
+    "org.xerial.snappy",
+    "com.google.code.findbugs",
+    "org.scala-lang",
+    "org.scala-lang.modules",
+)
+RESOLVE_TIMEOUT_S = 300
+HOW_TO_INSTALL_PYSPARK = "Install it with\n    pip install 'pyspark==4.0.*'"
+
+Runner = Callable[[list[str], Path], tuple[int, str]]
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where downloaded jars are kept between runs."""
+    base = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "gregor"
+
+
+def connector_folder(cache: Path | None = None) -> Path:
+    """The folder of the connector's jars; where it exists, it is complete."""
+    return (cache or cache_folder()) / f"{ARTIFACT}-{VERSION}"
+
+
+def connector_jars(java: str, cache: Path | None = None, run: Runner | None = None) -> list[Path]:
+    """The connector's jars as local files, downloaded by the given Java if they are not here yet.
+
+    Safe to call from several processes at once. Raises JobError with the resolver's own reason when that fails.
+    """
+    folder = connector_folder(cache)
+    if not folder.is_dir():
+        _download(java, folder, run or _run)
+    return sorted(folder.glob("*.jar"))
+
+
+def _download(java: str, folder: Path, run: Runner) -> None:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix="connector-", dir=folder.parent))
+    except OSError as error:
+        raise JobError(f"cannot keep the Kafka connector in {folder.parent}: {error.strerror}") from error
+    try:
+        (scratch / "settings.xml").write_text(_settings(os.environ.get("DEFAULT_ARTIFACT_REPOSITORY")))
+        (scratch / "ivy.xml").write_text(_module())
+        pattern = "jars/[artifact]-[revision].[ext]"
+        command = [java, "-jar", _ivy_jar(), "-settings", "settings.xml", "-ivy", "ivy.xml", "-cache", "cache"]
+        command += ["-confs", "default", "-types", "jar", "-retrieve", pattern]
+        code, output = run(command, scratch)
+        if code != 0 or not any((scratch / "jars").glob(f"{ARTIFACT}-*.jar")):
+            raise JobError(_failure(folder, output))
+        try:
+            (scratch / "jars").rename(folder)  # one step: the folder is there with everything in it, or not at all
+        except OSError:
+            if not folder.is_dir():  # else another process was faster, with the same jars
+                raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _run(command: list[str], folder: Path) -> tuple[int, str]:
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=RESOLVE_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        return 1, f"no answer within {RESOLVE_TIMEOUT_S} s"
+    return done.returncode, done.stdout + done.stderr
+
+
+def _ivy_jar() -> str:
+    spec = find_spec("pyspark")
+    found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
+    if not found:
+        raise JobError(f"PySpark is not installed, or not with its jars. {HOW_TO_INSTALL_PYSPARK}")
+    return str(found[-1])
+
+
+def _settings(repository: str | None) -> str:
+    """Ivy's settings; without a repository, Ivy's own default for Maven layouts is the central one."""
+    root = f" root={quoteattr(repository)}" if repository else ""
+    return (
+        '<ivysettings><settings defaultResolver="all"/><resolvers><chain name="all" returnFirst="true">'
+        f'<ibiblio name="central" m2compatible="true"{root}/>'
+        '<ibiblio name="local" m2compatible="true" root="file:${user.home}/.m2/repository"/>'
+        "</chain></resolvers></ivysettings>"
+    )
+
+
+def _module() -> str:
+    excludes = "".join(f"<exclude org={quoteattr(group)}/>" for group in IN_PYSPARK)
+    excludes += '<exclude org="org.apache.spark" module="spark-tags_2.13"/>'
+    return (
+        '<ivy-module version="2.0"><info organisation="gregor" module="spark-connector"/>'
+        '<configurations><conf name="default"/></configurations><dependencies>'
+        f'<dependency org="{GROUP}" name="{ARTIFACT}" rev="{VERSION}" conf="default->compile,runtime,master"/>'
+        f"{excludes}</dependencies></ivy-module>"
+    )
+
+
+def _failure(folder: Path, output: str) -> str:
+    """Ivy's report cut down to the lines that name a reason."""
+    words = ("not found", "error", "failed", "refused", "timed out", "no answer", "exception", "unknownhost")
+    reasons: list[str] = []
+    for line in output.splitlines():
+        text = line.strip(" :\t")
+        if any(word in text.lower() for word in words) and text not in reasons:
+            reasons.append(text)
+    listed = "\n".join(f"    {reason}" for reason in reasons[:6] or output.strip().splitlines()[-3:])
+    return (
+        f"the Kafka connector of Spark ({PACKAGE}) could not be downloaded:\n{listed}\n"
+        "Check the network (JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=... -Dhttps.proxyPort=...' names a proxy,\n"
+        "DEFAULT_ARTIFACT_REPOSITORY another repository), or hand the connector to Spark yourself:\n"
+        f"    spark-submit --packages {PACKAGE} ...\n"
+        f"or copy its jars from another machine into {folder}"
+    )

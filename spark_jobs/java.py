@@ -1,0 +1,55 @@
+"""Which Java will run Spark, and whether it is new enough.
+
+Spark's launch scripts take `$JAVA_HOME/bin/java`, else `java` from the PATH; the same order is used here so that the
+Java that is judged is the Java that runs.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+
+from spark_jobs.errors import JobError
+
+MINIMUM_VERSION = 17  # what Spark 4 is compiled for
+HOW_TO_INSTALL = (
+    "Install a JDK, for example with\n"
+    "    apt-get install openjdk-17-jre-headless      (Debian, Ubuntu)\n"
+    "    dnf install java-17-openjdk-headless         (Fedora, RHEL)\n"
+    "    brew install openjdk@17                      (macOS)\n"
+    "or point JAVA_HOME at one that is there."
+)
+
+
+def find_java(environ: Mapping[str, str] = os.environ) -> str | None:
+    """The java program that Spark would start, or None."""
+    home = environ.get("JAVA_HOME")
+    if home:
+        return shutil.which("java", path=os.path.join(home, "bin"))
+    return shutil.which("java", path=environ.get("PATH"))
+
+
+def parse_version(banner: str) -> int | None:
+    """The major version in what `java -version` prints: 17 for "17.0.15", 8 for "1.8.0_392", None if there is none."""
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', banner)
+    if found is None:
+        return None
+    major = int(found.group(1))
+    return int(found.group(2) or 0) if major == 1 else major
+
+
+def require_java(environ: Mapping[str, str] = os.environ) -> str:
+    """The path of a Java that can run Spark; a JobError that says what is missing otherwise."""
+    java = find_java(environ)
+    if java is None:
+        where = f"JAVA_HOME={environ['JAVA_HOME']}" if environ.get("JAVA_HOME") else "the PATH"
+        raise JobError(f"Spark needs Java {MINIMUM_VERSION} or newer, and there is none in {where}.\n{HOW_TO_INSTALL}")
+    asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    banner = asked.stderr + asked.stdout
+    version = parse_version(banner)
+    if version is None:
+        raise JobError(f"{java} does not say which Java it is: {banner.strip() or 'no output'}\n{HOW_TO_INSTALL}")
+    if version < MINIMUM_VERSION:
+        raise JobError(f"Spark needs Java {MINIMUM_VERSION} or newer; {java} is Java {version}.\n{HOW_TO_INSTALL}")
+    return java

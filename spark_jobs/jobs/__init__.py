@@ -1,0 +1,1 @@
+"""Jobs: arguments, source, transform, sink; each file also runs under spark-submit."""

@@ -1,0 +1,222 @@
+"""Streaming word count: a topic's values in; counts to the console, to a topic or to Parquet out.
+
+Run it as `gregor spark wordcount ...`, or from a checkout as `spark-submit spark_jobs/jobs/wordcount.py ...`. A query
+that was stopped goes on where it was when it is started again with the same checkpoint; one checkpoint belongs to one
+output. How each sink keeps its counts right then: `spark_jobs/sinks.py`. What a word is: `transforms/wordcount.py`.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if __package__ in (None, ""):  # run as a file: the packages are found from the folder that holds spark_jobs
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from spark_jobs.errors import JobError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from spark_jobs.run import Progress
+
+SINKS = ("console", "topic", "parquet")
+TRIGGERS = ("processing-time", "available-now")
+
+EXAMPLES = """\
+examples:
+  # watch the most frequent words of a topic, from its beginning on
+  gregor spark wordcount --topic lines
+
+  # count what is there now into a topic, then end; next time, count only what was added
+  gregor spark wordcount --topic lines --sink topic --output-topic counts --checkpoint ./counts.checkpoint --once
+
+  # a Parquet folder that grows every minute; read it with
+  #   spark.read.parquet("counts").groupBy("word").sum("count")
+  gregor spark wordcount --topic lines --sink parquet --output-path counts --interval "1 minute"
+
+  # the same job under spark-submit, from a checkout
+  spark-submit spark_jobs/jobs/wordcount.py --topic lines --once
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the job does; `parse` makes it from arguments and checks that it fits together."""
+
+    topic: str
+    bootstrap_server: str = "localhost:9092"
+    sink: str = "console"
+    output_topic: str | None = None
+    output_path: str | None = None
+    checkpoint: str | None = None
+    starting_offsets: str = "earliest"
+    trigger: str = "processing-time"
+    interval: str = "1 second"
+    max_offsets_per_trigger: int | None = None
+    top: int = 20
+    kafka_options: dict[str, str] = field(default_factory=dict)  # of both sides' clients, without the kafka. prefix
+    source_options: dict[str, str] = field(default_factory=dict)  # of the connector's reading side
+    conf: dict[str, str] = field(default_factory=dict)
+
+
+def main(argv: Sequence[str] | None = None, prog: str | None = None) -> int:
+    """Runs the job with these arguments; the exit code: 0 ended or stopped by a signal, 1 failed, 2 bad arguments."""
+    options = parse(argv, prog)
+    try:
+        progress = _run(options)
+    except JobError as error:
+        print(f"wordcount: {error}", file=sys.stderr)
+        return 1
+    ending = "stopped: " if progress.interrupted else ""
+    print(f"{ending}counted {progress.records:,} records in {progress.batches:,} batches", file=sys.stderr)
+    return 0
+
+
+def _run(options: Options) -> "Progress":
+    from spark_jobs.bootstrap import require_broker
+    from spark_jobs.session import open_session, require_pyspark
+
+    require_pyspark()
+    require_broker(options.bootstrap_server)
+    from pyspark.errors import PySparkException
+
+    from spark_jobs.run import reason, run_to_end
+
+    spark = open_session(f"wordcount of {options.topic}", options.conf)
+    try:
+        return run_to_end(start(spark, options), lambda line: print(line, file=sys.stderr, flush=True))
+    except PySparkException as error:
+        raise JobError(reason(error)) from error
+    finally:
+        spark.stop()
+
+
+def start(spark: "SparkSession", options: Options) -> "StreamingQuery":
+    """Starts the query and returns it at once. Raises JobError when the output belongs to another checkpoint."""
+    from spark_jobs.sinks import CHECKPOINT_FOLDER, console_sink, parquet_sink, refuse_foreign_batches, topic_sink
+    from spark_jobs.sources import stream_topic
+    from spark_jobs.transforms.wordcount import word_counts
+
+    client = {f"kafka.{key}": value for key, value in options.kafka_options.items()}
+    source = client | {"startingOffsets": options.starting_offsets}
+    if options.max_offsets_per_trigger is not None:
+        source["maxOffsetsPerTrigger"] = str(options.max_offsets_per_trigger)
+    lines = stream_topic(spark, options.bootstrap_server, options.topic, source | options.source_options)
+    checkpoint = options.checkpoint
+    if options.sink == "topic":
+        assert options.output_topic is not None
+        writer = topic_sink(word_counts(lines), options.bootstrap_server, options.output_topic, client)
+    elif options.sink == "parquet":
+        assert options.output_path is not None
+        checkpoint = checkpoint or f"{options.output_path.rstrip('/')}/{CHECKPOINT_FOLDER}"
+        refuse_foreign_batches(spark, options.output_path, checkpoint)
+        writer = parquet_sink(lines, word_counts, options.output_path)
+    else:
+        writer = console_sink(word_counts(lines), options.top)
+    if checkpoint is not None:
+        writer = writer.option("checkpointLocation", checkpoint)
+    if options.trigger == "available-now":
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=options.interval).start()
+
+
+def parse(argv: Sequence[str] | None = None, prog: str | None = None) -> Options:
+    """Reads the arguments; ends the program with code 2 and a message when they do not fit together."""
+    parser = _parser(prog)
+    given = parser.parse_args(argv)
+    if given.sink == "topic" and given.output_topic is None:
+        parser.error("--sink topic needs --output-topic")
+    if given.sink == "topic" and given.checkpoint is None:
+        parser.error("--sink topic needs --checkpoint: a folder that keeps the counts between runs")
+    if given.sink == "parquet" and given.output_path is None:
+        parser.error("--sink parquet needs --output-path")
+    if given.output_topic is not None and given.output_topic in given.topic.split(","):
+        parser.error("the output topic is one of the topics that are counted: the job would never end")
+    return Options(
+        topic=given.topic,
+        bootstrap_server=given.bootstrap_server,
+        sink=given.sink,
+        output_topic=given.output_topic,
+        output_path=given.output_path,
+        checkpoint=given.checkpoint,
+        starting_offsets=given.starting_offsets,
+        trigger="available-now" if given.once else given.trigger,
+        interval=given.interval,
+        max_offsets_per_trigger=given.max_offsets_per_trigger,
+        top=given.top,
+        kafka_options=dict(given.kafka_option),
+        source_options=dict(given.source_option),
+        conf=dict(given.conf),
+    )
+
+
+def _parser(prog: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog or "wordcount",
+        description="Counts the words of a topic's values as they arrive.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--bootstrap-server", "-b", default="localhost:9092", metavar="HOST:PORT[,...]", help="default: %(default)s")
+    add("--topic", "-t", required=True, metavar="NAME[,...]", help="the topics to count")
+    add("--sink", choices=SINKS, default="console", help="where the counts go; default: %(default)s")
+    add("--output-topic", metavar="NAME", help="for --sink topic: gets the new count of each word that changed")
+    add("--output-path", metavar="PATH", help="for --sink parquet: gets one folder of counts for each batch")
+    add(
+        "--checkpoint",
+        metavar="PATH",
+        help="where the query keeps its position and its counts; start again with the same to go on. "
+        "Default: inside the output path for parquet, none for the console (each run counts afresh)",
+    )
+    add(
+        "--starting-offsets",
+        default="earliest",
+        metavar="WHERE",
+        help='earliest, latest, or offsets as JSON: {"topic": {"0": 23, "1": -2}}; a query that goes on ignores it. '
+        "Default: %(default)s",
+    )
+    add("--trigger", choices=TRIGGERS, default="processing-time", help="run until stopped, or end when all is counted")
+    add("--once", action="store_true", help="the same as --trigger available-now")
+    add("--interval", default="1 second", metavar="TIME", help="processing time between batches; default: %(default)s")
+    add("--max-offsets-per-trigger", type=_positive, metavar="N", help="largest number of records in one batch")
+    add("--top", type=_positive, default=20, metavar="N", help="words shown by the console sink; default: %(default)s")
+    add(
+        "--kafka-option",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a client setting for reading and writing, such as security.protocol=SSL; may be repeated",
+    )
+    add(
+        "--source-option",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of the connector, such as failOnDataLoss=false; may be repeated",
+    )
+    add("--conf", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="a Spark setting; may be repeated")
+    return parser
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Running a streaming query until it ends or somebody asks it to: progress lines, signals, errors in plain words."""
+
+import json
+import math
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_jobs.errors import JobError
+
+Report = Callable[[str], None]
+Offsets = dict[str, dict[str, int]]  # topic -> partition -> offset
+POLL_S = 0.3
+
+
+class Progress:
+    """Turns the reports of a query into one line for each batch that had records; a batch is told once."""
+
+    def __init__(self, report: Report) -> None:
+        self.records = 0
+        self.batches = 0
+        self.interrupted = False  # by a signal
+        self._report = report
+        self._last_batch = -1
+
+    def update(self, reports: list[StreamingQueryProgress]) -> None:
+        for progress in reports:
+            if progress.batchId <= self._last_batch or progress.numInputRows == 0:
+                continue  # told already, or the idle report that Spark repeats every ten seconds
+            self._last_batch = progress.batchId
+            self.batches += 1
+            self.records += progress.numInputRows
+            self._report(self.line(progress))
+
+    def line(self, progress: StreamingQueryProgress) -> str:
+        text = f"batch {progress.batchId}: {progress.numInputRows:,} records, {self.records:,} in this run"
+        sources = json.loads(progress.json)["sources"]  # the attributes hold offsets as the repr of a dict
+        waiting = sum(records_waiting(source.get("endOffset"), source.get("latestOffset")) for source in sources)
+        return f"{text}, {waiting:,} waiting, {progress.processedRowsPerSecond:,.0f} records/s"
+
+
+def records_waiting(end: Offsets | None, latest: Offsets | None) -> int:
+    """How many records a source has not been asked for yet; 0 where it does not say."""
+    return sum(
+        max(0, offset - (end or {}).get(topic, {}).get(partition, offset))
+        for topic, partitions in (latest or {}).items()
+        for partition, offset in partitions.items()
+    )
+
+
+def run_to_end(query: StreamingQuery, report: Report, timeout_s: float = math.inf) -> Progress:
+    """Waits until the query ends by itself, or stops it on SIGINT or SIGTERM.
+
+    Raises JobError when the query fails, or does not end in the time it is given.
+    """
+    progress = Progress(report)
+    deadline = time.monotonic() + timeout_s
+    with stop_signals() as stopped:
+        try:
+            while not stopped.is_set() and not query.awaitTermination(POLL_S):  # type: ignore[arg-type]  # takes floats
+                progress.update(query.recentProgress)
+                if time.monotonic() > deadline:
+                    raise JobError(f"the query did not end within {timeout_s:.0f} s")
+            progress.update(query.recentProgress)
+            progress.interrupted = stopped.is_set()
+        except StreamingQueryException as error:
+            raise JobError(f"the query failed: {reason(error)}") from error
+        finally:
+            query.stop()
+    return progress
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set while the block runs (from a thread other than the main one: never)."""
+    stopped = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopped.set()
+
+    saved: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        saved = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in saved.items():
+            signal.signal(number, handler)
+
+
+def reason(error: BaseException) -> str:
+    """The innermost cause of an error that came out of the JVM, without its stack trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    causes = [line.removeprefix("Caused by:").strip() for line in lines if line.startswith("Caused by:")]
+    text = causes[-1] if causes else lines[0].partition("terminated with exception:")[2].strip() or lines[0]
+    return re.sub(r"\s*SQLSTATE: \w{5}$", "", text)

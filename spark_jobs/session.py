@@ -1,0 +1,188 @@
+"""A Spark session that can read and write topics, on a laptop as it is and under spark-submit as it was asked for.
+
+Whatever the caller of spark-submit (or spark-defaults.conf) has set stays; only what is missing gets a value here:
+
+* the Kafka connector, unless its classes are already there (`--packages`, `--jars`);
+* on a local master, shuffle partitions = cores (Spark's 200 are frozen into a checkpoint and make each small batch take
+  seconds), and the driver on 127.0.0.1, so that a host name that does not resolve stops nothing;
+* no web page, no progress bar, and a quiet log.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.connector import HOW_TO_INSTALL_PYSPARK, PACKAGE, connector_jars
+from spark_jobs.errors import JobError
+from spark_jobs.java import require_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPARK_LINE = "4.0."  # the versions of Spark that the connector goes with
+PROVIDER_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+# For a job of seconds: the optimising compiler and a parallel collector take twice the time that they bring.
+SHORT_JOB = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+UNDER_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"  # spark-submit has started the JVM already and tells where it listens
+
+
+def open_session(
+    app_name: str, settings: Mapping[str, str] | None = None, log_file: Path | None = None, jvm_options: str = ""
+) -> "SparkSession":
+    """The session of this process, with the connector in it; `settings` win over every other source of settings.
+
+    Where this process starts the JVM, it gets the `jvm_options`, and `log_file` takes its error stream (its log). The
+    caller stops the session. Raises JobError when Java, PySpark or the connector is missing.
+    """
+    require_pyspark()
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    jvm = _started_jvm(log_file, jvm_options)
+    jars = _add_connector(jvm)
+    conf = SparkConf()  # with what spark-submit and spark-defaults.conf gave to the JVM
+    for key, value in default_settings(conf.get("spark.master") or "local[*]").items():
+        conf.setIfMissing(key, value)
+    if UNDER_SPARK_SUBMIT not in os.environ:
+        conf.set("spark.ui.showConsoleProgress", "false")  # on by default for the shell, which we look like
+    if jars:
+        conf.set("spark.jars", ",".join(filter(None, [conf.get("spark.jars"), *jars])))
+    for key, value in (settings or {}).items():
+        conf.set(key, value)
+    if SparkContext._active_spark_context is None:
+        conf.setAppName(app_name)
+    return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def require_pyspark() -> None:
+    """Raises JobError when there is no PySpark in this Python."""
+    if find_spec("pyspark") is None:
+        raise JobError(f"PySpark is not installed. {HOW_TO_INSTALL_PYSPARK}")
+
+
+def default_settings(master: str) -> dict[str, str]:
+    """What a session gets where nothing else is set, by the kind of master."""
+    settings = {"spark.ui.enabled": "false"}
+    cores = local_cores(master)
+    if cores is not None:
+        settings["spark.sql.shuffle.partitions"] = str(cores)
+        settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
+    return settings
+
+
+def local_cores(master: str) -> int | None:
+    """The number of cores that a local master uses; None for a cluster."""
+    asked = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?])?", master)
+    if asked is None:
+        return None
+    if asked.group(1) == "*":
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, int(asked.group(1) or 1))
+
+
+def _started_jvm(log_file: Path | None, jvm_options: str) -> Any:
+    """The JVM of this process: spark-submit's, the one of an earlier session, or a new one."""
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    if UNDER_SPARK_SUBMIT in os.environ:
+        SparkContext._ensure_initialized()
+        _quieten(SparkContext._jvm)
+    elif SparkContext._gateway is None:
+        require_java()
+        try:
+            with _launch_environment(jvm_options), _stderr(log_file) as popen_arguments:
+                SparkContext._ensure_initialized(gateway=launch_gateway(popen_kwargs=popen_arguments))
+        except PySparkRuntimeError as error:
+            where = f"its log is in {log_file}" if log_file else "its reason is above"
+            raise JobError(f"Spark's Java process ended before it answered; {where}.") from error
+    return SparkContext._jvm
+
+
+@contextmanager
+def _launch_environment(jvm_options: str = "") -> Iterator[None]:
+    """What the launch scripts read from the environment, set for the launch only, and where the user set nothing."""
+    log_settings = Path(__file__).with_name("log4j2.properties").as_uri()
+    additions = {"PYSPARK_PYTHON": sys.executable}
+    options = [jvm_options, os.environ.get("SPARK_SUBMIT_OPTS", "")]  # the last one wins
+    if "log4j" not in options[1] and not _conf_folder_has_log_settings():
+        options.append(f"-Dlog4j2.configurationFile={log_settings}")
+    if any(options):
+        additions["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, options))
+    if "--master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
+        additions["SPARK_LOCAL_IP"] = "127.0.0.1"
+    saved = {key: os.environ.get(key) for key in additions}
+    for key, value in additions.items():
+        if key == "SPARK_SUBMIT_OPTS" or not saved[key]:
+            os.environ[key] = value
+    try:
+        yield
+    finally:
+        for key, old in saved.items():
+            if old is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = old
+
+
+@contextmanager
+def _stderr(log_file: Path | None) -> Iterator[dict[str, Any]]:
+    if log_file is None:
+        yield {}
+    else:
+        with log_file.open("ab") as stream:
+            yield {"stderr": stream}
+
+
+def _quieten(jvm: Any) -> None:
+    """Leaves out what Spark's built-in settings print of each step of each task; the user's own settings stay."""
+    if jvm.java.lang.System.getProperty("log4j2.configurationFile") or _conf_folder_has_log_settings():
+        return
+    # spark-submit drops its logging before it runs the job, and the first Spark class to log loads it again: do that
+    # now, or it would undo the level set here.
+    jvm.org.apache.spark.SparkConf().initializeLogIfNecessary(False, False)
+    log4j = jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setRootLevel(log4j.Level.WARN)
+
+
+def _conf_folder_has_log_settings() -> bool:
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", os.devnull), "conf"))
+    return any((folder / f"log4j2.{kind}").exists() for kind in ("properties", "xml", "yaml", "json"))
+
+
+def _add_connector(jvm: Any) -> list[str]:
+    """Makes the connector's classes known to the driver; the jars that executors need too, empty if Spark has its own.
+
+    The loader is the one that spark-submit itself adds jars to. Going through it works after the start of the JVM, so
+    that a plain `spark-submit job.py` does not need to name the package.
+    """
+    import pyspark
+
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    if _has_class(jvm, loader, PROVIDER_CLASS):
+        return []
+    if not pyspark.__version__.startswith(SPARK_LINE):
+        raise JobError(
+            f"the Kafka connector is missing, and {PACKAGE} does not go with Spark {pyspark.__version__}.\n"
+            f"Name the one of your Spark with spark-submit --packages, or use PySpark {SPARK_LINE}x."
+        )
+    jars = connector_jars(os.path.join(jvm.java.lang.System.getProperty("java.home"), "bin", "java"))
+    for jar in jars:
+        loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
+    return [str(jar) for jar in jars]
+
+
+def _has_class(jvm: Any, loader: Any, name: str) -> bool:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    try:
+        jvm.java.lang.Class.forName(name, False, loader)
+    except Py4JJavaError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Transforms: a DataFrame in, a DataFrame out; no source and no sink."""

@@ -1,0 +1,91 @@
+"""What a session is given where nobody else has set anything. The session itself: test_spark.py."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from spark_jobs import session
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [
+        ("local", 1),
+        ("local[3]", 3),
+        ("local[4,2]", 4),
+        ("local[0]", 1),
+        ("spark://host:7077", None),
+        ("yarn", None),
+        ("k8s://https://host", None),
+        ("local-cluster[2,1,1024]", None),
+    ],
+)
+def test_cores_of_a_master(master: str, cores: int | None) -> None:
+    assert session.local_cores(master) == cores
+
+
+def test_all_cores_are_those_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 3, 5}, raising=False)
+    assert session.local_cores("local[*]") == 3
+
+
+def test_a_local_master_gets_its_cores_as_shuffle_partitions_and_the_loopback() -> None:
+    assert session.default_settings("local[2]") == {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+    }
+
+
+def test_a_cluster_keeps_its_own_partitions_and_can_reach_the_driver() -> None:
+    assert session.default_settings("spark://host:7077") == {"spark.ui.enabled": "false"}
+
+
+def launch_environment(monkeypatch: pytest.MonkeyPatch, **environ: str) -> dict[str, str | None]:
+    """The variables that matter as the launch sees them."""
+    names = (
+        "SPARK_SUBMIT_OPTS",
+        "SPARK_LOCAL_IP",
+        "PYSPARK_PYTHON",
+        "PYSPARK_SUBMIT_ARGS",
+        "SPARK_CONF_DIR",
+        "SPARK_HOME",
+    )
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    before = dict(os.environ)
+    with session._launch_environment():
+        seen = {name: os.environ.get(name) for name in names}
+    assert dict(os.environ) == before
+    return seen
+
+
+def test_launch_is_quiet_and_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = launch_environment(monkeypatch)
+    option = seen["SPARK_SUBMIT_OPTS"]
+    assert option is not None and option.startswith("-Dlog4j2.configurationFile=file://")
+    assert Path(option.partition("file://")[2]).is_file()
+    assert seen["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_launch_keeps_what_the_user_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen = launch_environment(
+        monkeypatch,
+        SPARK_SUBMIT_OPTS="-Dlog4j2.configurationFile=mine",
+        PYSPARK_PYTHON="other-python",
+        PYSPARK_SUBMIT_ARGS="--master yarn pyspark-shell",
+    )
+    assert seen["SPARK_SUBMIT_OPTS"] == "-Dlog4j2.configurationFile=mine"
+    assert seen["PYSPARK_PYTHON"] == "other-python"
+    assert seen["SPARK_LOCAL_IP"] is None
+    (tmp_path / "log4j2.xml").touch()
+    assert launch_environment(monkeypatch, SPARK_CONF_DIR=str(tmp_path))["SPARK_SUBMIT_OPTS"] is None
+
+
+def test_other_options_of_the_jvm_are_kept_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    option = launch_environment(monkeypatch, SPARK_SUBMIT_OPTS="-Xshare:auto")["SPARK_SUBMIT_OPTS"]
+    assert option is not None and option.startswith("-Xshare:auto -Dlog4j2.configurationFile=")

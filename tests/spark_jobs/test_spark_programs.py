@@ -1,0 +1,90 @@
+"""The programs as a user starts them: `gregor spark wordcount`, plain spark-submit, the demonstration."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import spark_jobs
+from spark_jobs.session import PROVIDER_CLASS, SHORT_JOB, _has_class
+from tests.spark_jobs.topics import Topics
+
+pytestmark = [pytest.mark.jvm, pytest.mark.compat]
+
+assert spark_jobs.__file__ is not None
+CHECKOUT = Path(spark_jobs.__file__).parents[1]
+BIN = Path(sys.executable).parent
+
+
+def environment(**more: str) -> dict[str, str]:
+    """As in a shell with the virtual environment on the PATH, and nothing that helps Python to find the project."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK", "PYSPARK"))}
+    kept["SPARK_SUBMIT_OPTS"] = SHORT_JOB
+    return {**kept, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **more}
+
+
+@pytest.mark.slow
+def test_session_has_the_connector_and_fits_the_cores(spark: SparkSession) -> None:
+    jvm = spark._jvm
+    assert jvm is not None
+    assert _has_class(jvm, jvm.java.lang.Thread.currentThread().getContextClassLoader(), PROVIDER_CLASS)
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.conf.get("spark.driver.host") == "127.0.0.1"
+    assert spark.sparkContext.uiWebUrl is None
+
+
+@pytest.mark.very_slow
+def test_spark_submit_runs_the_job_from_a_checkout(topics: Topics, tmp_path: Path) -> None:
+    source, target = topics.create(), topics.create()
+    topics.produce(source, ["to be or not", "to be"])
+    command = [str(BIN / "spark-submit"), str(CHECKOUT / "spark_jobs" / "jobs" / "wordcount.py")]
+    command += ["-b", topics.bootstrap, "--topic", source, "--once"]
+    command += ["--sink", "topic", "--output-topic", target, "--checkpoint", str(tmp_path / "checkpoint")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120)
+    output = done.stdout + done.stderr  # spark-submit sends both streams of a Python program to its output
+    assert done.returncode == 0, output
+    assert "counted 2 records in 1 batches" in output
+    assert " INFO " not in output
+    assert topics.last_values(target) == {"to": 2, "be": 2, "or": 1, "not": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
+@pytest.mark.very_slow
+def test_a_signal_ends_the_command_and_the_next_one_goes_on(topics: Topics, tmp_path: Path) -> None:
+    source, target = topics.create(), topics.create()
+    command = [sys.executable, "-m", "spark_jobs.cli", "wordcount", "-b", topics.bootstrap, "--topic", source]
+    command += ["--sink", "topic", "--output-topic", target, "--checkpoint", str(tmp_path / "checkpoint")]
+    environ = environment(PYTHONPATH=str(CHECKOUT))
+    topics.produce(source, ["one two"])
+    log = tmp_path / "log"
+    with log.open("wb") as stream:
+        running = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=stream, stderr=stream)
+        deadline = time.monotonic() + 90
+        while "batch 0: 1 records" not in log.read_text() and time.monotonic() < deadline and running.poll() is None:
+            time.sleep(0.1)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(60) == 0, log.read_text()
+    assert "stopped: counted 1 records" in log.read_text()
+    topics.produce(source, ["two three"])
+    done = subprocess.run([*command, "--once"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert topics.last_values(target) == {"one": 1, "two": 2, "three": 1}
+
+
+@pytest.mark.very_slow
+def test_demo_counts_a_text_and_finds_it_right(bootstrap: str, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("the cat and the hat\n" * 30 + "a cat\n")
+    command = [sys.executable, "-m", "spark_jobs.demo", "--text", str(text)]
+    environ = environment(PYTHONPATH=str(CHECKOUT), GREGOR_DEMO_BOOTSTRAP=bootstrap)
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    table = [words for line in done.stdout.splitlines() if len(words := line.split()) == 2 and words[1].isdecimal()]
+    assert table == [["the", "60"], ["cat", "31"], ["and", "30"], ["hat", "30"], ["a", "1"]]
+    assert f"{text}, 31 lines" in done.stdout
+    assert "Checked:  5 words, 152 in all" in done.stdout
