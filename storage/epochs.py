@@ -38,7 +38,7 @@ class LeaderEpochs:
         self.latest = -1
         """The highest epoch, -1 if there is none."""
         self.dirty = False
-        """Written, but not synced since."""
+        """Written, but not synced since; cleared by the flush that takes care of `path`."""
         self.intact = True
         """False when the file held something else than it must: then it says nothing, and the whole log should be
         read to make it again."""
@@ -116,11 +116,6 @@ class LeaderEpochs:
         if self._epochs:
             self._keep(slice(0, 0))
             self._write()
-
-    def sync(self) -> None:
-        """Makes the file durable now."""
-        self._files.sync_file(self.path)
-        self.dirty = False
 
     def _put(self, epoch: int, start_offset: int) -> bool:
         if epoch < 0 or start_offset < 0:

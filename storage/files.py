@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 DEFAULT_OPEN_FILES = 1000
-DEFAULT_CACHED_BYTES = 32 * 1024 * 1024
+DEFAULT_CACHED_BYTES = 16 * 1024 * 1024
 
 
 class DirectoryEntry(NamedTuple):
@@ -106,7 +106,7 @@ class Files(Protocol):
 
 
 class ContentCache:
-    """Least-recently-used file contents that were read into memory whole (sparse indexes of old segments).
+    """Least-recently-used file contents that were read into memory whole (small sparse indexes).
 
     It only decides who has to drop theirs: `use` is told who is in use and how large, and calls `drop` of those that
     no longer fit. An owner that drops on its own account says so with `forget`.
@@ -296,19 +296,17 @@ class OsFiles:
     # The rest is between OsFiles and its OsFile.
 
     def make_room(self) -> None:
-        for file in list(self._open_files) if len(self._open_files) >= self.limit else ():
-            if len(self._open_files) < self.limit:
-                return
+        """Closes descriptors until one more is within the limit, or all that are left are held."""
+        queue = self._open_files
+        # Two rounds: after the first nobody is marked as used any more.
+        tries = 2 * len(queue)
+        while len(queue) >= self.limit and tries:
+            tries -= 1
+            file = next(iter(queue))
             if file.used or file.held:
                 file.used = False
-                self._open_files[file] = self._open_files.pop(file)  # to the end of the queue
+                queue[file] = queue.pop(file)  # to the end
             else:
-                file.close()
-        # All were in use: now none is marked any more, so the oldest that nobody holds goes.
-        for file in list(self._open_files):
-            if len(self._open_files) < self.limit:
-                return
-            if not file.held:
                 file.close()
 
     def opened(self, file: OsFile) -> None:

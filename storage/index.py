@@ -7,8 +7,9 @@ Big-endian, in ascending order of both columns, offsets relative to the segment'
 the last offset of a batch and the position where that batch begins. A time entry (t, o) says that no record up to
 offset o is later than t; o is the last offset of the first batch that reached t. (Kafka's OffsetIndex and TimeIndex.)
 
-Entries are appended with write(2). Their number is known without reading the file, and the content is read whole at
-the first lookup, kept up to date by appends, and dropped again when the cache wants the memory.
+Entries are appended with write(2), and their number is known without reading the file. A small index is read whole at
+the first lookup, kept up to date by appends, and dropped again when the cache wants the memory. A large one (its log
+holds more than some 30 MB) is searched in the file: that costs a dozen reads of a cached page, and no memory.
 
 Apache Kafka preallocates the indexes of its active segment: after a crash of it they end in zeros, which are no
 entries.
@@ -24,6 +25,12 @@ from storage.batches import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from storage.files import File, Files
+
+
+LOADED_BYTES = 64 * 1024
+"""Larger indexes are not read whole."""
+
+PAGE_ENTRIES = 256
 
 
 class SparseIndex:
@@ -90,15 +97,26 @@ class SparseIndex:
 
     def _slot_at_most(self, target: int, column: int) -> int:
         """The last slot whose column holds at most `target`; -1 if there is none."""
-        count = self.entries
-        if not count:
+        low, high = 0, self.entries
+        if not high:
             return -1
-        content = self._loaded()
         unpack_from, entry_bytes = self.ENTRY.unpack_from, self.ENTRY_BYTES
-        low, high = 0, count
+        content: bytes | bytearray
+        if self._content is None and high * entry_bytes > LOADED_BYTES:
+            while high - low > PAGE_ENTRIES:
+                middle = (low + high) >> 1
+                if self._entry(middle)[column] <= target:
+                    low = middle + 1
+                else:
+                    high = middle
+            first = low
+            content = self._file.read((high - low) * entry_bytes, low * entry_bytes)
+        else:
+            first = 0
+            content = self._loaded()
         while low < high:
             middle = (low + high) >> 1
-            if unpack_from(content, middle * entry_bytes)[column] <= target:
+            if unpack_from(content, (middle - first) * entry_bytes)[column] <= target:
                 low = middle + 1
             else:
                 high = middle

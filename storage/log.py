@@ -146,7 +146,7 @@ class Log(LogReads, LogAppends, LogState):
             else:
                 self._truncate(offset, now_ms)
         except OSError as error:
-            self._take_offline()
+            self._take_offline(error)
             self._fail(error, "cannot truncate")
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
@@ -158,7 +158,7 @@ class Log(LogReads, LogAppends, LogState):
             self._epochs.clear()
             segment = Segment.create(self._files, self.directory, offset, now_ms=now_ms)
         except OSError as error:
-            self._take_offline()
+            self._take_offline(error)
             self._fail(error, "cannot truncate")
         segment.roll_jitter_ms = self._jitter_ms()
         self._add_active(segment)
@@ -306,12 +306,13 @@ class Log(LogReads, LogAppends, LogState):
         is on the disk: the log goes offline, and KAFKA_STORAGE_ERROR is raised."""
         plan.release()
         if plan.error is not None:
-            self._take_offline()
+            self._take_offline(plan.error)
             self._fail(plan.error, "cannot sync")
         if not plan.done or plan.generation != self._generation:
             # Not run, or truncated meanwhile: what it synced is to be synced again.
             self._directory_changed = True
             self._epochs.dirty = True
+            self._producers.unsynced_snapshots += [path for path in plan.paths if path != self._epochs.path]
             return
         self.last_flush_ms = max(self.last_flush_ms, plan.planned_ms)
         if plan.offset > self.recovery_point:

@@ -229,7 +229,7 @@ class LogAppends(LogState):
         try:
             segment.truncate_to(position, self.log_end_offset)
         except OSError as second:
-            self._take_offline()
+            self._take_offline(second)
             self._fail(second, "cannot undo a failed append")
         self._set_roll_limits()
         self._fail(error, "cannot append")

@@ -35,9 +35,10 @@ class LogSlice:
         """Base offset of the first batch; of an empty slice the offset that was asked for."""
         self.active = active
         """It lies in the active segment: its bytes are most likely in the page cache."""
-        self._file = file
+        self._file: File | None = None
         if file is not None:
             file.hold()
+            self._file = file
 
     def fileno(self) -> int:
         """For sendfile and preadv, with `position`. ValueError for an empty slice or one that was released."""

@@ -160,8 +160,8 @@ class LogState:
             try:
                 # A part of an entry may have been written.
                 active.time_index.truncate_entries(active.time_index.entries)
-            except OSError:
-                self._take_offline()
+            except OSError as second:
+                self._take_offline(second)
             self._fail(error, "cannot begin a new segment")
         segment.roll_jitter_ms = self._jitter_ms()
         self._directory_changed = True
@@ -180,7 +180,9 @@ class LogState:
         """The segment for a batch that hit a limit: the active one after all, or a new one. (Kafka's
         LogSegment.shouldRoll.)"""
         if self.offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory} is offline after a failed write")
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is offline after a failed write"
+            )
         config = self._config
         active = self._active
         if size_bytes > config.segment_bytes:
@@ -246,9 +248,11 @@ class LogState:
     # Trouble
 
     def _fail(self, error: OSError, doing: str) -> NoReturn:
-        logger.error("%s: %s: %s", self.directory, doing, error)
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: {doing}: {error}") from error
+        # Clients may get to see the message: no paths in it.
+        reason = error.strerror or type(error).__name__
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition}: {doing}: {reason}") from error
 
-    def _take_offline(self) -> None:
+    def _take_offline(self, error: OSError) -> None:
+        logger.error("%s goes offline: %s", self.directory, error)
         self.offline = True
         self._roll_at_position = -1

@@ -158,15 +158,13 @@ def test_parser_raises_nothing_but_value_error(data: bytes) -> None:
     assert parse_epochs(format_epochs(entries)) == entries
 
 
-def test_change_is_dirty_until_it_is_synced() -> None:
+def test_changes_are_dirty_and_a_failed_one_is_none() -> None:
     files = MemoryFiles()
     epochs = epochs_of([], files)
-    files.sync_directory("/d")
     assert not epochs.dirty
+    files.fail("write_atomically")
+    with pytest.raises(OSError, match="made to fail"):
+        epochs.assign(1, 0)
+    assert (epochs.entries(), epochs.latest, epochs.dirty) == ([], -1, False)
     epochs.assign(1, 0)
     assert epochs.dirty
-    epochs.sync()
-    files.sync_directory("/d")
-    assert not epochs.dirty
-    files.crash()
-    assert LeaderEpochs.load(files, "/d").entries() == [(1, 0)]

@@ -136,6 +136,21 @@ def test_content_dropped_by_the_cache_is_read_again() -> None:
     assert files.calls["read"] == reads + 1
 
 
+def test_large_index_is_searched_without_being_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.index.LOADED_BYTES", 800)
+    monkeypatch.setattr("storage.index.PAGE_ENTRIES", 7)
+    files = MemoryFiles()
+    for count in (100, 101, 150):
+        index = offset_index(files, [(BASE + 2 * number, 4096 * number) for number in range(1, count + 1)])
+        for offset in range(BASE, BASE + 2 * count + 3):
+            below = min((offset - BASE) // 2, count)
+            assert index.lookup(offset) == (BASE + 2 * below if below else BASE, 4096 * below)
+    reads = files.calls["read"]
+    index.append(BASE + 1000, 1_000_000)
+    assert index.lookup(BASE + 1001) == (BASE + 1000, 1_000_000)
+    assert 2 < files.calls["read"] - reads < 10
+
+
 def test_truncated_index_forgets_and_goes_on() -> None:
     files = MemoryFiles()
     index = time_index(files, [(10, BASE + 1), (20, BASE + 2), (30, BASE + 3)])

@@ -377,7 +377,7 @@ def test_truncation_during_a_flush_voids_it() -> None:
 
 
 def test_plan_that_never_ran_changes_nothing() -> None:
-    log = filled_log(MemoryFiles(), 3)
+    log = filled_log(MemoryFiles(), 7)
     plan = log.plan_flush()
     assert plan is not None
     log.flushed(plan)
