@@ -324,7 +324,12 @@ def test_flush_makes_everything_up_to_the_end_durable() -> None:
     log.flushed(plan)
     assert (log.recovery_point, log.unflushed_messages, log.last_flush_ms) == (12, 1, NOW_MS + 7)
     files.crash()
-    assert read_offsets(open_log(files, segment_bytes=1000), 0)[:12] == list(range(12))
+    again = open_log(files)
+    assert read_offsets(again, 0)[:12] == list(range(12))
+    assert again.epoch_entries() == [(0, 0)]
+    assert {f"{5:020d}.snapshot", f"{10:020d}.snapshot"} <= names(files)
+    for segment in again.segments[:-1]:
+        assert files.read_bytes(f"{segment.stem}.timeindex") != b""
 
 
 def test_nothing_is_planned_when_nothing_was_written() -> None:
