@@ -36,7 +36,7 @@ ascending_pairs = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), 
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ascending_pairs, st.integers(-10, 2500))
 def test_offset_lookup_finds_what_a_linear_search_finds(entries: list[tuple[int, int]], delta: int) -> None:
     index = offset_index(MemoryFiles(), entries)
@@ -50,7 +50,7 @@ def test_offset_lookup_finds_what_a_linear_search_finds(entries: list[tuple[int,
     assert index.last() == (entries[-1] if entries else (BASE, 0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ascending_pairs, st.integers(-10, 200_000))
 def test_time_lookup_finds_what_a_linear_search_finds(pairs: list[tuple[int, int]], target: int) -> None:
     entries = [(position, offset) for offset, position in pairs]

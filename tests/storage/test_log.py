@@ -144,7 +144,7 @@ def test_log_without_snapshots_is_not_read_for_producers() -> None:
 # Truncation
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=15), st.data())
 def test_truncated_log_is_as_if_the_rest_was_never_appended(counts: list[int], data: st.DataObject) -> None:
     limits = {"segment_bytes": 600, "index_interval_bytes": 100}

@@ -55,7 +55,7 @@ appends = st.tuples(st.just("append"), st.integers(1, 5), st.integers(0, 250))
 tail_reads = st.tuples(st.just("tail"), st.integers(1, 1500))
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(appends | appends | reads | tail_reads, max_size=50), st.integers(300, 1500), st.integers(0, 600))
 def test_reads_agree_with_a_list_of_batches(actions: list[tuple], segment_bytes: int, interval: int) -> None:  # type: ignore[type-arg]
     log = open_log(MemoryFiles(), segment_bytes=segment_bytes, index_interval_bytes=interval)
@@ -197,7 +197,7 @@ def test_garbage_where_a_batch_should_be_is_a_storage_error() -> None:
 records_by_batch = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=4), max_size=15)
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(records_by_batch, st.integers(-1, 62), st.integers(0, 400), st.integers(0, 20), st.booleans())
 def test_timestamp_search_agrees_with_a_linear_one(
     timestamps: list[list[int]], target: int, interval: int, start_offset: int, reopened: bool

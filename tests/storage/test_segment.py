@@ -57,7 +57,7 @@ def batches_of(shapes: list[tuple[int, int, int]]) -> list[bytes | bytearray]:
     return [batch(count, size=size, timestamp_ms=NOW_MS + later) for count, size, later in shapes]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(batch_shapes, st.integers(0, 800))
 def test_indexes_are_kafkas_byte_for_byte(shapes: list[tuple[int, int, int]], interval: int) -> None:
     files = MemoryFiles()
@@ -78,7 +78,7 @@ def check(segment: Segment, from_offset: int = 0, interval: int = 4096) -> int:
             return int(finished.value.end_position)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(batch_shapes, st.integers(0, 800), st.data())
 def test_indexes_made_by_a_recovery_are_those_that_appending_made(
     shapes: list[tuple[int, int, int]], interval: int, data: st.DataObject
