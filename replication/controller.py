@@ -235,8 +235,7 @@ class _Decision:
             id_ for id_, broker in before.items() if id_ not in registrations or registrations[id_][1] != broker.epoch
         }
         self._fresh = {id_ for id_ in registrations if id_ in lost or id_ not in before}
-        moved = {id_ for id_ in before.keys() - lost if registrations[id_][0] != before[id_].registration}
-        if not (lost or self._fresh or moved):
+        if not (lost or self._fresh or any(registrations[id_][0] != before[id_].registration for id_ in before)):
             return
         self._brokers_changed = True
         failed = frozenset(replica for replica in self.cluster.failed if replica[2] not in lost)
@@ -251,6 +250,11 @@ class _Decision:
         }
         self.cluster = replace(self.cluster, brokers=brokers)
         self._settle_all()
+        # Where a replica went or came, clients hear which are offline, also if leader and ISR stay.
+        moved = lost ^ self._fresh
+        for key, topic, partition in self.cluster.partitions():
+            if not topic.deleting and not moved.isdisjoint(partition.assignment.replicas):
+                self._news[key] = None
         for name, topic in self.cluster.topics.items():
             if topic.undeleted:
                 self._stop_remaining(name, topic, self._fresh)

@@ -78,3 +78,23 @@ def on_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         asyncio.run(body())
 
     return runner
+
+
+class CountingLogs:
+    """A LogManager of CountingLogs."""
+
+    def __init__(self) -> None:
+        self.logs: dict[tuple[str, int], CountingLog] = {}
+        self.failed: dict[tuple[str, int], Exception] = {}
+
+    def get(self, topic: str, partition: int) -> CountingLog | None:
+        return self.logs.get((topic, partition))
+
+    def get_or_create(self, topic: str, partition: int, topic_id: bytes, config: Any) -> CountingLog:
+        if (topic, partition) in self.failed:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return self.logs.setdefault((topic, partition), CountingLog(topic_id=topic_id))
+
+    def remove(self, topic: str, partition: int) -> str:
+        del self.logs[topic, partition]
+        return f"{topic}-{partition}.0-delete"

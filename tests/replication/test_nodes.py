@@ -89,7 +89,7 @@ def test_forms_the_recording_lacks() -> None:
 REPLICAS = st.lists(st.integers(0, 9), max_size=4, unique=True).map(tuple)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     topic_id=st.binary(min_size=16, max_size=16),
     partitions=st.dictionaries(
@@ -164,7 +164,7 @@ SAMPLES = [line.split(" ", 1)[1].encode() for line in RECORDED.strip().splitline
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     decoder=st.sampled_from(DECODERS),
     sample=st.sampled_from(SAMPLES),

@@ -412,7 +412,7 @@ STEP = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(replica_count=st.integers(1, 4), min_isr=st.integers(1, 4), steps=st.lists(STEP, max_size=30))
 def test_high_watermark_against_brute_force(replica_count: int, min_isr: int, steps: list[Any]) -> None:
     replicas = list(range(replica_count))

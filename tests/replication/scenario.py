@@ -1,0 +1,163 @@
+"""A controller played by commands, with the nodes it writes; the commands are those of test_controller_scenarios."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from config.listeners import Listener
+from protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from replication import nodes
+from replication.cluster import LEGAL_PREDECESSORS, Cluster, PartitionKey, Phase
+from replication.controller import (
+    Action,
+    BrokersChanged,
+    DropDeletion,
+    Elected,
+    Event,
+    IsrChanged,
+    PreferredElection,
+    RemoveTopic,
+    ReplicasFailed,
+    ReplicasStopped,
+    Send,
+    ShutdownAnnounced,
+    TopicRead,
+    TopicsChanged,
+    TopicsDoomed,
+    UncleanChanged,
+    Write,
+    decide,
+)
+from replication.metadata_store import Create, Operation, Set
+from replication.node_tree import NodeTree
+from replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
+
+
+def key_of(text: str) -> PartitionKey:
+    topic, _, index = text.rpartition("-")
+    return topic, int(index)
+
+
+def joined(ids: object) -> str:
+    assert isinstance(ids, (list, tuple))
+    return ",".join(map(str, ids)) or "none"
+
+
+class Scenario:
+    """A controller with epoch 7, and the nodes it writes."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster(1, 7)
+        self.tree = NodeTree()
+        self.do([Create("/brokers"), Create("/brokers/topics")])
+
+    def do(self, operations: list[Operation]) -> None:
+        self.tree.apply(operations, 1)
+
+    def run(self, command: str) -> list[str]:
+        before = {key: self.cluster.phase(key) for key, _, _ in self.cluster.partitions()}
+        event = self.event(command)
+        old = self.cluster
+        kept = repr(old)
+        self.cluster, actions = decide(old, event)
+        assert repr(old) == kept, "a decision must leave the picture it was made from alone"
+        for key, _, _ in self.cluster.partitions():
+            phase, previous = self.cluster.phase(key), before.get(key, Phase.NEW)
+            if phase is not previous and not command.startswith("elected"):
+                assert previous in LEGAL_PREDECESSORS[phase], (key, previous, phase)
+        return [line for action in actions for line in self.lines(action)]
+
+    def event(self, command: str) -> Event:
+        match command.split():
+            case ["brokers", *ids]:
+                lives = {int(text.rstrip("+")): text.count("+") for text in ids}
+                endpoint = Listener("PLAINTEXT", "h", 1, "PLAINTEXT")
+                return BrokersChanged(
+                    {id_: (BrokerRegistration(id_, (endpoint,)), 100 + life) for id_, life in lives.items()}
+                )
+            case ["topic", name, *words]:
+                unclean = words[:1] == ["unclean"]
+                return TopicsChanged({name: self.topic(name, words[unclean:], unclean)})
+            case ["elected", *doomed]:
+                topics = {name: topic._replace(undeleted=None) for name, topic in self.cluster.topics.items()}
+                self.cluster = replace(self.cluster, topics=topics)
+                return Elected(frozenset(doomed[1:]))
+            case ["doom", *names]:
+                return TopicsDoomed(frozenset(names))
+            case ["stopped", broker_id, *keys]:
+                return ReplicasStopped(int(broker_id), frozenset(map(key_of, keys)))
+            case ["failed", broker_id, *keys]:
+                return ReplicasFailed(int(broker_id), frozenset(map(key_of, keys)))
+            case ["isr", key, ids]:
+                return IsrChanged({key_of(key): self.isr_written(key_of(key), tuple(map(int, ids.split(","))))})
+            case ["unclean", name, switch]:
+                return UncleanChanged(name, switch == "on")
+            case ["preferred", *keys]:
+                return PreferredElection(frozenset(map(key_of, keys)))
+            case ["shutdown", broker_id]:
+                return ShutdownAnnounced(int(broker_id))
+            case ["gone", name]:
+                return TopicsChanged({}, frozenset({name}))
+        raise AssertionError(f"no such command: {command}")
+
+    def topic(self, name: str, replicas: list[str], unclean: bool) -> TopicRead:
+        topic_id = name.encode().ljust(16, b"\1")
+        partitions = {i: ReplicaAssignment(tuple(map(int, text.split(",")))) for i, text in enumerate(replicas)}
+        data = nodes.encode_topic(TopicAssignment(topic_id, partitions))
+        path = nodes.topic_path(name)
+        known = self.tree.get(path, None)
+        self.do([Create(path, data) if known is None else Set(path, data)])
+        found = self.tree.get(path, None)
+        assert found is not None
+        return TopicRead(nodes.decode_topic(name, found[0]), found[1].version, unclean)
+
+    def isr_written(self, key: PartitionKey, isr: tuple[int, ...]) -> tuple[PartitionState, int]:
+        found = self.tree.get(nodes.state_path(*key), None)
+        assert found is not None
+        state = nodes.decode_state(found[0])._replace(isr=isr)
+        self.do([Set(nodes.state_path(*key), nodes.encode_state(state), found[1].version)])
+        return state, found[1].version + 1
+
+    def lines(self, action: Action) -> Iterator[str]:
+        match action:
+            case Write(parts):
+                for part in parts:
+                    self.do(list(part))
+                    yield f"write {self.written(part[-1])}"
+            case Send(broker_id, LeaderAndIsrRequest() as request):
+                for topic in request.topic_states:
+                    for p in topic.partition_states:
+                        role = "lead" if p.leader == broker_id else f"follow {p.leader} in"
+                        marks = (" new" if p.is_new else "") + (" recovering" if p.leader_recovery_state else "")
+                        where = f"{topic.topic_name}-{p.partition_index}"
+                        yield f"tell {broker_id}: {role} {where} epoch {p.leader_epoch} isr {joined(p.isr)}{marks}"
+            case Send(broker_id, UpdateMetadataRequest() as request):
+                if not request.topic_states:
+                    yield f"news to {broker_id}: brokers {joined([broker.id for broker in request.live_brokers])}"
+                for topic in request.topic_states:
+                    for m in topic.partition_states:
+                        led = {-1: "no leader", -2: "is deleted"}.get(m.leader, f"leader {m.leader}")
+                        offline = f" offline {joined(m.offline_replicas)}" if m.offline_replicas else ""
+                        isr = f" isr {joined(m.isr)}" if m.leader != -2 else ""
+                        yield f"news to {broker_id}: {topic.topic_name}-{m.partition_index} {led}{isr}{offline}"
+            case Send(broker_id, StopReplicaRequest() as request):
+                for topic in request.topic_states:
+                    for s in topic.partition_states:
+                        verb = "delete" if s.delete_partition else "stop"
+                        yield f"tell {broker_id}: {verb} {topic.topic_name}-{s.partition_index}"
+            case RemoveTopic(name):
+                yield f"remove {name}"
+            case DropDeletion(name):
+                yield f"no such topic {name}"
+
+    @staticmethod
+    def written(operation: Operation) -> str:
+        assert isinstance(operation, (Create, Set))
+        words = operation.path.split("/")
+        if words[-1] != "state":
+            return f"{words[-1]}: topic id"
+        state = nodes.decode_state(operation.data)
+        leader = "no leader" if state.leader == -1 else f"leader {state.leader}"
+        assert state.controller_epoch == 7
+        return f"{words[3]}-{words[5]}: {leader} epoch {state.leader_epoch} isr {joined(state.isr)}"

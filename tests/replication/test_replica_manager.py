@@ -1,0 +1,213 @@
+"""ReplicaManager: the controller's requests, in and out of order, and what is kept for look-ups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
+from replication.partition import Partition
+from replication.replica_manager import EPOCH_DURING_DELETE, EPOCH_UNKNOWN, ReplicaManager
+from tests.replication.fakes import CountingLog, CountingLogs, HandClock
+
+ID, OTHER_ID = b"i" * 16, b"o" * 16
+
+
+class Subject:
+    def __init__(self) -> None:
+        self.logs: Any = CountingLogs()
+        self.removed: list[str] = []
+        config: Any = None
+        self.manager = ReplicaManager(
+            0, self.logs, lambda topic: config, HandClock(), folder_removed=self.removed.append
+        )
+        self.leadership: list[tuple[list[int], list[int]]] = []
+        self.manager.on_leadership.append(
+            lambda leaders, followers: self.leadership.append(
+                ([p.partition for p in leaders], [p.partition for p in followers])
+            )
+        )
+        self.stopped: list[Partition] = []
+        self.manager.on_stopped.append(self.stopped.extend)
+
+    def lead(self, *leaders: int, epoch: int = 0, topic_id: bytes = ID, controller_epoch: int = 1, **state: Any) -> Any:
+        """LeaderAndIsr for partitions 0, 1 … of topic t with these leaders; the errors by partition."""
+        request = LeaderAndIsrRequest(
+            controller_epoch=controller_epoch,
+            topic_states=[
+                LeaderAndIsrRequest.LeaderAndIsrTopicState(
+                    topic_name="t",
+                    topic_id=topic_id,
+                    partition_states=[
+                        LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+                            partition_index=index,
+                            leader=leader,
+                            leader_epoch=epoch,
+                            isr=[leader],
+                            replicas=state.get("replicas", [0, 1]),
+                            partition_epoch=state.get("partition_epoch", epoch),
+                        )
+                        for index, leader in enumerate(leaders)
+                    ],
+                )
+            ],
+        )
+        response = self.manager.apply(request)
+        if response.error_code:
+            return response.error_code
+        (topic,) = response.topics
+        assert topic.topic_id == topic_id
+        return [error.error_code for error in topic.partition_errors]
+
+    def stop(self, *indexes: int, epoch: int = EPOCH_UNKNOWN, delete: bool = False, controller_epoch: int = 1) -> Any:
+        response = self.manager.stop(
+            StopReplicaRequest(
+                controller_epoch=controller_epoch,
+                topic_states=[
+                    StopReplicaRequest.StopReplicaTopicState(
+                        topic_name="t",
+                        partition_states=[
+                            StopReplicaRequest.StopReplicaPartitionState(
+                                partition_index=index, leader_epoch=epoch, delete_partition=delete
+                            )
+                            for index in indexes
+                        ],
+                    )
+                ],
+            )
+        )
+        if response.error_code:
+            return response.error_code
+        return [(error.topic_name, error.partition_index, error.error_code) for error in response.partition_errors]
+
+
+@pytest.fixture
+def subject() -> Subject:
+    return Subject()
+
+
+def test_roles_are_taken_and_told_once(subject: Subject) -> None:
+    assert subject.lead(0, 1) == [0, 0]
+    assert subject.leadership == [([0], [1])]
+    first, second = subject.manager.get("t", 0), subject.manager.get("t", 1)
+    assert first is not None and first.is_leader and first is subject.manager.get_by_id(ID, 0)
+    assert second is not None and not second.is_leader and second.leader_id == 1
+    assert subject.manager.get("t", 2) is None
+    # Leader and follower change places.
+    assert subject.lead(1, 0, epoch=1) == [0, 0]
+    assert subject.leadership[1:] == [([1], [0])]
+    assert (first.is_leader, second.is_leader) == (False, True)
+
+
+def test_repeated_and_older_epochs_change_nothing(subject: Subject) -> None:
+    subject.lead(0, epoch=3)
+    for epoch in (3, 2):
+        assert subject.lead(1, epoch=epoch) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    partition = subject.manager.get("t", 0)
+    assert partition is not None and partition.is_leader
+    assert len(subject.leadership) == 1
+
+
+def test_older_controllers_are_refused(subject: Subject) -> None:
+    assert subject.lead(0, controller_epoch=5) == [0]
+    assert subject.lead(1, epoch=9, controller_epoch=4) == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert subject.stop(0, controller_epoch=4) == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert subject.lead(1, epoch=9, controller_epoch=6) == [0]
+
+
+def test_another_topic_of_the_same_name_is_refused(subject: Subject) -> None:
+    subject.lead(0)
+    assert subject.lead(0, epoch=1, topic_id=OTHER_ID) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+    # Also when only the folder is left of it.
+    subject.logs.logs["t", 0] = CountingLog(topic_id=OTHER_ID)
+    del subject.manager.partitions["t", 0]
+    assert subject.lead(0, epoch=2) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+
+
+def test_requests_for_other_brokers_are_refused(subject: Subject) -> None:
+    assert subject.lead(1, replicas=[1, 2]) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert subject.manager.partitions == {}
+
+
+def test_a_log_that_cannot_be_opened_is_reported_and_tried_again(subject: Subject) -> None:
+    subject.logs.failed["t", 0] = OSError()
+    assert subject.lead(0, 0) == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
+    assert subject.leadership == [([1], [])]
+    subject.logs.failed.clear()
+    assert subject.lead(0) == [0]
+
+
+def test_the_high_watermark_is_put_between_the_ends_of_the_log(subject: Subject) -> None:
+    for index, (start, end, checkpoint) in enumerate([(5, 9, 2), (0, 3, 8), (0, 9, 4)]):
+        subject.logs.logs["t", index] = CountingLog(start, end, checkpoint, topic_id=ID)
+    subject.lead(1, 1, 1)
+    assert [subject.manager.partitions["t", index].high_watermark for index in range(3)] == [5, 3, 4]
+
+
+def test_a_stopped_replica_stays_known_and_serves_again(subject: Subject) -> None:
+    subject.lead(0, 0)
+    assert subject.stop(0, 7) == [("t", 0, 0), ("t", 7, 0)]
+    partition = subject.manager.get("t", 0)
+    assert partition is not None and not partition.is_leader and partition.log is None
+    assert [p.partition for p in subject.stopped] == [0]
+    assert subject.removed == [] and ("t", 0) in subject.logs.logs
+    assert subject.lead(0, epoch=1) == [0]
+    assert partition.is_leader
+
+
+def test_deletion_removes_everything_and_answers_waiters(subject: Subject) -> None:
+    subject.lead(0)
+    partition = subject.manager.partitions["t", 0]
+    answers: list[ErrorCode] = []
+    partition.when_committed(1, answers.append)
+    assert subject.stop(0, epoch=EPOCH_DURING_DELETE, delete=True) == [("t", 0, 0)]
+    assert answers == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert subject.manager.partitions == subject.manager.by_topic_id == subject.logs.logs == {}
+    assert subject.removed == ["t-0.0-delete"]
+    # Again, and for a folder without a partition: the topic went while the broker was down.
+    assert subject.stop(0, epoch=EPOCH_DURING_DELETE, delete=True) == [("t", 0, 0)]
+    subject.logs.logs["t", 1] = CountingLog()
+    assert subject.stop(1, delete=True) == [("t", 1, 0)]
+    assert subject.removed == ["t-0.0-delete", "t-1.0-delete"]
+
+
+def test_a_stop_from_an_older_leadership_is_fenced(subject: Subject) -> None:
+    subject.lead(0, epoch=4)
+    assert subject.stop(0, epoch=3, delete=True) == [("t", 0, ErrorCode.FENCED_LEADER_EPOCH)]
+    assert subject.stop(0, epoch=4) == [("t", 0, 0)]
+
+
+def test_a_folder_that_failed_to_load_is_not_forgotten(subject: Subject) -> None:
+    subject.logs.failed["t", 0] = OSError()
+    assert subject.stop(0, delete=True) == [("t", 0, ErrorCode.KAFKA_STORAGE_ERROR)]
+    assert subject.stopped == []
+
+
+def test_the_generation_grows_with_every_change(subject: Subject) -> None:
+    seen = [subject.manager.generation]
+    for call in (lambda: subject.lead(0), lambda: subject.lead(1, epoch=1), lambda: subject.stop(0, delete=True)):
+        call()
+        seen.append(subject.manager.generation)
+    assert seen == sorted(set(seen))
+
+
+def test_in_steps_each_partition_is_ready_when_the_next_begins(subject: Subject) -> None:
+    request = LeaderAndIsrRequest(
+        topic_states=[
+            LeaderAndIsrRequest.LeaderAndIsrTopicState(
+                topic_name="t",
+                topic_id=ID,
+                partition_states=[
+                    LeaderAndIsrRequest.LeaderAndIsrPartitionState(partition_index=index, isr=[0], replicas=[0])
+                    for index in range(3)
+                ],
+            )
+        ]
+    )
+    served = []
+    for _ in subject.manager.apply_in_steps(request):
+        served.append(sum(partition.is_leader for partition in subject.manager.partitions.values()))
+    assert served == [1, 2, 3]
+    assert subject.leadership == [([0, 1, 2], [])]

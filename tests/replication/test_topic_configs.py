@@ -1,0 +1,141 @@
+"""TopicConfigs: what is read when, what a change sets off, and settings that cannot be taken."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.broker import BrokerConfig
+from replication import nodes
+from replication.embedded_store import FILE_NAME, EmbeddedStore
+from replication.metadata_store import Create, Set
+from replication.registration import make_persistent_nodes
+from replication.topic_configs import CHANGE_KEPT_MS, TopicConfigs
+from tests.replication.fakes import HandClock, on_loop
+
+
+class Subject:
+    async def start(self, folder: Path) -> Subject:
+        self.clock = HandClock()
+        self.store = EmbeddedStore(str(folder / FILE_NAME))
+        await self.store.start()
+        await make_persistent_nodes(self.store)
+        self.broker = BrokerConfig({})
+        self.tasks: list[asyncio.Task[None]] = []
+        self.told: list[str] = []
+        await self.restart()
+        return self
+
+    async def restart(self) -> None:
+        self.configs = TopicConfigs(self.store, self.broker, 3, self._spawn, self.clock)
+        self.configs.on_topic_changed.append(self.told.append)
+        self.configs.on_broker_changed.append(lambda: self.told.append("broker"))
+        await self.configs.start()
+
+    def _spawn(self, coroutine: Any) -> None:
+        self.tasks.append(asyncio.ensure_future(coroutine))
+
+    async def write(self, entity: str, data: bytes, notice: bytes | None = None) -> None:
+        """As a tool does it: the node, then the notice."""
+        path = f"/config/{entity}"
+        known = await self.store.exists(path) is not None
+        await self.store.multi(
+            [
+                Set(path, data) if known else Create(path, data),
+                Create(nodes.CONFIG_CHANGE_PREFIX, notice or nodes.encode_config_change(entity), sequential=True),
+            ]
+        )
+        while self.tasks:
+            await self.tasks.pop(0)
+
+
+@on_loop
+async def test_topics_are_read_on_first_use_and_again_when_told(tmp_path: Path) -> None:
+    subject = await Subject().start(tmp_path)
+    configs = subject.configs
+    await subject.store.create("/config/topics/t", nodes.encode_config({"retention.ms": "5"}))
+    default = configs.log_config("t")
+    assert default.retention_ms == 604_800_000
+    await configs.ensure(["t", "plain"])
+    assert configs.log_config("t").retention_ms == 5
+    assert configs.overrides("t") == {"retention.ms": "5"}
+    assert configs.log_config("plain") is default
+    await subject.write("topics/t", nodes.encode_config({"retention.ms": "6"}))
+    assert (configs.log_config("t").retention_ms, subject.told) == (6, ["t"])
+    # Written, but to the same effect; and a topic nobody here uses.
+    await subject.write("topics/t", nodes.encode_config({"retention.ms": "6"}))
+    await subject.write("topics/stranger", nodes.encode_config({"retention.ms": "7"}))
+    assert subject.told == ["t"]
+    # Tools before 0.10 name the entity in two fields.
+    old = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
+    await subject.write("topics/t", nodes.encode_config({}), old)
+    assert (configs.log_config("t"), subject.told) == (default, ["t", "t"])
+    configs.forget("t")
+    assert configs.overrides("t") == {}
+    await subject.store.close()
+
+
+@on_loop
+async def test_bad_settings_are_left_out_and_the_rest_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    subject = await Subject().start(tmp_path)
+    bad = {"retention.ms": "5", "nonsense": "1", "segment.bytes": "many"}
+    await subject.store.create("/config/topics/t", nodes.encode_config(bad))
+    await subject.store.create("/config/topics/u", b"not json")
+    await subject.configs.ensure(["t", "u"])
+    assert subject.configs.log_config("t").retention_ms == 5
+    assert subject.configs.log_config("u") == subject.configs.log_config("other")
+    assert len(caplog.records) == 3
+    await subject.write("topics/t", b"{}", b"not json either")
+    await subject.store.close()
+
+
+@on_loop
+async def test_dynamic_broker_settings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    subject = await Subject().start(tmp_path)
+    await subject.configs.ensure(["t"])
+    await subject.write("brokers/<default>", nodes.encode_config({"log.retention.ms": "9", "log.cleaner.threads": "2"}))
+    assert subject.configs.log_config("t").retention_ms == 9
+    assert subject.broker["log.cleaner.threads"] == 2
+    assert subject.told == ["broker", "t"]
+    await subject.write("brokers/3", nodes.encode_config({"log.retention.ms": "10"}))
+    assert subject.configs.log_config("t").retention_ms == 10
+    # Another broker's are none of ours; what topics do not take from brokers changes no topic.
+    subject.told.clear()
+    await subject.write("brokers/4", nodes.encode_config({"log.retention.ms": "11"}))
+    assert subject.told == []
+    await subject.write("brokers/3", nodes.encode_config({"log.retention.ms": "10", "log.cleaner.threads": "3"}))
+    assert subject.told == ["broker"]
+    # One value that cannot be taken, and the old ones stay.
+    await subject.write("brokers/3", nodes.encode_config({"log.retention.ms": "soon"}))
+    assert subject.configs.log_config("t").retention_ms == 10
+    assert len(caplog.records) == 1
+    await subject.store.close()
+
+
+@on_loop
+async def test_what_was_set_before_the_start_is_in_effect_after_it(tmp_path: Path) -> None:
+    subject = await Subject().start(tmp_path)
+    await subject.write("brokers/<default>", nodes.encode_config({"log.retention.ms": "9"}))
+    subject.broker = BrokerConfig({})
+    await subject.restart()
+    assert subject.configs.log_config("t").retention_ms == 9
+    await subject.store.close()
+
+
+@on_loop
+async def test_notices_are_removed_after_a_while_and_not_acted_on_twice(tmp_path: Path) -> None:
+    subject = await Subject().start(tmp_path)
+    await subject.configs.ensure(["t"])
+    await subject.write("topics/t", nodes.encode_config({"retention.ms": "1"}))
+    subject.clock.sleep(CHANGE_KEPT_MS)
+    await subject.write("topics/t", nodes.encode_config({"retention.ms": "2"}))
+    assert len(await subject.store.children(nodes.CONFIG_CHANGES)) == 2
+    subject.clock.sleep(1)
+    await subject.write("topics/t", nodes.encode_config({"retention.ms": "3"}))
+    left = ["config_change_0000000001", "config_change_0000000002"]
+    assert sorted(await subject.store.children(nodes.CONFIG_CHANGES)) == left
+    assert subject.told == ["t", "t", "t"]
+    await subject.store.close()
