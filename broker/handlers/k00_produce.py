@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 BATCHES_FROM = 3
 ZSTD_FROM = 7
+CURRENT_LEADER_FROM = 10
 TOPIC_IDS_FROM = 13
 
 
@@ -68,7 +69,7 @@ def produce(
                 failed = True
                 answer.error_code = error.code
                 answer.error_message = error.message or None
-                if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= CURRENT_LEADER_FROM:
                     name = topic.name or broker.metadata.topic_name(topic.topic_id) or ""
                     answer.current_leader = current_leader(broker, name, data.index, ProduceResponse.LeaderIdAndEpoch)
                     leaders.append(answer.current_leader.leader_id)

@@ -1,0 +1,350 @@
+"""Produce as clients see it, every version, good and bad. What Apache Kafka answers: KafkaApis, ReplicaManager."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages import ProduceRequest
+from protocol.records import RecordBatch, iter_batches
+from tests.broker.harness import (
+    Harness,
+    Wire,
+    batch,
+    fetch_request,
+    message_set,
+    one_partition,
+    produce_request,
+    records_of,
+    request_frame,
+)
+
+VERSIONS = range(14)
+BATCH_VERSIONS = range(3, 14)
+
+
+def refused(harness: Harness, topic: str, records: bytes | None, version: int = 12, **fields: Any) -> int:
+    """The error a partition gets; nothing may have been appended."""
+    partition = harness.broker.replicas.get(topic, 0)
+    before = None if partition is None else partition.log_end_offset
+    name: str | bytes = topic if version < 13 or partition is None else partition.topic_id
+    answer = one_partition(harness.ask(produce_request(name, records, **fields), version))
+    assert (answer.base_offset, answer.log_append_time_ms) == (-1, -1)
+    assert before is None or partition is None or partition.log_end_offset == before
+    return answer.error_code
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_version_appends_and_tells_the_offset(harness: Harness, topic: str, version: int) -> None:
+    topic_id = harness.create_topic(topic)
+    name: str | bytes = topic_id if version >= 13 else topic
+    records = batch(b"one", b"two") if version >= 3 else message_set(0 if version < 2 else 1, b"one", b"two")
+    for base_offset in (0, 2):
+        response = harness.ask(produce_request(name, records), version)
+        answer = one_partition(response)
+        assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, base_offset, -1)
+        assert answer.log_start_offset == (0 if version >= 5 else -1)
+        assert response.responses[0].name == ("" if version >= 13 else topic)
+        assert response.responses[0].topic_id == (topic_id if version >= 13 else bytes(16))
+    assert [record.value for record in harness.records(topic)] == [b"one", b"two"] * 2
+
+
+@pytest.mark.parametrize("version", range(7, 14))
+def test_the_short_way_of_a_connection_gives_the_same_answers(harness: Harness, topic: str, version: int) -> None:
+    topic_id = harness.create_topic(topic)
+    wire = Wire(harness)
+    for base_offset in range(3):
+        request = produce_request(topic_id if version >= 13 else topic, batch(b"x"), acks=-1)
+        answer = one_partition(wire.ask(request, version))
+        assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (0, base_offset, 0)
+    wire.close()
+
+
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+def test_acks(harness: Harness, topic: str, acks: int) -> None:
+    harness.create_topic(topic)
+    answer = harness.ask(produce_request(topic, batch(b"x"), acks=acks), 12)
+    assert (answer is None) == (acks == 0)
+    assert len(harness.records(topic)) == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("acks", [2, -2])
+def test_other_acks_are_refused(harness: Harness, topic: str, version: int, acks: int) -> None:
+    harness.create_topic(topic)
+    assert refused(harness, topic, batch(b"x"), version, acks=acks) == ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def test_unknown_partition_and_topic(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    for version in BATCH_VERSIONS:
+        name: str | bytes = topic if version < 13 else harness.broker.metadata.topic(topic).topic_id  # type: ignore[union-attr]
+        request = produce_request(name, batch(b"x"), partition=9)
+        assert one_partition(harness.ask(request, version)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for version in range(3, 13):
+        assert refused(harness, "absent", batch(b"x"), version) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    request = produce_request(b"\x07" * 16, batch(b"x"))
+    assert one_partition(harness.ask(request, 13)).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_good_partition_is_served_beside_bad_ones(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic, partitions=2)
+    make = ProduceRequest.PartitionProduceData
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[
+            ProduceRequest.TopicProduceData(
+                name=topic,
+                partition_data=[
+                    make(index=0, records=batch(b"x")),
+                    make(index=7, records=batch(b"x")),
+                    make(index=1, records=batch(b"x")[:-1] + b"!"),
+                ],
+            ),
+            ProduceRequest.TopicProduceData(name="absent", partition_data=[make(index=0, records=batch(b"x"))]),
+        ],
+    )
+    response = harness.ask(request, 9)
+    found = [(one.name, part.index, part.error_code) for one in response.responses for part in one.partition_responses]
+    assert found == [(topic, 0, 0), (topic, 7, 3), (topic, 1, 2), ("absent", 0, 3)]
+    assert len(harness.records(topic)) == 1
+    assert harness.records(topic, partition=1) == []
+
+
+def patched(records: bytes, position: int, data: bytes, *, crc: bool = True) -> bytes:
+    """A batch with some bytes replaced, and its checksum put right."""
+    changed = bytearray(records)
+    changed[position : position + len(data)] = data
+    if crc:
+        from crc32c import crc32c
+
+        changed[17:21] = struct.pack(">I", crc32c(bytes(changed[21:])))
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("version", BATCH_VERSIONS)
+@pytest.mark.parametrize(
+    ("spoil", "error"),
+    [
+        (lambda records: None, ErrorCode.INVALID_RECORD),
+        (lambda records: b"", ErrorCode.INVALID_RECORD),
+        (lambda records: records[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE),
+        (lambda records: records[:40], ErrorCode.CORRUPT_MESSAGE),
+        (lambda records: records[:-1], ErrorCode.CORRUPT_MESSAGE),
+        (lambda records: records * 2, ErrorCode.INVALID_RECORD),
+        (lambda records: message_set(1, b"x" * 70), ErrorCode.INVALID_RECORD),
+        (lambda records: message_set(0, b"x" * 70), ErrorCode.INVALID_RECORD),
+        (lambda records: patched(records, 22, b"\x07"), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (lambda records: patched(records, 22, b"\x20"), ErrorCode.INVALID_RECORD),  # control
+        (lambda records: patched(records, 23, struct.pack(">i", 7)), ErrorCode.INVALID_RECORD),
+        (lambda records: patched(records, 0, struct.pack(">q", 3)), ErrorCode.INVALID_RECORD),
+        (lambda records: batch(b"x", producer_id=5, producer_epoch=0, base_sequence=-1), ErrorCode.INVALID_RECORD),
+        (lambda records: batch(bytes(200_000)), ErrorCode.MESSAGE_TOO_LARGE),
+        (lambda records: batch(b"x", timestamp_ms=10**15), ErrorCode.INVALID_TIMESTAMP),
+    ],
+    ids=[
+        "null",
+        "empty",
+        "checksum",
+        "header cut off",
+        "cut off",
+        "two batches",
+        "magic 1",
+        "magic 0",
+        "unknown codec",
+        "control batch",
+        "count",
+        "base offset",
+        "no sequence",
+        "too large",
+        "in the future",
+    ],
+)
+def test_bad_batches(harness: Harness, version: int, spoil: Any, error: ErrorCode) -> None:
+    if harness.broker.metadata.topic("bad") is None:
+        harness.create_topic("bad", max_message_bytes="100000")
+    assert ErrorCode(refused(harness, "bad", spoil(batch(b"some value")), version)) is error
+
+
+def test_the_topic_of_the_bad_batches_is_as_before(harness: Harness) -> None:
+    if harness.broker.metadata.topic("bad") is None:
+        harness.create_topic("bad", max_message_bytes="100000")
+    assert harness.produce("bad", b"good").base_offset == 0
+
+
+@pytest.mark.parametrize("version", BATCH_VERSIONS)
+def test_zstd_needs_version_7(harness: Harness, topic: str, version: int) -> None:
+    topic_id = harness.create_topic(topic)
+    request = produce_request(topic_id if version >= 13 else topic, batch(b"x" * 50, compression=4))
+    expected = 0 if version >= 7 else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert one_partition(harness.ask(request, version)).error_code == expected
+
+
+@pytest.mark.parametrize("version", BATCH_VERSIONS)
+def test_transactions_are_refused_for_good(harness: Harness, topic: str, version: int) -> None:
+    topic_id = harness.create_topic(topic)
+    refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert not refusal.retriable
+    request = produce_request(topic_id if version >= 13 else topic, batch(b"x"))
+    request.transactional_id = "payments"
+    assert one_partition(harness.ask(request, version)).error_code == refusal
+    transactional = batch(b"x", producer_id=4, producer_epoch=0, base_sequence=0, transactional=True)
+    assert refused(harness, topic, transactional, version) == refusal
+
+
+@pytest.mark.parametrize("request_of", [lambda topic: ("absent", batch(b"x")), lambda topic: (topic, b"junk")])
+def test_a_failed_request_with_acks_0_ends_its_connection(harness: Harness, topic: str, request_of: Any) -> None:
+    harness.create_topic(topic)
+    wire = Wire(harness)
+    wire.send(request_frame(produce_request(*request_of(topic), acks=0), 9))
+    assert wire.transport.aborted
+    assert not wire.transport.written
+    assert wire.connection not in harness.broker.connections._open
+
+
+def test_messages_say_what_is_wrong_from_version_8(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    for version in BATCH_VERSIONS[:-1]:
+        answer = one_partition(harness.ask(produce_request(topic, b"short"), version))
+        assert (answer.error_message is not None) == (version >= 8)
+
+
+def test_batches_carry_the_offsets_and_the_epoch_they_got(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    for _ in range(3):
+        harness.produce(topic, b"a", b"b")
+    data = harness.fetch(topic, 0)
+    assert data.records is not None
+    batches = list(iter_batches(data.records))
+    assert [(one.base_offset, one.leader_epoch) for one in batches] == [(0, 0), (2, 0), (4, 0)]
+    assert all(one.crc_ok() for one in batches)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_compressed_batches_are_kept_as_they_came(harness: Harness, topic: str, codec: int) -> None:
+    harness.create_topic(topic)
+    sent = batch(*[b"value %d" % number for number in range(20)], compression=codec)
+    harness.ask(produce_request(topic, sent), 12)
+    data = harness.fetch(topic, 0)
+    assert data.records is not None
+    assert bytes(data.records)[16:] == sent[16:]
+    assert [record.value for record in records_of(data)] == [b"value %d" % number for number in range(20)]
+
+
+@pytest.mark.parametrize("version", [2, 3, 5, 12])
+def test_log_append_time_is_told_and_written(harness: Harness, topic: str, version: int) -> None:
+    harness.create_topic(topic, message_timestamp_type="LogAppendTime")
+    records = batch(b"x", timestamp_ms=1) if version > 2 else message_set(1, b"x")
+    answer = one_partition(harness.ask(produce_request(topic, records), version))
+    assert answer.error_code == 0
+    assert answer.log_append_time_ms > 1_600_000_000_000
+    (record,) = harness.records(topic)
+    data = harness.fetch(topic, 0)
+    assert data.records is not None
+    assert RecordBatch(data.records).max_timestamp == answer.log_append_time_ms
+    assert record.value == b"x"
+
+
+def test_idempotence(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+
+    def send(sequence: int, epoch: int = 0, count: int = 2) -> tuple[ErrorCode, int]:
+        records = batch(*[b"x"] * count, producer_id=77, producer_epoch=epoch, base_sequence=sequence)
+        answer = one_partition(harness.ask(produce_request(topic, records, acks=-1), 9))
+        return ErrorCode(answer.error_code), answer.base_offset
+
+    assert send(0) == (ErrorCode.NONE, 0)
+    assert send(2) == (ErrorCode.NONE, 2)
+    assert send(0) == (ErrorCode.NONE, 0)  # again: the first time's offset
+    assert send(7) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert send(0, epoch=1) == (ErrorCode.NONE, 4)
+    assert send(4, epoch=0) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
+    assert send(2, epoch=1) == (ErrorCode.NONE, 6)
+    assert len(harness.records(topic)) == 8
+
+
+def test_compacted_topics_want_keys(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic, cleanup_policy="compact")
+    assert refused(harness, topic, batch(b"no key")) == ErrorCode.INVALID_RECORD
+    assert one_partition(harness.ask(produce_request(topic, batch((b"k", b"v"))), 9)).error_code == 0
+
+
+def test_settings_count_at_once_on_a_route_that_was_learnt(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    wire = Wire(harness)
+    request = produce_request(topic, batch(bytes(5000)))
+    assert [one_partition(wire.ask(request, 9)).error_code for _ in range(3)] == [0, 0, 0]
+    harness.alter_topic(topic, max_message_bytes="1000")
+    assert one_partition(wire.ask(request, 9)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    harness.alter_topic(topic, max_message_bytes="10000", message_timestamp_type="LogAppendTime")
+    answers = [one_partition(wire.ask(request, 9)) for _ in range(2)]
+    assert [answer.error_code for answer in answers] == [0, 0]
+    assert all(answer.log_append_time_ms > 0 for answer in answers)
+    harness.alter_topic(topic, flush_messages="1", message_timestamp_type="CreateTime")
+    log = harness.broker.logs.get(topic, 0)
+    assert log is not None
+    for _ in range(2):
+        task = harness.begin(request, 9)
+        assert harness.run(task).responses[0].partition_responses[0].error_code == 0
+        assert log.unflushed_messages == 0
+    wire.close()
+
+
+def test_flush_messages_holds_the_acknowledgement_until_the_disk_has_it(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic, flush_messages="3")
+    log = harness.broker.logs.get(topic, 0)
+    assert log is not None
+    for acks in (1, -1):
+        log.flush()
+        for unflushed in (1, 2, 0):
+            harness.produce(topic, b"x", acks=acks)
+            assert log.unflushed_messages == unflushed
+
+
+def test_a_deleted_topic_is_unknown_on_a_route_that_was_learnt(harness: Harness, topic: str) -> None:
+    from protocol.messages import DeleteTopicsRequest
+
+    harness.create_topic(topic)
+    wire = Wire(harness)
+    request = produce_request(topic, batch(b"x"))
+    assert [one_partition(wire.ask(request, 9)).base_offset for _ in range(3)] == [0, 1, 2]
+    assert harness.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000), 5).responses[0].error_code == 0
+    assert one_partition(wire.ask(request, 9)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    harness.create_topic(topic)
+    assert [one_partition(wire.ask(request, 9)).base_offset for _ in range(2)] == [0, 1]
+    wire.close()
+
+
+@pytest.mark.parametrize("version", BATCH_VERSIONS)
+def test_a_partition_led_elsewhere(harness: Harness, topic: str, version: int) -> None:
+    topic_id = harness.create_topic(topic)
+    harness.hand_over(topic)
+    response = harness.ask(produce_request(topic_id if version >= 13 else topic, batch(b"x")), version)
+    answer = one_partition(response)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (answer.current_leader.leader_epoch >= 0) == (version >= 10)
+    assert bool(response.node_endpoints) == (version >= 10)
+
+
+def test_acks_all_waits_for_the_followers_or_times_out(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    harness.add_follower(topic)
+    late = harness.ask(produce_request(topic, batch(b"x"), acks=-1, timeout_ms=20), 9)
+    assert one_partition(late).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert one_partition(harness.ask(produce_request(topic, batch(b"x"), acks=1), 9)).error_code == 0
+    waiting = harness.begin(produce_request(topic, batch(b"x"), acks=-1, timeout_ms=5000), 9)
+    assert not waiting.done()
+    harness.ask(fetch_request([(topic, 0, 3)], max_wait_ms=0, replica_id=5), 11)
+    assert one_partition(harness.run(waiting)).error_code == 0
+
+
+def test_acks_all_is_told_when_the_leader_changes(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    harness.add_follower(topic)
+    waiting = harness.begin(produce_request(topic, batch(b"x"), acks=-1, timeout_ms=5000), 9)
+    harness.hand_over(topic)
+    assert one_partition(harness.run(waiting)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

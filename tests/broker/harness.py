@@ -1,0 +1,423 @@
+"""One broker inside the test's own event loop, without sockets: requests in as messages, answers out as messages.
+
+Each request is encoded and decoded at its version before its handler sees it, each answer likewise before the test
+does: an answer with a field that its version cannot carry is an error here, as it would be for a client. As in a
+connection, the memory of a request is overwritten as soon as its handler has returned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import struct
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from zlib import crc32
+
+from broker.connection import Connection, encode_response
+from broker.context import Broker, Call
+from broker.outbound import Chunk
+from broker.registry import Entry, Later
+from broker.wiring import Node
+from config.broker import BrokerConfig
+from protocol.errors import ErrorCode
+from protocol.messages import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    FetchRequest,
+    FetchResponse,
+    IncrementalAlterConfigsRequest,
+    LeaderAndIsrRequest,
+    ProduceRequest,
+    ProduceResponse,
+    RequestHeader,
+    ResponseHeader,
+)
+from protocol.records import Record, build_batch, iter_batches
+
+ResultT = TypeVar("ResultT")
+
+PORT = 9092
+QUICK: Mapping[str, str] = {
+    "offsets.topic.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "10",
+}
+
+
+class FakeConnection:
+    """What a handler sees of its connection."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.listener = "PLAINTEXT"
+        self.host = host
+        self.sockname = ("127.0.0.1", PORT)
+        self.failures: list[str] = []
+
+    def fail(self, reason: str) -> None:
+        self.failures.append(reason)
+
+
+class Harness:
+    """A node in a loop of its own. Start another one on the same folder to see what survives."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        """Settings are broker keys with underscores for dots."""
+        self.folder = folder
+        given = {key.replace("_", "."): value for key, value in settings.items()}
+        self.config = BrokerConfig({**QUICK, "log.dirs": str(folder), **given})
+        self.loop = asyncio.new_event_loop()
+        self.node = Node(self.config)
+        self.connection = FakeConnection()
+        self.raw = b""
+        """The last answer's frame, less its length."""
+
+    @property
+    def broker(self) -> Broker:
+        return self.node.broker
+
+    def start(self) -> Harness:
+        self.run(self.node.open_storage())
+        self.run(self.node.join({"PLAINTEXT": PORT}))
+        return self
+
+    def stop(self) -> None:
+        """The clean stop."""
+        self.run(self.node.close())
+        self.loop.close()
+
+    def copy(self, folder: Path) -> Path:
+        """What a crash at this moment would leave behind, the page cache kept."""
+        shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns(".lock"))
+        return folder
+
+    def run(self, work: Awaitable[ResultT], timeout_s: float = 10.0) -> ResultT:
+        return self.loop.run_until_complete(asyncio.wait_for(work, timeout_s))
+
+    def turn(self, times: int = 5) -> None:
+        """Let the loop do what is due."""
+        for _ in range(times):
+            self.loop.run_until_complete(asyncio.sleep(0))
+
+    def until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+        async def wait() -> None:
+            while not condition():  # noqa: ASYNC110 - what it waits for sets no event
+                await asyncio.sleep(0.001)
+
+        self.run(wait(), timeout_s)
+
+    # -- requests ---------------------------------------------------------------------------------------------------
+
+    def ask(self, request: Any, version: int, client_id: str | None = "tests") -> Any:
+        """The answer to a request; None if there is none (Produce with acks=0)."""
+        return self.run(self._ask(request, version, client_id))
+
+    def begin(self, request: Any, version: int, client_id: str | None = "tests") -> asyncio.Task[Any]:
+        """Ask without waiting; the request has been taken up when this returns."""
+        task = self.loop.create_task(self._ask(request, version, client_id))
+        self.turn()
+        return task
+
+    async def _ask(self, request: Any, version: int, client_id: str | None) -> Any:
+        entry = self.broker.handlers[request.API_KEY]
+        assert entry.min_version <= version <= entry.max_version, f"version {version} is not served"
+        buffer = bytearray(request.encode(version))
+        decoded, end = type(request).decode(memoryview(buffer), version)
+        assert end == len(buffer)
+        connection: Any = self.connection
+        result = entry.handler(self.broker, decoded, Call(connection, request.API_KEY, version, 7, client_id))
+        buffer[:] = b"\xee" * len(buffer)
+        if isinstance(result, Later):
+            later = result
+            owed: asyncio.Future[Any] = self.loop.create_future()
+            later.then(owed.set_result)
+            try:
+                result = await owed
+            finally:
+                later.cancel()
+        elif isinstance(result, Awaitable):
+            result = await result
+        return None if result is None else self._received(entry, version, result)
+
+    def _received(self, entry: Entry, version: int, response: Any) -> Any:
+        """The answer as a client decodes it."""
+        self.raw = frame = join(encode_response(entry, version, 7, response))[4:]
+        header, position = ResponseHeader.decode(frame, entry.response_header_version(version))
+        assert header.correlation_id == 7
+        message, end = type(response).decode(frame, version, position)
+        assert end == len(frame)
+        return message
+
+    # -- what many tests do ----------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> bytes:
+        """Make a topic with settings (underscores for dots); returns its id."""
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[
+                CreateTopicsRequest.CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                for key, value in configs.items()
+            ],
+        )
+        answer: CreateTopicsResponse = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7)
+        (made,) = answer.topics
+        assert made.error_code == 0, (made.error_code, made.error_message)
+        return made.topic_id
+
+    def alter_topic(self, name: str, version: int = 1, **configs: str) -> None:
+        """Set some of a topic's settings (underscores for dots)."""
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=2,
+            resource_name=name,
+            configs=[
+                IncrementalAlterConfigsRequest.AlterableConfig(
+                    name=key.replace("_", "."), config_operation=0, value=value
+                )
+                for key, value in configs.items()
+            ],
+        )
+        answer = self.ask(IncrementalAlterConfigsRequest(resources=[resource]), version)
+        assert answer.responses[0].error_code == 0, answer
+
+    def produce(
+        self, topic: str, *values: bytes, partition: int = 0, version: int = 12, acks: int = 1, **fields: Any
+    ) -> ProduceResponse.PartitionProduceResponse:
+        """Produce one batch; `fields` are those of `batch`."""
+        request = produce_request(topic, batch(*values, **fields), partition=partition, acks=acks)
+        return one_partition(self.ask(request, version))
+
+    def fetch(
+        self, topic: str, offset: int, *, partition: int = 0, version: int = 12, **fields: Any
+    ) -> FetchResponse.PartitionData:
+        """Fetch from one partition without waiting."""
+        request = fetch_request([(topic, partition, offset)], **{"max_wait_ms": 0, **fields})
+        answer: FetchResponse = self.ask(request, version)
+        assert answer.error_code == 0
+        (found,) = answer.responses
+        (data,) = found.partitions
+        return data
+
+    def records(self, topic: str, offset: int = 0, partition: int = 0) -> list[Record]:
+        """All records of a partition from an offset on."""
+        found: list[Record] = []
+        while True:
+            data = self.fetch(topic, offset, partition=partition)
+            assert data.error_code == 0, data.error_code
+            part = [record for record in records_of(data) if record.offset >= offset]
+            if not part:
+                return found
+            found += part
+            offset = part[-1].offset + 1
+
+    # -- other brokers ----------------------------------------------------------------------------------------------
+
+    def hand_over(self, topic: str, partition: int = 0) -> None:
+        """Broker 5 leads the partition from now on, says the controller; this broker follows."""
+        self._lead(topic, partition, leader=5)
+
+    def add_follower(self, topic: str, partition: int = 0) -> None:
+        """Broker 5 has a replica, too, and is in sync."""
+        self._lead(topic, partition, leader=0)
+
+    def _lead(self, topic: str, index: int, leader: int) -> None:
+        replicas = self.broker.replicas
+        partition = replicas.get(topic, index)
+        assert partition is not None
+        state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+            partition_index=index,
+            controller_epoch=replicas.controller_epoch,
+            leader=leader,
+            leader_epoch=partition.leader_epoch + 1,
+            isr=[0, 5],
+            partition_epoch=partition.partition_epoch + 1,
+            replicas=[0, 5],
+        )
+        told = LeaderAndIsrRequest.LeaderAndIsrTopicState(
+            topic_name=topic, topic_id=partition.topic_id, partition_states=[state]
+        )
+        answer = replicas.apply(
+            LeaderAndIsrRequest(controller_epoch=replicas.controller_epoch, type=1, topic_states=[told])
+        )
+        assert answer.topics[0].partition_errors[0].error_code == 0
+
+
+@contextmanager
+def running(folder: Path, **settings: str) -> Iterator[Harness]:
+    """A started harness that is stopped cleanly in the end."""
+    harness = Harness(folder, **settings).start()
+    try:
+        yield harness
+    finally:
+        harness.stop()
+
+
+def join(chunks: list[Chunk]) -> bytes:
+    """The bytes of an answer, file regions included and released."""
+    parts = []
+    for chunk in chunks:
+        if isinstance(chunk, (bytes, bytearray)):
+            parts.append(bytes(chunk))
+        else:
+            parts.append(chunk.read())
+            assert len(parts[-1]) == chunk.size_bytes
+            chunk.release()
+    return b"".join(parts)
+
+
+def batch(*values: bytes | tuple[bytes | None, bytes | None], timestamp_ms: int | None = None, **fields: Any) -> bytes:
+    """A record batch of values, or of (key, value) pairs; without a time of its own it is of just now."""
+    if timestamp_ms is None:
+        timestamp_ms = Broker.now_ms()
+    pairs = [value if isinstance(value, tuple) else (None, value) for value in values]
+    return bytes(build_batch(pairs, timestamp_ms=timestamp_ms, **fields))
+
+
+def message_set(magic: int, *values: bytes, timestamp_ms: int = 1) -> bytes:
+    """The same in the format of clients before 0.11 (magic 0 or 1)."""
+    parts = []
+    for offset, value in enumerate(values):
+        stamp = struct.pack(">q", timestamp_ms) if magic else b""
+        body = struct.pack(">bb", magic, 0) + stamp + struct.pack(">ii", -1, len(value)) + value
+        parts.append(struct.pack(">qiI", offset, len(body) + 4, crc32(body)) + body)
+    return b"".join(parts)
+
+
+def produce_request(
+    topic: str | bytes, records: bytes | None, *, partition: int = 0, acks: int = 1, timeout_ms: int = 1000
+) -> ProduceRequest:
+    """One batch for one partition of a topic that is named by its name or, for version 13, by its id."""
+    data = ProduceRequest.PartitionProduceData(index=partition, records=records)
+    wanted = ProduceRequest.TopicProduceData(partition_data=[data])
+    if isinstance(topic, bytes):
+        wanted.topic_id = topic
+    else:
+        wanted.name = topic
+    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[wanted])
+
+
+def one_partition(response: ProduceResponse) -> ProduceResponse.PartitionProduceResponse:
+    (topic,) = response.responses
+    (partition,) = topic.partition_responses
+    return partition
+
+
+def fetch_request(
+    wanted: list[tuple[str | bytes, int, int]],
+    *,
+    max_wait_ms: int = 500,
+    min_bytes: int = 1,
+    max_bytes: int = 50 * 1024 * 1024,
+    partition_max_bytes: int = 1024 * 1024,
+    current_leader_epoch: int = -1,
+    **fields: Any,
+) -> FetchRequest:
+    """`wanted` are (topic name or, for version 13 on, id; partition; offset)."""
+    topics: dict[str | bytes, FetchRequest.FetchTopic] = {}
+    for name, partition, offset in wanted:
+        if name not in topics:
+            topics[name] = (
+                FetchRequest.FetchTopic(topic_id=name, partitions=[])
+                if isinstance(name, bytes)
+                else FetchRequest.FetchTopic(topic=name, partitions=[])
+            )
+        topics[name].partitions.append(
+            FetchRequest.FetchPartition(
+                partition=partition,
+                fetch_offset=offset,
+                partition_max_bytes=partition_max_bytes,
+                current_leader_epoch=current_leader_epoch,
+            )
+        )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=list(topics.values()), **fields
+    )
+
+
+def records_of(data: FetchResponse.PartitionData) -> list[Record]:
+    assert data.records is not None
+    return [record for found in iter_batches(data.records) for record in found.records()]
+
+
+class FakeTransport(asyncio.Transport):
+    """Takes everything that is written."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__({"peername": (host, 5555), "sockname": ("127.0.0.1", PORT)})
+        self.written = bytearray()
+        self.aborted = False
+        self.reading = True
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        return
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Wire:
+    """A connection of a harness, fed with whole requests: the way that learns produce routes."""
+
+    def __init__(self, harness: Harness, host: str = "127.0.0.1") -> None:
+        self.harness = harness
+        self.transport = FakeTransport(host)
+        self.connection = Connection(harness.broker, "PLAINTEXT")
+        self.connection.connection_made(self.transport)
+
+    def send(self, data: bytes) -> None:
+        """Deliver bytes, as long as the connection reads."""
+        taken = 0
+        while taken < len(data) and self.transport.reading and not self.transport.aborted:
+            view = self.connection.get_buffer(65536)
+            piece = data[taken : taken + len(view)]
+            view[: len(piece)] = piece
+            self.connection.buffer_updated(len(piece))
+            taken += len(piece)
+
+    def ask(self, request: Any, version: int) -> Any:
+        """The answer to a request; None when the connection was closed or nothing came at once."""
+        begin = len(self.transport.written)
+        self.send(request_frame(request, version))
+        self.harness.turn()
+        frame = bytes(self.transport.written[begin:])
+        if not frame:
+            return None
+        entry = self.harness.broker.handlers[request.API_KEY]
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        _, position = ResponseHeader.decode(frame, entry.response_header_version(version), 4)
+        response_class: Any = entry.response_class
+        message, end = response_class.decode(frame, version, position)
+        assert end == len(frame)
+        return message
+
+    def close(self) -> None:
+        self.connection.connection_lost(None)
+
+
+def request_frame(request: Any, version: int, client_id: str | None = "tests") -> bytes:
+    """A request as it goes over the wire."""
+    out = bytearray(4)
+    header = RequestHeader(
+        request_api_key=request.API_KEY, request_api_version=version, correlation_id=7, client_id=client_id
+    )
+    header.encode_into(out, 2 if version >= request.FLEXIBLE_FROM else 1)
+    request.encode_into(out, version)
+    out[:4] = (len(out) - 4).to_bytes(4, "big")
+    return bytes(out)
+
+
+def errors(*codes: int) -> list[str]:
+    """Names of error codes: a failing comparison then says which."""
+    return [ErrorCode(code).name for code in codes]
