@@ -135,17 +135,17 @@ class Scenario:
             case Send(broker_id, UpdateMetadataRequest() as request):
                 if not request.topic_states:
                     yield f"news to {broker_id}: brokers {joined([broker.id for broker in request.live_brokers])}"
-                for topic in request.topic_states:
-                    for m in topic.partition_states:
+                for told in request.topic_states:
+                    for m in told.partition_states:
                         led = {-1: "no leader", -2: "is deleted"}.get(m.leader, f"leader {m.leader}")
                         offline = f" offline {joined(m.offline_replicas)}" if m.offline_replicas else ""
                         isr = f" isr {joined(m.isr)}" if m.leader != -2 else ""
-                        yield f"news to {broker_id}: {topic.topic_name}-{m.partition_index} {led}{isr}{offline}"
+                        yield f"news to {broker_id}: {told.topic_name}-{m.partition_index} {led}{isr}{offline}"
             case Send(broker_id, StopReplicaRequest() as request):
-                for topic in request.topic_states:
-                    for s in topic.partition_states:
+                for stopped in request.topic_states:
+                    for s in stopped.partition_states:
                         verb = "delete" if s.delete_partition else "stop"
-                        yield f"tell {broker_id}: {verb} {topic.topic_name}-{s.partition_index}"
+                        yield f"tell {broker_id}: {verb} {stopped.topic_name}-{s.partition_index}"
             case RemoveTopic(name):
                 yield f"remove {name}"
             case DropDeletion(name):

@@ -59,7 +59,7 @@ async def test_random_writes_survive_a_crash_at_any_moment(tmp_path: Path) -> No
     paths = ["/a", "/b", "/a/c", "/a/d", "/a/c/e"]
     for round_ in range(12):
         for _ in range(10):
-            operations = []
+            operations: list[Any] = []
             for _ in range(rng.randint(1, 3)):
                 path = rng.choice(paths)
                 data = rng.randbytes(rng.randint(0, 20))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,8 +74,9 @@ class TestSingleReplica:
 
     def test_internal_appends_are_passed_on_as_such(self) -> None:
         partition = leader_of(CountingLog(), [0])
-        assert partition.append(b"a", NOW, -1).from_client is True
-        assert partition.append(b"a", NOW, -1, from_client=False).from_client is False
+        outside: Any = partition.append(b"a", NOW, -1)
+        inside: Any = partition.append(b"a", NOW, -1, from_client=False)
+        assert (outside.from_client, inside.from_client) == (True, False)
 
 
 class TestReplicated:
@@ -109,8 +111,12 @@ class TestReplicated:
     def test_commit_callbacks_come_in_offset_order(self) -> None:
         partition = leader_of(CountingLog(), [0, 1])
         order: list[int] = []
+
+        def note(offset: int) -> Callable[[ErrorCode], None]:
+            return lambda error: order.append(offset)
+
         for offset in (3, 1, 2, 5):
-            partition.when_committed(offset, lambda error, offset=offset: order.append(offset))
+            partition.when_committed(offset, note(offset))
         partition.append(b"abcd", NOW, -1)
         assert order == []
         partition.update_follower(1, 4, NOW)
@@ -231,7 +237,7 @@ class TestEpochs:
     )
     def test_check(self, asked: int, expected: ErrorCode | None) -> None:
         partition = leader_of(CountingLog(), [0], epoch=3)
-        calls = [
+        calls: list[Callable[[], object]] = [
             lambda: partition.check_epoch(asked),
             lambda: partition.read(0, 10, current_leader_epoch=asked),
             lambda: partition.latest_offset(current_leader_epoch=asked),
@@ -289,15 +295,17 @@ class TestEpochs:
 class TestReading:
     def test_consumers_stop_at_the_high_watermark_and_followers_at_the_end(self) -> None:
         partition = leader_of(CountingLog(log_end_offset=9, high_watermark=4), [0, 1])
-        assert list(partition.read(2, 100)) == [2, 3]
-        assert list(partition.read(2, 100, replica_id=1)) == [2, 3, 4, 5, 6, 7, 8]
+        consumed: Any = partition.read(2, 100)
+        replicated: Any = partition.read(2, 100, replica_id=1)
+        assert (list(consumed), list(replicated)) == ([2, 3], [2, 3, 4, 5, 6, 7, 8])
         with pytest.raises(KafkaError) as error:
             partition.read(10, 100)
         assert code_of(error) is ErrorCode.OFFSET_OUT_OF_RANGE
 
     def test_followers_do_not_serve(self) -> None:
         partition = Partition("t", 0, bytes(16), 0)
-        partition.log = CountingLog()
+        log: Any = CountingLog()
+        partition.log = log
         assert partition.become_follower(state(1, 4, [1, 0], [1, 0])) is True
         assert partition.become_follower(state(1, 4, [1, 0], [1, 0], 1)) is False
         assert (partition.leader_id, partition.leader_epoch, partition.isr) == (1, 4, [])
@@ -351,7 +359,8 @@ class TestIsr:
 
     def test_dead_brokers_neither_join_nor_hold_back(self) -> None:
         partition = Partition("t", 0, bytes(16), 0, lag_time_max_ms=LAG, is_alive=lambda broker_id: broker_id != 1)
-        partition.log = CountingLog()
+        log: Any = CountingLog()
+        partition.log = log
         partition.become_leader(state(0, 0, [0], [0, 1]), NOW)
         partition.update_follower(1, 0, NOW)
         assert partition.isr_to_expand(1) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,12 +18,11 @@ ID, OTHER_ID = b"i" * 16, b"o" * 16
 
 class Subject:
     def __init__(self) -> None:
-        self.logs: Any = CountingLogs()
+        self.logs = CountingLogs()
         self.removed: list[str] = []
+        logs: Any = self.logs
         config: Any = None
-        self.manager = ReplicaManager(
-            0, self.logs, lambda topic: config, HandClock(), folder_removed=self.removed.append
-        )
+        self.manager = ReplicaManager(0, logs, lambda topic: config, HandClock(), folder_removed=self.removed.append)
         self.leadership: list[tuple[list[int], list[int]]] = []
         self.manager.on_leadership.append(
             lambda leaders, followers: self.leadership.append(
@@ -164,7 +164,7 @@ def test_deletion_removes_everything_and_answers_waiters(subject: Subject) -> No
     partition.when_committed(1, answers.append)
     assert subject.stop(0, epoch=EPOCH_DURING_DELETE, delete=True) == [("t", 0, 0)]
     assert answers == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert subject.manager.partitions == subject.manager.by_topic_id == subject.logs.logs == {}
+    assert not (subject.manager.partitions or subject.manager.by_topic_id or subject.logs.logs)
     assert subject.removed == ["t-0.0-delete"]
     # Again, and for a folder without a partition: the topic went while the broker was down.
     assert subject.stop(0, epoch=EPOCH_DURING_DELETE, delete=True) == [("t", 0, 0)]
@@ -187,7 +187,12 @@ def test_a_folder_that_failed_to_load_is_not_forgotten(subject: Subject) -> None
 
 def test_the_generation_grows_with_every_change(subject: Subject) -> None:
     seen = [subject.manager.generation]
-    for call in (lambda: subject.lead(0), lambda: subject.lead(1, epoch=1), lambda: subject.stop(0, delete=True)):
+    calls: list[Callable[[], Any]] = [
+        lambda: subject.lead(0),
+        lambda: subject.lead(1, epoch=1),
+        lambda: subject.stop(0, delete=True),
+    ]
+    for call in calls:
         call()
         seen.append(subject.manager.generation)
     assert seen == sorted(set(seen))

@@ -1,0 +1,390 @@
+"""ControllerLoop with several brokers: delivery, retries, lives of brokers, lost sessions, overtaken pictures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.broker import BrokerConfig
+from config.listeners import Listener
+from protocol.errors import ErrorCode
+from protocol.messages import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
+)
+from replication import controller_loop, nodes
+from replication.controller import decide
+from replication.controller_loop import ControllerLoop
+from replication.embedded_store import FILE_NAME, EmbeddedStore
+from replication.metadata_store import Create, Delete
+from replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
+from replication.registration import make_persistent_nodes, register
+from replication.topic_configs import TopicConfigs
+from tests.replication.fakes import HandClock, on_loop
+
+ENDPOINT = Listener("PLAINTEXT", "h", 1, "PLAINTEXT")
+
+
+class Brokers:
+    """The other end: writes down what each broker hears, and answers well unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, Any]] = []
+        self.unreachable: set[int] = set()
+        self.broken: set[tuple[int, str, int]] = set()
+        self.changed = asyncio.Event()
+
+    async def send(self, broker_id: int, request: Any) -> Any:
+        if broker_id in self.unreachable:
+            raise ConnectionRefusedError(f"broker {broker_id}")
+        self.heard.append((broker_id, request))
+        self.changed.set()
+        if isinstance(request, LeaderAndIsrRequest):
+            topics = [
+                LeaderAndIsrResponse.LeaderAndIsrTopicError(
+                    topic_id=topic.topic_id,
+                    partition_errors=[
+                        LeaderAndIsrResponse.LeaderAndIsrPartitionError(
+                            partition_index=p.partition_index,
+                            error_code=self.error(broker_id, topic.topic_name, p.partition_index),
+                        )
+                        for p in topic.partition_states
+                    ],
+                )
+                for topic in request.topic_states
+            ]
+            return LeaderAndIsrResponse(topics=topics)
+        if isinstance(request, StopReplicaRequest):
+            errors = [
+                StopReplicaResponse.StopReplicaPartitionError(
+                    topic_name=topic.topic_name,
+                    partition_index=p.partition_index,
+                    error_code=self.error(broker_id, topic.topic_name, p.partition_index),
+                )
+                for topic in request.topic_states
+                for p in topic.partition_states
+            ]
+            return StopReplicaResponse(partition_errors=errors)
+        return UpdateMetadataResponse()
+
+    def error(self, broker_id: int, topic: str, index: int) -> ErrorCode:
+        return ErrorCode.KAFKA_STORAGE_ERROR if (broker_id, topic, index) in self.broken else ErrorCode.NONE
+
+    async def until(self, predicate: Callable[[], bool]) -> None:
+        while not predicate():
+            self.changed.clear()
+            await asyncio.wait_for(self.changed.wait(), 5)
+
+    def to(self, broker_id: int) -> list[Any]:
+        return [request for id_, request in self.heard if id_ == broker_id]
+
+    def led_by(self, broker_id: int) -> set[tuple[str, int]]:
+        """What the broker was last told to lead."""
+        led: set[tuple[str, int]] = set()
+        for id_, request in self.heard:
+            if id_ == broker_id and isinstance(request, LeaderAndIsrRequest):
+                for topic in request.topic_states:
+                    for p in topic.partition_states:
+                        key = (topic.topic_name, p.partition_index)
+                        (led.add if p.leader == broker_id else led.discard)(key)
+        return led
+
+
+class Subject:
+    def __init__(self, folder: Path) -> None:
+        self.store = EmbeddedStore(str(folder / FILE_NAME))
+        self.brokers = Brokers()
+        self.tasks: set[asyncio.Future[None]] = set()
+
+    def spawn(self, coroutine: Any) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def start(self, *others: int) -> None:
+        await self.store.start()
+        await make_persistent_nodes(self.store)
+        configs = TopicConfigs(self.store, BrokerConfig({}), 1, self.spawn, HandClock())
+        await configs.start()
+        for broker_id in (1, *others):
+            await self.join(broker_id)
+        self.loop = ControllerLoop(1, self.store, self.brokers, configs, HandClock())
+        await self.loop.start()
+
+    async def join(self, broker_id: int) -> None:
+        await register(self.store, BrokerRegistration(broker_id, (ENDPOINT,)))
+
+    async def create(self, name: str, *replicas: tuple[int, ...]) -> None:
+        partitions = {index: ReplicaAssignment(ids) for index, ids in enumerate(replicas)}
+        data = nodes.encode_topic(TopicAssignment(name.encode().ljust(16), partitions))
+        await self.store.create(nodes.topic_path(name), data)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Until the controller rests and every reachable broker has heard everything."""
+        for _ in range(20):
+            await self.loop.wait_until(self.loop._is_quiet, 1000)
+            await asyncio.sleep(0)
+
+    async def state(self, name: str, index: int = 0) -> PartitionState:
+        found = await self.store.get(nodes.state_path(name, index))
+        assert found is not None
+        return nodes.decode_state(found[0])
+
+
+@asynccontextmanager
+async def running(folder: Path, *others: int) -> AsyncIterator[Subject]:
+    subject = Subject(folder)
+    await subject.start(*others)
+    try:
+        yield subject
+    finally:
+        await subject.loop.stop()
+        await subject.store.close()
+
+
+@on_loop
+async def test_brokers_come_and_go(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as subject:
+        await subject.create("t", (1, 2), (2, 1))
+        assert (subject.brokers.led_by(1), subject.brokers.led_by(2)) == ({("t", 0)}, {("t", 1)})
+        await subject.store.delete(nodes.broker_path(2))
+        await subject.settle()
+        assert await subject.state("t", 1) == PartitionState(1, 1, (1,), 1)
+        assert subject.brokers.led_by(1) == {("t", 0), ("t", 1)}
+        await subject.join(2)
+        await subject.settle()
+        # Back, but not in sync and not leading; it knows of both.
+        assert subject.brokers.led_by(2) == set()
+        last = [r for id_, r in subject.brokers.heard if id_ == 2 and isinstance(r, LeaderAndIsrRequest)][-1]
+        assert sum(len(topic.partition_states) for topic in last.topic_states) == 2
+
+
+@on_loop
+async def test_a_broker_that_does_not_answer_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_loop, "RETRY_DELAY_S", 0.001)
+    async with running(tmp_path, 2) as subject:
+        subject.brokers.unreachable.add(2)
+        heard_before = len(subject.brokers.to(2))
+        await subject.create("t", (1,), (2,))
+        await subject.create("u", (2,))
+        assert subject.brokers.led_by(1) == {("t", 0)}
+        assert len(subject.brokers.to(2)) == heard_before
+        subject.brokers.unreachable.clear()
+
+        def topics_told() -> list[list[str]]:
+            return [[t.topic_name for t in request.topic_states] for request in subject.brokers.to(2)]
+
+        # Everything, in order: the role first, then the news.
+        await subject.brokers.until(lambda: topics_told()[-4:] == [["t"], ["t"], ["u"], ["u"]])
+        assert subject.brokers.led_by(2) == {("t", 1), ("u", 0)}
+
+
+@on_loop
+async def test_what_was_meant_for_an_earlier_life_is_not_sent_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_loop, "RETRY_DELAY_S", 0.001)
+    async with running(tmp_path, 2) as subject:
+        subject.brokers.unreachable.add(2)
+        await subject.create("t", (2,))
+        path = nodes.broker_path(2)
+        found = await subject.store.get(path)
+        assert found is not None
+        await subject.store.multi([Delete(path), Create(path, found[0], ephemeral=True)])
+        await subject.settle()
+        subject.brokers.unreachable.clear()
+        mark = len(subject.brokers.to(2))
+        await subject.brokers.until(lambda: ("t", 0) in subject.brokers.led_by(2))
+        stat = await subject.store.exists(path)
+        assert stat is not None
+        assert {request.broker_epoch for request in subject.brokers.to(2)[mark:]} == {stat.czxid}
+
+
+@on_loop
+async def test_a_failed_disk_and_a_deletion_that_waits_for_it(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as subject:
+        subject.brokers.broken.add((2, "t", 0))
+        await subject.create("t", (2, 1))
+        assert await subject.state("t") == PartitionState(1, 1, (1,), 1)
+        await subject.store.create(nodes.delete_topic_path("t"))
+        await subject.settle()
+        assert await subject.store.exists(nodes.topic_path("t")) is not None
+        subject.brokers.broken.clear()
+        await subject.store.delete(nodes.broker_path(2))
+        await subject.join(2)
+        await subject.settle()
+        assert await subject.store.exists(nodes.topic_path("t")) is None
+        assert await subject.store.children(nodes.DELETE_TOPICS) == []
+
+
+@on_loop
+async def test_a_picture_overtaken_by_a_leader_is_drawn_again(tmp_path: Path) -> None:
+    async with running(tmp_path, 2, 3) as subject:
+        await subject.create("t", (1, 2, 3))
+        # Leader 1 shrinks the ISR itself; the controller does not know when broker 3 dies.
+        path = nodes.state_path("t", 0)
+        await subject.store.set(path, nodes.encode_state(PartitionState(1, 0, (1, 3), 1)))
+        await subject.store.delete(nodes.broker_path(3))
+        await subject.settle()
+        assert await subject.state("t") == PartitionState(1, 1, (1,), 1)
+
+
+@on_loop
+async def test_isr_notices_are_read_and_removed(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as subject:
+        await subject.create("t", (1, 2))
+        await subject.store.set(nodes.state_path("t", 0), nodes.encode_state(PartitionState(1, 0, (1,), 1)))
+        notice = nodes.encode_partition_list([("t", 0), ("none", 3)])
+        await subject.store.create(nodes.ISR_CHANGE_PREFIX, notice, sequential=True)
+        await subject.store.create(nodes.ISR_CHANGE_PREFIX, b"damaged", sequential=True)
+        await subject.settle()
+        assert await subject.store.children(nodes.ISR_CHANGES) == []
+        assert subject.loop.cluster is not None
+        partition = subject.loop.cluster.partition(("t", 0))
+        assert partition is not None and partition.state is not None
+        assert (partition.state.isr, partition.version) == ((1,), 1)
+
+
+@on_loop
+async def test_a_preferred_election_by_node(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as subject:
+        await subject.create("t", (1, 2))
+        await subject.store.set(nodes.state_path("t", 0), nodes.encode_state(PartitionState(2, 1, (1, 2), 1)))
+        await subject.store.create(nodes.ISR_CHANGE_PREFIX, nodes.encode_partition_list([("t", 0)]), sequential=True)
+        await subject.settle()
+        for _ in range(2):
+            await subject.store.create(nodes.PREFERRED_ELECTION, nodes.encode_partition_list([("t", 0)]))
+            await subject.settle()
+            assert await subject.store.exists(nodes.PREFERRED_ELECTION) is None
+        assert await subject.state("t") == PartitionState(1, 2, (1, 2), 1)
+        await subject.store.create(nodes.PREFERRED_ELECTION, b"damaged")
+        await subject.settle()
+        assert await subject.store.exists(nodes.PREFERRED_ELECTION) is None
+
+
+@on_loop
+async def test_controlled_shutdown(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as subject:
+        await subject.create("t", (2, 1), (2,), (1, 2))
+        await subject.store.set(nodes.state_path("t", 2), nodes.encode_state(PartitionState(2, 1, (2,), 1)))
+        await subject.store.create(nodes.ISR_CHANGE_PREFIX, nodes.encode_partition_list([("t", 2)]), sequential=True)
+        await subject.settle()
+        stat = await subject.store.exists(nodes.broker_path(2))
+        assert stat is not None
+        # A stale epoch: the request of an earlier life.
+        assert await subject.loop.announce_shutdown(2, stat.czxid - 1) == []
+        assert (await subject.state("t", 0)).leader == 2
+        # t-2 has nobody else in sync.
+        assert await subject.loop.announce_shutdown(2, stat.czxid) == [("t", 2)]
+        assert (await subject.state("t", 0)).leader == 1
+        assert (await subject.state("t", 1)).leader == 2
+
+
+@on_loop
+async def test_only_one_is_elected_and_the_next_takes_over(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as subject:
+        await subject.create("t", (1, 2))
+        configs = TopicConfigs(subject.store, BrokerConfig({}), 2, subject.spawn, HandClock())
+        second = ControllerLoop(2, subject.store, Brokers(), configs, HandClock())
+        await second.start()
+        assert (subject.loop.is_active, second.is_active) == (True, False)
+        assert await second.announce_shutdown(2, -1) == []
+        await subject.loop.stop()
+        await second.wait_until(lambda: second.is_active and second._is_quiet(), 1000)
+        assert second.cluster is not None and second.cluster.epoch == 2
+        found = await subject.store.get(nodes.CONTROLLER)
+        assert found is not None and nodes.decode_controller(found[0]) == 2
+        assert await second.wait_until(lambda: False, 1) is False
+        await second.stop()
+
+
+@on_loop
+async def test_a_lost_session_is_followed_by_a_new_term(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as subject:
+        await subject.create("t", (1, 2))
+        # As when ZooKeeper ends a session: its ephemeral nodes go, watches are dead, and a new session begins.
+        store = subject.store
+        store._tree.drop_watches()
+        await store.multi([Delete(path) for path in store._tree.owned_by(store.session_id)])
+        store.session_id += 1
+        for told in store.on_session_expired:
+            told()
+        for broker_id in (1, 2):
+            await subject.join(broker_id)
+        await subject.settle()
+        assert subject.loop.cluster is not None and subject.loop.cluster.epoch == 2
+        assert (await subject.state("t")).leader == 1
+        # Watches work again.
+        await subject.create("u", (2,))
+        assert ("u", 0) in subject.brokers.led_by(2)
+
+
+@on_loop
+async def test_a_surprise_does_not_stop_the_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(controller_loop, "RETRY_DELAY_S", 0.001)
+    async with running(tmp_path) as subject:
+        real = decide
+        failures = [RuntimeError("surprise")]
+
+        def failing(*args: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return real(*args)
+
+        monkeypatch.setattr(controller_loop, "decide", failing)
+        await subject.create("t", (1,))
+        assert subject.brokers.led_by(1) == {("t", 0)}
+        assert "surprise" in caplog.text
+
+
+@on_loop
+async def test_damaged_nodes_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with running(tmp_path) as subject:
+        await subject.store.create(nodes.topic_path("bad"), b"not json")
+        await subject.store.create(nodes.broker_path(9), b"{}", ephemeral=True)
+        await subject.store.create(f"{nodes.BROKER_IDS}/name", b"{}", ephemeral=True)
+        await subject.create("good", (1,))
+        assert subject.brokers.led_by(1) == {("good", 0)}
+        assert "bad" in caplog.text and "/brokers/ids/9" in caplog.text
+
+
+@on_loop
+async def test_parents_that_another_controller_left_are_no_obstacle(tmp_path: Path) -> None:
+    async with running(tmp_path) as subject:
+        await subject.store.create(nodes.partition_path("t", 1), make_parents=True)
+        data = nodes.encode_topic(TopicAssignment(b"i" * 16, {i: ReplicaAssignment((1,)) for i in range(3)}))
+        await subject.store.set(nodes.topic_path("t"), data)
+        await subject.settle()
+        assert subject.brokers.led_by(1) == {("t", 0), ("t", 1), ("t", 2)}
+
+
+@on_loop
+async def test_large_writes_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_loop, "MAX_OPERATIONS", 7)
+    async with running(tmp_path) as subject:
+        sizes: list[int] = []
+        real = subject.store.multi
+
+        async def counted(operations: Any) -> Any:
+            operations = list(operations)
+            sizes.append(len(operations))
+            return await real(operations)
+
+        monkeypatch.setattr(subject.store, "multi", counted)
+        await subject.create("t", *[(1,)] * 20)
+        assert len(subject.brokers.led_by(1)) == 20
+        await subject.store.create(nodes.delete_topic_path("t"))
+        await subject.settle()
+        assert await subject.store.children(nodes.TOPICS) == []
+        assert max(sizes) <= 7 + 1  # and the check of the epoch

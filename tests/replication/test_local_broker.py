@@ -1,0 +1,78 @@
+"""LocalBroker: requests for an earlier life are refused; settings are read before logs are opened."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from replication import local_broker
+from replication.local_broker import LocalBroker
+from replication.metadata_image import MetadataImage
+from replication.replica_manager import ReplicaManager
+from tests.replication.fakes import CountingLogs, HandClock, on_loop
+
+
+class Configs:
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    async def ensure(self, topics: Any) -> None:
+        self.read.extend(topics)
+
+    def log_config(self, topic: str) -> Any:
+        assert topic in self.read
+        return None
+
+
+def subject() -> tuple[LocalBroker, ReplicaManager, Configs]:
+    logs: Any = CountingLogs()
+    configs: Any = Configs()
+    replicas = ReplicaManager(0, logs, configs.log_config, HandClock())
+    broker = LocalBroker(replicas, MetadataImage(), configs)
+    broker.broker_epoch = 10
+    return broker, replicas, configs
+
+
+def leader_and_isr(broker_epoch: int, partitions: int = 1) -> LeaderAndIsrRequest:
+    states = [
+        LeaderAndIsrRequest.LeaderAndIsrPartitionState(partition_index=index, isr=[0], replicas=[0])
+        for index in range(partitions)
+    ]
+    topic = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=b"i" * 16, partition_states=states)
+    return LeaderAndIsrRequest(broker_epoch=broker_epoch, topic_states=[topic])
+
+
+@pytest.mark.parametrize(("broker_epoch", "refused"), [(-1, False), (9, True), (10, False), (11, False)])
+@on_loop
+async def test_only_this_life_of_the_broker_obeys(broker_epoch: int, refused: bool) -> None:
+    broker, replicas, configs = subject()
+    expected = ErrorCode.STALE_BROKER_EPOCH if refused else ErrorCode.NONE
+    for request in (
+        leader_and_isr(broker_epoch),
+        UpdateMetadataRequest(broker_epoch=broker_epoch),
+        StopReplicaRequest(broker_epoch=broker_epoch),
+    ):
+        assert (await broker.send(0, request)).error_code == expected
+    assert (replicas.get("t", 0) is None) is refused
+    assert configs.read == ([] if refused else ["t"])
+
+
+@on_loop
+async def test_others_get_their_turn_between_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_broker, "TURN_S", -1.0)
+    broker, replicas, _ = subject()
+    seen: list[int] = []
+
+    async def bystander() -> None:
+        while len(replicas.partitions) < 5:
+            seen.append(len(replicas.partitions))
+            await asyncio.sleep(0)
+
+    watching = asyncio.ensure_future(bystander())
+    await broker.handle(leader_and_isr(-1, 5))
+    await watching
+    assert set(seen) >= {1, 2, 3, 4}
