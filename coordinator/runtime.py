@@ -14,7 +14,7 @@ from coordinator.ports import LogLoader, LogWriter, Shard, TimedOperation, Timer
 from coordinator.replaying import replay_steps
 from coordinator.result import Parked, Record, Result, coordinator_error
 from coordinator.timers import LoopTimers
-from protocol.errors import ErrorCode, KafkaError, UnsupportedField
+from protocol.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
@@ -181,43 +181,51 @@ class CoordinatorRuntime(Generic[S]):
             return result
         try:
             self._append(partition, owned, result)
-        except (KafkaError, UnsupportedField) as error:
-            code = coordinator_error(error.code) if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        except KafkaError as error:
             _log.warning("%s-%d: nothing appended: %s", self._name, partition, error)
-            for parked, _ in result.releases:
-                parked.fail(code)
-            if result.on_failure is not None:
-                result.on_failure(code)
-            raise KafkaError(code) from error
+            raise self._failed(result, error.code) from error
+        except Exception as error:
+            _log.exception("%s-%d: an append failed", self._name, partition)
+            raise self._failed(result, ErrorCode.UNKNOWN_SERVER_ERROR) from error
         return result
 
+    def _failed(self, result: Result, error: ErrorCode) -> KafkaError:
+        code = coordinator_error(error)
+        for parked, _ in result.releases:
+            parked.fail(code)
+        if result.on_failure is not None:
+            result.on_failure(code)
+        return KafkaError(code)
+
     def _append(self, partition: int, owned: _Owned[S], result: Result) -> None:
-        encoded = [self._encode(record) for record in result.records]
+        try:
+            encoded = [self._encode(record) for record in result.records]
+        except ValueError as error:
+            # A name that the request could carry and the record cannot.
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
         for first, last in [(0, len(encoded))] if result.atomic else _slices(encoded):
             end_offset = self._writer.append(partition, encoded[first:last])
-            for number, record in enumerate(result.records[first:last], end_offset - (last - first)):
-                owned.shard.replay(record, number)
+            for offset, record in enumerate(result.records[first:last], end_offset - (last - first)):
+                owned.shard.replay(record, offset)
             owned.end_offset = end_offset
 
     # --- commit
 
     def _release(self, partition: int, owned: _Owned[S], result: Result) -> Parked | None:
-        """Let the answers go once all that was written so far is committed.
-
-        Returns what will hold the operation's own answer, or None if that may go now.
-        """
+        """Let the answers go once all that was written so far is committed; returns what holds the operation's own."""
         response = result.response
         parked = response if isinstance(response, Parked) else None
-        if response is None or (parked is not None and not result.releases):
-            return parked
-        if owned.end_offset > owned.committed:
-            owed = parked or Parked()
-            answers = result.releases if parked is not None else [*result.releases, (owed, response)]
+        answers = list(result.releases)
+        owed = parked
+        if response is not None and parked is None:
+            owed = Parked()
+            answers.append((owed, response))
+        if owned.end_offset > owned.committed and answers:
             self._await_commit(partition, owned, answers)
-            return owed
-        for waiting, answer in result.releases:
-            waiting.answer(answer)
-        return parked
+        else:
+            for waiting, answer in answers:
+                waiting.answer(answer)
+        return owed
 
     def _await_commit(self, partition: int, owned: _Owned[S], answers: list[tuple[Parked, Any]]) -> None:
         end_offset = owned.end_offset

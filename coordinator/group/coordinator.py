@@ -123,9 +123,7 @@ class GroupCoordinator:
             joiner = Joiner.of(request, client_id, client_host, version)
             response: JoinGroupResponse = await self._runtime.run(partition, lambda shard, now: shard.join(joiner, now))
         except KafkaError as error:
-            response = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
-        if version < 7 and response.protocol_name is None:
-            response.protocol_name = ""
+            return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
         return response
 
     def _check_join(self, request: JoinGroupRequest) -> None:

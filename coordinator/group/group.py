@@ -89,6 +89,9 @@ class Membership:
 
     def adopt(self, metadata: GroupMetadataValue) -> None:
         """Take in a generation that was just replayed. Members that stay keep their soft state."""
+        if not metadata.members and metadata.generation <= self.generation:
+            # The birth of a group: whoever joins is ahead of it.
+            return
         state = GroupState.STABLE if metadata.members else GroupState.EMPTY
         if state is not self.state:
             self._check_transition(state)

@@ -112,11 +112,14 @@ class Memberships:
         if membership is None:
             answers = [_left(who, ErrorCode.UNKNOWN_MEMBER_ID) for who in request.members]
             return Result(LeaveGroupResponse(members=answers))
+        size = len(membership.members)
         answers = [_left(who, self._leave_one(membership, who)) for who in request.members]
-        result = Result()
-        if any(not answer.error_code for answer in answers):
-            names = ", ".join(repr(answer.group_instance_id or answer.member_id) for answer in answers)
-            result = self._after_leave(membership, f"left: {names}", now_ms)
+        gone = size - len(membership.members)
+        if gone and _LEAVE[membership.state] is Action.REBALANCE:
+            result = self._rebalances.begin(membership, f"{gone} members left", now_ms)
+        else:
+            result = self._rebalances.go_on(membership, now_ms)
+        self._soft.tidy(membership.group_id)
         result.response = LeaveGroupResponse(members=answers)
         return result
 
@@ -132,13 +135,6 @@ class Memberships:
             _log.info("Group %r: member %r leaves: %r", membership.group_id, member_id, who.reason or "not provided")
             self._rebalances.discharge(membership, membership.members[member_id])
         return error
-
-    def _after_leave(self, membership: Membership, reason: str, now_ms: int) -> Result:
-        if _LEAVE[membership.state] is Action.REBALANCE:
-            return self._rebalances.begin(membership, reason, now_ms)
-        result = self._rebalances.go_on(membership, now_ms)
-        self._soft.tidy(membership.group_id)
-        return result
 
 
 def _request_error(membership: Membership, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:

@@ -25,6 +25,9 @@ from protocol.messages import (
     OffsetFetchResponse,
 )
 
+_COMMIT = ANSWERS[Request.COMMIT]
+_COMMIT_SIMPLE = ANSWERS[Request.COMMIT_SIMPLE]
+
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 
@@ -100,7 +103,7 @@ class Offsets:
         generation = request.generation_id_or_member_epoch
         state = self._soft.state(request.group_id)
         if generation < 0:
-            answer = ANSWERS[Request.COMMIT_SIMPLE][state]
+            answer = _COMMIT_SIMPLE[state]
             if not isinstance(answer, ErrorCode):
                 return ErrorCode.NONE
             if request.member_id == "" and request.group_instance_id is None:
@@ -114,7 +117,7 @@ class Offsets:
                 return ErrorCode.ILLEGAL_GENERATION
         if state is GroupState.DEAD and version >= 9:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        answer = ANSWERS[Request.COMMIT][state]
+        answer = _COMMIT[state]
         return answer if isinstance(answer, ErrorCode) else ErrorCode.NONE
 
     # --- fetch

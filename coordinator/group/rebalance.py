@@ -230,7 +230,7 @@ def generation_response(membership: Membership, member_id: str) -> JoinGroupResp
     return JoinGroupResponse(
         generation_id=membership.generation,
         protocol_type=membership.protocol_type,
-        protocol_name=membership.protocol,
+        protocol_name=membership.protocol or "",
         leader=membership.leader or "",
         member_id=member_id,
         members=described(membership.members.values(), membership.protocol) if leads else [],

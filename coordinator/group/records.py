@@ -36,7 +36,7 @@ _PREFIXES = [_VERSION.pack(version) for version in range(4)]
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
-    """Key and value as they are written. Raises UnsupportedField for names too long for the format."""
+    """Key and value as they are written. Raises ValueError for names too long for the format."""
     key, value = record.key, record.value
     if isinstance(key, OffsetCommitKey):
         key_version, value_version = OFFSET_KEY_VERSION, OFFSET_VALUE_VERSION

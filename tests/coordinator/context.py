@@ -1,0 +1,464 @@
+"""A group coordinator with a log in memory and a clock that only moves when told to.
+
+Verbs: `hold` and `commit` (records stay uncommitted, are committed), `fail` (the next append fails), `sleep` (time
+passes, timers fire), `restart` (another coordinator loads the same log). Requests that wait give a Call whose response
+comes later.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Generic, TypeVar
+
+from coordinator.group.config import GroupConfig
+from coordinator.group.coordinator import GroupCoordinator
+from coordinator.group.group import Group
+from coordinator.group.records import decode_record
+from coordinator.group.shard import GroupShard
+from coordinator.group.states import GroupState
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from protocol.records import build_batch, iter_batches
+
+START_MS = 1_700_000_000_000
+R = TypeVar("R")
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time is a number: instead of waiting for a timer it jumps to it."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        super().__init__(_SkippingSelector(self))
+
+    def time(self) -> float:
+        return self.now_s
+
+
+class _SkippingSelector(selectors.SelectSelector):
+    def __init__(self, loop: SkippingLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise RuntimeError("everything waits, nothing is scheduled")
+        self._loop.now_s += max(timeout, 0.0)
+        return super().select(0)
+
+
+class MemoryLog:
+    """The partitions of `__consumer_offsets`, as writer and loader."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[bytes]] = {}
+        self.end: dict[int, int] = {}
+        self.high_watermark: dict[int, int] = {}
+        self.held = False
+        self.failures: list[ErrorCode] = []
+        self.appends = 0
+        self.waiting: list[tuple[int, int, Callable[[ErrorCode], None]]] = []
+        self.load_gate: asyncio.Event | None = None
+        self.load_error: Exception | None = None
+
+    # LogWriter
+
+    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> int:
+        if self.failures:
+            raise KafkaError(self.failures.pop(0))
+        self.appends += 1
+        first = self.end.get(partition, 0)
+        self.add_batch(partition, bytes(build_batch(list(records), base_offset=first, timestamp_ms=START_MS)))
+        if not self.held:
+            self.commit()
+        return self.end[partition]
+
+    def when_committed(self, partition: int, offset: int, callback: Callable[[ErrorCode], None]) -> None:
+        if self.high_watermark.get(partition, 0) >= offset:
+            callback(ErrorCode.NONE)
+        else:
+            self.waiting.append((partition, offset, callback))
+
+    # LogLoader
+
+    def bounds(self, partition: int) -> tuple[int, int]:
+        if self.load_error is not None:
+            raise self.load_error
+        return 0, self.end.get(partition, 0)
+
+    async def read(self, partition: int, offset: int, max_bytes: int) -> bytes:
+        if self.load_gate is not None:
+            await self.load_gate.wait()
+        data = b""
+        for batch in self.batches.get(partition, []):
+            if next(iter_batches(batch)).next_offset > offset and (not data or len(data) + len(batch) <= max_bytes):
+                data += batch
+        return data
+
+    # what a test does
+
+    def add_batch(self, partition: int, batch: bytes) -> None:
+        self.batches.setdefault(partition, []).append(batch)
+        self.end[partition] = next(iter_batches(batch)).next_offset
+
+    def commit(self) -> None:
+        self.high_watermark.update(self.end)
+        waiting, self.waiting = self.waiting, []
+        for _, _, callback in waiting:
+            callback(ErrorCode.NONE)
+
+    def records(self, partition: int = 0) -> list[tuple[bytes | None, bytes | None]]:
+        return [
+            (record.key, record.value)
+            for data in self.batches.get(partition, [])
+            for batch in iter_batches(data)
+            for record in batch.records()
+        ]
+
+
+class Call(Generic[R]):
+    """A request that was sent; its response may be there or not."""
+
+    def __init__(self, task: "asyncio.Task[R]") -> None:
+        self._task = task
+
+    @property
+    def done(self) -> bool:
+        return self._task.done()
+
+    @property
+    def response(self) -> R:
+        assert self._task.done(), "no response yet"
+        return self._task.result()
+
+    @property
+    def error(self) -> ErrorCode:
+        return ErrorCode(self.response.error_code)  # type: ignore[attr-defined]
+
+
+class Context:
+    """See the module. Messages are sent by the newest version unless told otherwise."""
+
+    def __init__(self, partition_count: int = 1, load: bool = True, **config: int) -> None:
+        self.loop = SkippingLoop()
+        self.log = MemoryLog()
+        self.config = GroupConfig(**config)
+        self.partition_count = partition_count
+        self._uuids = 0
+        self.coordinator = self._make()
+        self._calls: list[asyncio.Task[Any]] = []
+        if load:
+            self.elect()
+
+    def _make(self) -> GroupCoordinator:
+        return GroupCoordinator(
+            self.config,
+            self.log,
+            self.log,
+            self.now_ms,
+            partition_count=self.partition_count,
+            new_uuid=self._new_uuid,
+        )
+
+    def _new_uuid(self) -> str:
+        self._uuids += 1
+        return f"u{self._uuids}"
+
+    def __enter__(self) -> "Context":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.coordinator.close()
+        self.settle()
+        for task in self._calls:
+            task.cancel()
+        self.settle()
+        self.loop.close()
+
+    # --- time and log
+
+    def now_ms(self) -> int:
+        return START_MS + round(self.loop.now_s * 1000)
+
+    def run(self, work: Coroutine[Any, Any, R]) -> R:
+        return self.loop.run_until_complete(work)
+
+    def settle(self) -> None:
+        for _ in range(4):
+            self.run(asyncio.sleep(0))
+
+    def sleep(self, ms: int) -> None:
+        self.run(asyncio.sleep(ms / 1000))
+        self.settle()
+
+    def hold(self) -> None:
+        self.log.held = True
+
+    def commit(self) -> None:
+        self.log.held = False
+        self.log.commit()
+        self.settle()
+
+    def fail(self, code: ErrorCode = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
+        self.log.failures.append(code)
+
+    def elect(self, epoch: int = 0) -> None:
+        for partition in range(self.partition_count):
+            self.start_load(partition, epoch)
+        self.sleep(1)
+
+    def start_load(self, partition: int = 0, epoch: int = 0) -> None:
+        async def start() -> None:
+            self.coordinator.on_elected(partition, epoch)
+
+        self.run(start())
+
+    def resign(self, partition: int = 0) -> None:
+        self.coordinator.on_resigned(partition)
+        self.settle()
+
+    def restart(self) -> None:
+        for partition in range(self.partition_count):
+            self.resign(partition)
+        self.coordinator = self._make()
+        self.elect()
+
+    # --- state
+
+    @property
+    def shard(self) -> GroupShard:
+        """The shard of the first, mostly the only partition."""
+        return self.coordinator._runtime.shard(0)
+
+    def state(self, group: str = "g") -> GroupState:
+        return self.coordinator._runtime.shard(self.coordinator.partition_for(group)).soft.state(group)
+
+    def hard_state(self) -> dict[str, tuple[Any, Any]]:
+        """Hard state of that shard."""
+        return _plain(self.shard.groups)
+
+    def replayed_state(self) -> dict[str, tuple[Any, Any]]:
+        """The same as another coordinator would build it from the log."""
+        shard = GroupShard(self.config, _NoTimers())
+        for offset, (key, value) in enumerate(self.log.records()):
+            record = decode_record(key, value)
+            if record is not None:
+                shard.replay(record, offset)
+        return _plain(shard.groups)
+
+    # --- requests
+
+    def call(self, work: Coroutine[Any, Any, R]) -> Call[R]:
+        task = self.loop.create_task(work)
+        self._calls.append(task)
+        self.settle()
+        return Call(task)
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        protocols: Sequence[tuple[str, bytes]] = (("range", b"sub"),),
+        protocol_type: str = "consumer",
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        version: int = 9,
+        client_id: str | None = "client",
+        reason: str | None = None,
+    ) -> Call[JoinGroupResponse]:
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=[
+                JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols
+            ],
+            reason=reason,
+        )
+        return self.call(self.coordinator.join_group(request, client_id, "/127.0.0.1", version))
+
+    def new_member(self, **options: Any) -> tuple[str, Call[JoinGroupResponse]]:
+        """A dynamic member in the two steps of v4 and later; the second is left waiting."""
+        told = self.join(**options)
+        assert told.error is ErrorCode.MEMBER_ID_REQUIRED, told.response
+        member_id = told.response.member_id
+        return member_id, self.join(member_id, **options)
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        protocol_type: str | None = "consumer",
+        protocol_name: str | None = "range",
+        version: int = 5,
+    ) -> Call[SyncGroupResponse]:
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=who, assignment=what)
+                for who, what in (assignments or {}).items()
+            ],
+        )
+        return self.call(self.coordinator.sync_group(request, version))
+
+    def heartbeat(self, member_id: str, generation: int, *, group: str = "g", instance: str | None = None) -> ErrorCode:
+        request = HeartbeatRequest(
+            group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
+        )
+        return ErrorCode(self.run(self.coordinator.heartbeat(request, 4)).error_code)
+
+    def leave(
+        self, *members: str | tuple[str, str | None], group: str = "g", version: int = 5
+    ) -> Call[LeaveGroupResponse]:
+        identities = [
+            LeaveGroupRequest.MemberIdentity(member_id=member)
+            if isinstance(member, str)
+            else LeaveGroupRequest.MemberIdentity(member_id=member[0], group_instance_id=member[1])
+            for member in members
+        ]
+        request = LeaveGroupRequest(group_id=group, members=identities)
+        if version < 3:
+            request = LeaveGroupRequest(group_id=group, member_id=identities[0].member_id)
+        return self.call(self.coordinator.leave_group(request, version))
+
+    def commit_offset(
+        self,
+        offset: int = 5,
+        *,
+        group: str = "g",
+        topic: str = "t",
+        partition: int = 0,
+        member_id: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        metadata: str | None = "",
+        retention_ms: int = -1,
+        version: int = 9,
+    ) -> Call[OffsetCommitResponse]:
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            retention_time_ms=retention_ms,
+            topics=[
+                OffsetCommitRequest.OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetCommitRequest.OffsetCommitRequestPartition(
+                            partition_index=partition,
+                            committed_offset=offset,
+                            committed_leader_epoch=3,
+                            committed_metadata=metadata,
+                        )
+                    ],
+                )
+            ],
+        )
+        return self.call(self.coordinator.offset_commit(request, version))
+
+    def commit_error(self, **options: Any) -> ErrorCode:
+        return ErrorCode(self.commit_offset(**options).response.topics[0].partitions[0].error_code)
+
+    def fetch_offset(self, topic: str = "t", partition: int = 0, *, group: str = "g", stable: bool = False) -> int:
+        """The committed offset of one partition, or minus its error."""
+        wanted = OffsetFetchRequest.OffsetFetchRequestGroup(
+            group_id=group,
+            topics=[OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])],
+        )
+        request = OffsetFetchRequest(groups=[wanted], require_stable=stable)
+        answer = self.run(self.coordinator.offset_fetch(request, 9)).groups[0]
+        if answer.error_code:
+            return -1000 - answer.error_code
+        found = answer.topics[0].partitions[0]
+        return -1000 - found.error_code if found.error_code else found.committed_offset
+
+    def describe(self, group: str = "g", version: int = 6) -> DescribeGroupsResponse.DescribedGroup:
+        request = DescribeGroupsRequest(groups=[group])
+        return self.run(self.coordinator.describe_groups(request, version)).groups[0]
+
+    # --- whole scenes
+
+    def stable_group(self, size: int = 1, *, group: str = "g", **options: Any) -> list[str]:
+        """A group of dynamic members in generation 1, the first one leading; their assignments are their ids."""
+        joins = [self.new_member(group=group, **options) for _ in range(size)]
+        self.sleep(self.config.initial_rebalance_delay_ms * (size + 1))
+        ids = [member_id for member_id, _ in joins]
+        assert [join.error for _, join in joins] == [ErrorCode.NONE] * size
+        assert joins[0][1].response.leader == ids[0]
+        self.sync_all(ids, 1, group=group)
+        return ids
+
+    def stable_group_of(self, offers: Sequence[Sequence[tuple[str, bytes]]]) -> list[str]:
+        """As `stable_group`, each member with protocols of its own."""
+        joins = [self.new_member(protocols=offer) for offer in offers]
+        self.sleep(self.config.initial_rebalance_delay_ms * (len(offers) + 1))
+        ids = [member_id for member_id, _ in joins]
+        self.sync_all(ids, 1, protocol=joins[0][1].response.protocol_name)
+        return ids
+
+    def sync_all(
+        self, ids: Sequence[str], generation: int, *, group: str = "g", protocol: str | None = "range"
+    ) -> None:
+        """All members ask for their assignment, the leader is the first of `ids`."""
+        syncs = [self.sync(who, generation, group=group, protocol_name=protocol) for who in ids[1:]]
+        given = {who: who.encode() for who in ids}
+        syncs.insert(0, self.sync(ids[0], generation, given, group=group, protocol_name=protocol))
+        for member_id, sync in zip(ids, syncs, strict=True):
+            assert sync.response.assignment == member_id.encode()
+        assert self.state(group) is GroupState.STABLE
+
+    def static_group(self, instances: Sequence[str], *, group: str = "g", **options: Any) -> list[str]:
+        """A group of static members in generation 1."""
+        joins = [self.join(group=group, instance=instance, **options) for instance in instances]
+        self.sleep(self.config.initial_rebalance_delay_ms * (len(instances) + 1))
+        ids = [join.response.member_id for join in joins]
+        self.sync_all(ids, 1, group=group)
+        return ids
+
+
+class _NoTimers:
+    def schedule(self, key: object, delay_ms: int, operation: object) -> None: ...
+
+    def cancel(self, key: object) -> None: ...
+
+
+def _plain(groups: dict[str, Group]) -> dict[str, tuple[Any, Any]]:
+    return {
+        group_id: (
+            None if group.metadata is None else group.metadata.encode(3),
+            {
+                (topic, partition): committed
+                for topic, offsets in group.offsets.items()
+                for partition, committed in offsets.items()
+            },
+        )
+        for group_id, group in groups.items()
+    }
