@@ -60,17 +60,21 @@ def use(gregor: pathlib.Path, folder: pathlib.Path) -> None:
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     port = free_port()
-    server = subprocess.Popen(
-        [gregor, "start", "--override", f"listeners=PLAINTEXT://localhost:{port}"],
-        cwd=elsewhere,
-        env=clean_environment(),
-        stdin=subprocess.DEVNULL,
-    )
+    log = folder / "broker.out"
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [gregor, "start", "--override", f"listeners=PLAINTEXT://localhost:{port}"],
+            cwd=elsewhere,
+            env=clean_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
     try:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not answers_metadata(port):
             if server.poll() is not None or time.monotonic() > deadline:
-                sys.exit("the installed broker did not start")
+                sys.exit(f"the installed broker did not start:\n{log.read_text()}")
             time.sleep(0.05)
         address = ("--bootstrap-server", f"localhost:{port}")
         run(str(gregor), "topics", "--create", "--topic", "greetings", *address)
@@ -81,7 +85,7 @@ def use(gregor: pathlib.Path, folder: pathlib.Path) -> None:
             sys.exit(f"the record came back as {printed!r}")
         server.send_signal(signal.SIGTERM)
         if code := server.wait(30):
-            sys.exit(f"the broker ended with {code}")
+            sys.exit(f"the broker ended with {code}:\n{log.read_text()}")
     finally:
         if server.poll() is None:
             server.kill()
