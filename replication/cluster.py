@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -68,14 +67,13 @@ class Topic(NamedTuple):
         return self.undeleted is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(NamedTuple):
     """Everything decisions are made from. `epoch` is the controller epoch."""
 
     controller_id: int
     epoch: int
-    brokers: Mapping[int, LiveBroker] = field(default_factory=dict)
-    topics: Mapping[str, Topic] = field(default_factory=dict)
+    brokers: Mapping[int, LiveBroker] = {}
+    topics: Mapping[str, Topic] = {}
     failed: frozenset[tuple[str, int, int]] = frozenset()
     """Replicas (topic, partition, broker) on a failed disk of a live broker."""
 

@@ -13,7 +13,7 @@ alive), then LeaderAndIsr, then the metadata that sends clients to the new leade
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from protocol.ids import ZERO_UUID, random_uuid
 from replication.cluster import NO_NODE, Cluster, LiveBroker, Partition, PartitionKey, Topic
@@ -35,23 +35,20 @@ from replication.nodes import (
 # -- events ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Elected:
+class Elected(NamedTuple):
     """This broker became the controller, or read everything again: the picture is `decide`'s argument, fresh.
     `doomed` are the names under /admin/delete_topics."""
 
     doomed: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class BrokersChanged:
+class BrokersChanged(NamedTuple):
     """All registrations, by id, with their epochs."""
 
     brokers: Mapping[int, tuple[BrokerRegistration, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRead:
+class TopicRead(NamedTuple):
     """What a topic's nodes say: the assignment, its node's version, and the unclean-election setting."""
 
     assignment: TopicAssignment
@@ -59,61 +56,53 @@ class TopicRead:
     unclean: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsChanged:
+class TopicsChanged(NamedTuple):
     """Topics that are new or whose node changed, and those whose node is gone."""
 
     topics: Mapping[str, TopicRead]
     gone: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsDoomed:
+class TopicsDoomed(NamedTuple):
     """Somebody asked for the deletion of these topics."""
 
     names: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicasStopped:
+class ReplicasStopped(NamedTuple):
     """A broker answered a StopReplica: it has deleted these replicas."""
 
     broker_id: int
     deleted: frozenset[PartitionKey]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicasFailed:
+class ReplicasFailed(NamedTuple):
     """A broker cannot serve these replicas: their disk failed."""
 
     broker_id: int
     failed: frozenset[PartitionKey]
 
 
-@dataclass(frozen=True, slots=True)
-class IsrChanged:
+class IsrChanged(NamedTuple):
     """Leaders changed state nodes themselves: their new contents and versions."""
 
     states: Mapping[PartitionKey, tuple[PartitionState, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class UncleanChanged:
+class UncleanChanged(NamedTuple):
     """A topic's unclean.leader.election.enable is now this."""
 
     topic: str
     unclean: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PreferredElection:
+class PreferredElection(NamedTuple):
     """Give these partitions back to their preferred replicas."""
 
     partitions: frozenset[PartitionKey]
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownAnnounced:
+class ShutdownAnnounced(NamedTuple):
     """A broker is about to stop and wants to be rid of what it leads."""
 
     broker_id: int
@@ -135,30 +124,26 @@ Event = (
 # -- actions -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """Operations on nodes, to be done under a check of the controller epoch; may be split between any two `parts`."""
 
     parts: tuple[tuple[Operation, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """Requests to one broker stay in order."""
 
     broker_id: int
     request: BrokerRequest
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveTopic:
+class RemoveTopic(NamedTuple):
     """All replicas are gone: delete the topic's nodes, its configuration, and the request to delete it."""
 
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class DropDeletion:
+class DropDeletion(NamedTuple):
     """The request to delete this topic came to nothing: there is no such topic."""
 
     topic: str
@@ -181,7 +166,7 @@ class _Decision:
         # The table of topics is copied now, a topic's partitions when first touched: the caller's picture stays.
         self._topics = dict(cluster.topics)
         self._copied: set[str] = set()
-        self.cluster = replace(cluster, topics=self._topics)
+        self.cluster = cluster._replace(topics=self._topics)
         self._listener = listener
         self._writes: list[tuple[Operation, ...]] = []
         self._changed: dict[PartitionKey, None] = {}  # led or in sync differently: brokers and clients hear of it
@@ -241,14 +226,14 @@ class _Decision:
         failed = frozenset(replica for replica in self.cluster.failed if replica[2] not in lost)
         # A broker that came back between two looks first counts as gone: whoever took over keeps the lead.
         survivors = {id_: broker for id_, broker in before.items() if id_ not in lost}
-        self.cluster = replace(self.cluster, brokers=survivors, failed=failed)
+        self.cluster = self.cluster._replace(brokers=survivors, failed=failed)
         if lost:
             self._settle_all()
         brokers = {
             id_: LiveBroker(registration, epoch, id_ in survivors and survivors[id_].shutting_down)
             for id_, (registration, epoch) in registrations.items()
         }
-        self.cluster = replace(self.cluster, brokers=brokers)
+        self.cluster = self.cluster._replace(brokers=brokers)
         self._settle_all()
         # Where a replica went or came, clients hear which are offline, also if leader and ISR stay.
         moved = lost ^ self._fresh
@@ -263,7 +248,7 @@ class _Decision:
         hosted = {key for key in keys if self.cluster.partition(key) is not None}
         failed = self.cluster.failed | {(*key, broker_id) for key in hosted}
         if failed != self.cluster.failed and broker_id in self.cluster.brokers:
-            self.cluster = replace(self.cluster, failed=failed)
+            self.cluster = self.cluster._replace(failed=failed)
             self._news.update(dict.fromkeys(sorted(hosted)))
             self._settle(sorted(hosted))
 
@@ -272,7 +257,7 @@ class _Decision:
         if broker is None:
             return
         brokers = {**self.cluster.brokers, broker_id: broker._replace(shutting_down=True)}
-        self.cluster = replace(self.cluster, brokers=brokers)
+        self.cluster = self.cluster._replace(brokers=brokers)
         hosted = [
             key for key, t, p in self.cluster.partitions() if broker_id in p.assignment.replicas and not t.deleting
         ]
@@ -357,7 +342,7 @@ class _Decision:
     def _remove(self, name: str) -> None:
         del self._topics[name]
         failed = frozenset(replica for replica in self.cluster.failed if replica[0] != name)
-        self.cluster = replace(self.cluster, failed=failed)
+        self.cluster = self.cluster._replace(failed=failed)
         self._last.append(RemoveTopic(name))
 
     # -- elections -------------------------------------------------------------------------------------------------

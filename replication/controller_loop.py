@@ -10,8 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from protocol.errors import ErrorCode
 from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
@@ -71,15 +70,13 @@ class BrokerChannels(Protocol):
         """Raises OSError when the broker cannot be reached now."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(NamedTuple):
     """Something to read again: a path whose watch was called."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Shutdown:
+class _Shutdown(NamedTuple):
     broker_id: int
     broker_epoch: int
     done: asyncio.Future[list[PartitionKey]]

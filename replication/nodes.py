@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from config.listeners import Listener
@@ -121,8 +120,7 @@ def _decode_number(data: bytes, what: str) -> int:
 # -- /brokers/ids/<id> -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
+class BrokerRegistration(NamedTuple):
     """A live broker as it registered itself. `endpoints` are its advertised listeners."""
 
     broker_id: int
@@ -130,7 +128,7 @@ class BrokerRegistration:
     rack: str | None = None
     jmx_port: int = -1
     timestamp_ms: int = 0
-    features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    features: Mapping[str, Mapping[str, int]] = {}
 
 
 def broker_path(broker_id: int) -> str:

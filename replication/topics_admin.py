@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from config.broker import BrokerConfig
 from config.broker_keys import BROKER_KEYS
@@ -38,19 +37,17 @@ class Controller(Protocol):
     async def wait_until(self, predicate: Callable[[], bool], timeout_ms: int | None = None) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(NamedTuple):
     """-1 stands for the broker's default; `assignments` (partition -> replicas) excludes both numbers."""
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    assignments: Mapping[int, Sequence[int]] = {}
+    configs: Mapping[str, str | None] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
+class CreatedTopic(NamedTuple):
     """`topic_id` is all zeros if it was only validated."""
 
     name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from config.listeners import Listener
 from protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
@@ -81,7 +80,7 @@ class Scenario:
                 return TopicsChanged({name: self.topic(name, words[unclean:], unclean)})
             case ["elected", *doomed]:
                 topics = {name: topic._replace(undeleted=None) for name, topic in self.cluster.topics.items()}
-                self.cluster = replace(self.cluster, topics=topics)
+                self.cluster = self.cluster._replace(topics=topics)
                 return Elected(frozenset(doomed[1:]))
             case ["doom", *names]:
                 return TopicsDoomed(frozenset(names))
