@@ -4,7 +4,7 @@ Records leave as pieces of segment files, never decoded. A request whose partiti
 without holding a thread, until enough is committed or `max_wait_ms` is over (broker.delayed_fetch).
 
 - 4 isolation level, aborted transactions; 5 log start offset; 7 sessions (KIP-227); 9 current leader epoch; 11 rack;
-  12 flexible, last fetched epoch and diverging epoch (KIP-595); 13 topic ids; 15 replica state; 16 node endpoints;
+  12 flexible, last fetched epoch and diverging epoch (KIP-595); 13 topic ids; 15 replica state; 16 the current leader;
   17 replica directory ids; 18 high watermark of followers.
 - Isolation read_committed reads to the last stable offset, which is the high watermark as long as there are no
   transactions.
@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from replication.partition import Partition
 
 TOPIC_IDS_FROM = 13
-LEADER_FROM = 12
+LEADER_FROM = 16
+STORAGE_ERROR_FROM = 6
+ZSTD_FROM = 10
 READ_COMMITTED = 1
-_CONSUMER = -1
+_LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 @handles(ApiKey.FETCH, 4, 18)
@@ -68,8 +70,8 @@ class FetchRead:
         self._broker = broker
         self._call = call
         self._context = context
-        self._min_bytes = request.min_bytes
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._read_committed = request.isolation_level == READ_COMMITTED
         self._follower = request.replica_id if call.version < 15 else request.replica_state.replica_id
         self._found: list[tuple[FetchedPartition, FetchResponse.PartitionData]] = []
@@ -91,7 +93,9 @@ class FetchRead:
         self.satisfied = not self._context.partitions
         for wanted in self._context.partitions:
             # Never null, not even beside an error: librdkafka takes null for a malformed answer and asks again at once.
-            data = FetchResponse.PartitionData(partition_index=wanted.index, records=b"")
+            data = FetchResponse.PartitionData(
+                partition_index=wanted.index, records=b"", aborted_transactions=[] if self._read_committed else None
+            )
             try:
                 size = self._read(wanted, data, left, total == 0)
                 total += size
@@ -99,11 +103,11 @@ class FetchRead:
                 if data.diverging_epoch.epoch >= 0:
                     self.satisfied = True
             except KafkaError as error:
-                data.error_code = error.code
+                _release(data)
+                data.records = b""
+                data.error_code = self._told(error.code)
                 data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
                 self.satisfied = True
-            if self._read_committed:
-                data.aborted_transactions = []
             self._found.append((wanted, data))
         if total >= self._min_bytes:
             self.satisfied = True
@@ -113,15 +117,14 @@ class FetchRead:
         partition = broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
         if partition is None:
             raise self._unknown(wanted)
+        log = partition.log
+        if self._call.version < ZSTD_FROM and log is not None and log.config.compression_type == "zstd":
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         partition.check_epoch(wanted.current_leader_epoch)
         if wanted.last_fetched_epoch >= 0:
             diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
             if diverging is not None:
                 data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
-        if self._follower >= 0:
-            partition.update_follower(
-                self._follower, wanted.fetch_offset, broker.now_ms(), log_start_offset=wanted.log_start_offset
-            )
         size = 0
         if data.diverging_epoch.epoch < 0:
             # The first batch goes out whole even if it is above every limit: a consumer must not get stuck on it.
@@ -136,12 +139,26 @@ class FetchRead:
             size = piece.size_bytes
             if size:
                 data.records = piece
+                if not piece.active:
+                    # One segment a time: there is more behind it, which no later append would tell of.
+                    self.satisfied = True
             else:
                 piece.release()
+            if self._follower >= 0:
+                # Where a diverging follower stands says nothing about what it has of this log.
+                partition.update_follower(
+                    self._follower, wanted.fetch_offset, broker.now_ms(), log_start_offset=wanted.log_start_offset
+                )
         data.high_watermark = partition.high_watermark
         data.last_stable_offset = partition.last_stable_offset
         data.log_start_offset = partition.log_start_offset
         return size
+
+    def _told(self, error: ErrorCode) -> ErrorCode:
+        """Clients of old versions do not know of failing disks: sent away, they come back with newer metadata."""
+        if error == ErrorCode.KAFKA_STORAGE_ERROR and self._call.version < STORAGE_ERROR_FROM:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return error
 
     def _unknown(self, wanted: FetchedPartition) -> KafkaError:
         name: str | None = wanted.topic
@@ -167,7 +184,7 @@ class FetchRead:
         for wanted, data in self._found:
             if not self._is_news(wanted, data):
                 continue
-            if data.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            if self._call.version >= LEADER_FROM and data.error_code in _LED_ELSEWHERE:
                 self._add_leader(wanted, data, leaders)
             key = (wanted.topic, wanted.topic_id)
             topic = topics.get(key)
@@ -201,9 +218,8 @@ class FetchRead:
 
     def _add_leader(self, wanted: FetchedPartition, data: FetchResponse.PartitionData, leaders: list[int]) -> None:
         name = wanted.topic or self._broker.metadata.topic_name(wanted.topic_id) or ""
-        if self._call.version >= LEADER_FROM:
-            data.current_leader = current_leader(self._broker, name, wanted.index, FetchResponse.LeaderIdAndEpoch)
-            leaders.append(data.current_leader.leader_id)
+        data.current_leader = current_leader(self._broker, name, wanted.index, FetchResponse.LeaderIdAndEpoch)
+        leaders.append(data.current_leader.leader_id)
 
 
 def _release(data: FetchResponse.PartitionData) -> None:

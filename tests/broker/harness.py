@@ -337,9 +337,14 @@ def fetch_request(
     )
 
 
+def bytes_of(data: FetchResponse.PartitionData) -> memoryview:
+    """The batches of a fetched partition."""
+    assert isinstance(data.records, memoryview)
+    return data.records
+
+
 def records_of(data: FetchResponse.PartitionData) -> list[Record]:
-    assert data.records is not None
-    return [record for found in iter_batches(data.records) for record in found.records()]
+    return [record for found in iter_batches(bytes_of(data)) for record in found.records()]
 
 
 class FakeTransport(asyncio.Transport):

@@ -14,6 +14,7 @@ from tests.broker.harness import (
     Harness,
     Wire,
     batch,
+    bytes_of,
     fetch_request,
     message_set,
     one_partition,
@@ -217,9 +218,7 @@ def test_batches_carry_the_offsets_and_the_epoch_they_got(harness: Harness, topi
     harness.create_topic(topic)
     for _ in range(3):
         harness.produce(topic, b"a", b"b")
-    data = harness.fetch(topic, 0)
-    assert data.records is not None
-    batches = list(iter_batches(data.records))
+    batches = list(iter_batches(bytes_of(harness.fetch(topic, 0))))
     assert [(one.base_offset, one.leader_epoch) for one in batches] == [(0, 0), (2, 0), (4, 0)]
     assert all(one.crc_ok() for one in batches)
 
@@ -230,8 +229,7 @@ def test_compressed_batches_are_kept_as_they_came(harness: Harness, topic: str, 
     sent = batch(*[b"value %d" % number for number in range(20)], compression=codec)
     harness.ask(produce_request(topic, sent), 12)
     data = harness.fetch(topic, 0)
-    assert data.records is not None
-    assert bytes(data.records)[16:] == sent[16:]
+    assert bytes(bytes_of(data))[16:] == sent[16:]
     assert [record.value for record in records_of(data)] == [b"value %d" % number for number in range(20)]
 
 
@@ -243,9 +241,7 @@ def test_log_append_time_is_told_and_written(harness: Harness, topic: str, versi
     assert answer.error_code == 0
     assert answer.log_append_time_ms > 1_600_000_000_000
     (record,) = harness.records(topic)
-    data = harness.fetch(topic, 0)
-    assert data.records is not None
-    assert RecordBatch(data.records).max_timestamp == answer.log_append_time_ms
+    assert RecordBatch(bytes_of(harness.fetch(topic, 0))).max_timestamp == answer.log_append_time_ms
     assert record.value == b"x"
 
 
