@@ -37,6 +37,7 @@ _MAX_ROUTES = 256
 NO_FLUSH_BY_MESSAGES = 2**63 - 1
 
 _INT32 = Struct(">i")
+_BASE_OFFSET = Struct(">q")
 _CORRELATION_ID = Struct(">i")
 _OFFSETS = Struct(">qqq")  # base offset, log append time, log start offset stand side by side
 # A value no schema default has, to find the three fields' place in an encoded answer.
@@ -108,7 +109,10 @@ class ProduceRoutes:
         try:
             info = route.partition.append(view[position:end], int(time() * 1000), route.acks)
         except KafkaError:
-            return None  # nothing was written; the general way finds the same error and words its answer
+            # Nothing was written; the general way finds the same error and words its answer. A failed write has left
+            # its offset in the batch, where a producer must send 0.
+            _BASE_OFFSET.pack_into(view, position, 0)
+            return None
         if route.acks == 0:
             return b""
         answer = route.answer
