@@ -134,6 +134,10 @@ class ReplicaManager:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if partition is None:
             partition = self._add(topic, state.partition_index, topic_id if topic_id != ZERO_UUID else known_id)
+        elif partition.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
+            # An old tool made the topic; the controller has given it an id since.
+            partition.topic_id = topic_id
+            self.by_topic_id[topic_id, state.partition_index] = partition
         if partition.log is None:
             try:
                 self._open_log(partition)

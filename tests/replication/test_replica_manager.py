@@ -126,6 +126,14 @@ def test_another_topic_of_the_same_name_is_refused(subject: Subject) -> None:
     assert subject.lead(0, epoch=2) == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 
+def test_an_id_that_comes_later_is_taken(subject: Subject) -> None:
+    subject.lead(0, topic_id=bytes(16))
+    assert subject.manager.by_topic_id == {}
+    assert subject.lead(0, epoch=1) == [0]
+    partition = subject.manager.get_by_id(ID, 0)
+    assert partition is not None and partition is subject.manager.get("t", 0) and partition.topic_id == ID
+
+
 def test_requests_for_other_brokers_are_refused(subject: Subject) -> None:
     assert subject.lead(1, replicas=[1, 2]) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert subject.manager.partitions == {}
