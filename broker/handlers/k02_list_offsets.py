@@ -3,12 +3,14 @@
 - -1 latest (the high watermark; for read_committed the last stable offset), -2 earliest; from 7 on -3, the record with
   the largest timestamp (KIP-734); from 8 on -4, the earliest on this broker's disk; 9: -5, the latest in tiered storage
   and 11: -6, the first not yet there: this broker has no tiered storage, so both are unknown (-1).
-- 2 isolation level; 4 leader epochs; 6 flexible; 10 timeout.
+- 2 isolation level; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE, before which LEADER_NOT_AVAILABLE stands for it;
+  6 flexible; 10 timeout.
 - No record at or after the time asked for: offset -1 and timestamp -1, no error.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.registry import handles
@@ -23,24 +25,35 @@ if TYPE_CHECKING:
     from storage.log import Log
 
 LEADER_EPOCHS_FROM = 4
+NOT_AVAILABLE_FROM = 5
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
-_SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_SINCE_VERSION = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 _UNKNOWN = (-1, -1, -1)
 
 
 @handles(ApiKey.LIST_OFFSETS, 1, 11)
 def list_offsets(broker: Broker, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
     topics = []
+    named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
             answer = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             try:
+                if named[topic.name, wanted.partition_index] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "named twice")
                 partition = broker.partition_of(topic.name, ZERO_UUID, wanted.partition_index)
                 if partition is None:
                     raise KafkaError(_why_absent(broker, topic.name, wanted.partition_index))
@@ -50,6 +63,8 @@ def list_offsets(broker: Broker, request: ListOffsetsRequest, call: Call) -> Lis
                     answer.leader_epoch = epoch
             except KafkaError as error:
                 answer.error_code = error.code
+                if error.code == ErrorCode.OFFSET_NOT_AVAILABLE and call.version < NOT_AVAILABLE_FROM:
+                    answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
             answers.append(answer)
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
@@ -66,7 +81,7 @@ def _find(
 ) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch); raises KafkaError."""
     time = wanted.timestamp
-    if time < 0 and version < _SINCE_VERSION.get(time, 0):
+    if time < 0 and version < _SINCE_VERSION.get(time, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     # Also the check that this broker leads, in the epoch that the client believes in.
     end_offset = partition.latest_offset(current_leader_epoch=wanted.current_leader_epoch, replica_id=replica_id)
