@@ -67,7 +67,14 @@ class LatePartitions(LocalBroker):
 
     def loaded(self, log: Log) -> None:
         """The log can be served: do what the controller has said about it meanwhile."""
-        key = log.topic, log.partition
+        self._catch_up((log.topic, log.partition))
+
+    def all_loaded(self) -> None:
+        """What is left could not be loaded: the controller's word about it fails, and the log says so."""
+        for key in [*self._kept, *self._loaded]:
+            self._catch_up(key)
+
+    def _catch_up(self, key: Key) -> None:
         request = self._kept.pop(key, None)
         if request is not None:
             self._late_replicas.apply(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from broker.receive_buffers import BufferPool, ReceiveBudget
 from broker.registry import load_handlers
 from coordinator.group.config import GroupConfig
 from coordinator.group.coordinator import GroupCoordinator
+from replication.adoption import adopt
 from replication.controller_loop import ControllerLoop
 from replication.embedded_store import FILE_NAME, EmbeddedStore
 from replication.metadata_image import MetadataImage
@@ -83,6 +85,7 @@ class Node:
             logs.lock()
             wanted = logs.load_meta(None, config.broker_id)
             self._store = store = EmbeddedStore(f"{config.log_dirs[0].rstrip('/')}/{FILE_NAME}")
+            store.on_failed.append(self._store_failed)
             await store.start()
             await make_persistent_nodes(store)
             self._cluster_id = logs.load_meta(await join_cluster(store, wanted), config.broker_id)
@@ -165,6 +168,8 @@ class Node:
             unadvertised=frozenset(one.name for one in config.advertised_listeners if not one.host),
         )
         try:
+            if self._loading is None:
+                await self._adopt_strangers()
             await configs.start()
             self._broker_epoch = local.broker_epoch = await register(store, self._registration(ports))
             await controller.start()
@@ -244,11 +249,25 @@ class Node:
                 logger.info("recovering: %s", self._logs.progress)
             await asyncio.sleep(0)
         self._loading = None
+        local.all_loaded()
+        await self._adopt_strangers()
         self._background.remove_later(self._take_leftovers(), 0)
+
+    async def _adopt_strangers(self) -> None:
+        """Folders that the metadata does not know: a data folder of Apache Kafka, or the store's file was lost."""
+        assert self._store is not None
+        adopted = await adopt(self._store, self._config.broker_id, list(self._logs.logs.values()))
+        if adopted:
+            logger.info("adopted %d partitions of folders that the metadata did not know", len(adopted))
 
     def _take_leftovers(self) -> list[str]:
         leftovers, self._logs.unlinkable = self._logs.unlinkable, []
         return leftovers
+
+    def _store_failed(self, failure: StoreError) -> None:
+        """Without its metadata a broker must not go on as if all were well: whoever watches over it sees it end."""
+        logger.critical("the metadata store failed, stopping: %s", failure)
+        signal.raise_signal(signal.SIGTERM)
 
     async def close(self) -> None:
         """Take everything apart, as far as it was built; the logs are closed cleanly if all goes well."""
