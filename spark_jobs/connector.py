@@ -130,8 +130,9 @@ def _failure(folder: Path, output: str) -> str:
     reasons: list[str] = []
     for line in output.splitlines():
         text = line.strip(" :\t")
-        if any(word in text.lower() for word in words) and text not in reasons:
+        if " " in text and any(word in text.lower() for word in words) and text not in reasons:
             reasons.append(text)
+    reasons.sort(key=lambda text: "exception" not in text.lower())  # what happened, before what follows from it
     listed = "\n".join(f"    {reason}" for reason in reasons[:6] or output.strip().splitlines()[-3:])
     return (
         f"the Kafka connector of Spark ({PACKAGE}) could not be downloaded:\n{listed}\n"

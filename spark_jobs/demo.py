@@ -7,6 +7,7 @@ text, so both directions of both clients are part of the demonstration.
 
 import argparse
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 
 from spark_jobs.connector import connector_folder, connector_jars
 from spark_jobs.errors import JobError
@@ -37,7 +39,7 @@ BATCHES = 4
 BROKER_START_S = 30
 BROKER_STOP_S = 20
 CLIENT_S = 30
-QUERY_S = 90
+QUERY_S = 120
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     try:
         with ExitStack() as cleanup:
+            cleanup.enter_context(_ended_like_an_interrupt())
             _run(find_text(arguments.text), arguments.top, cleanup)
     except JobError as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -82,6 +85,22 @@ def _run(text: Path, top: int, cleanup: ExitStack) -> None:
     counted = read_counts(bootstrap, target)
     _show(counted, top)
     check(counted, lines)
+
+
+@contextmanager
+def _ended_like_an_interrupt() -> Iterator[None]:
+    """A closed terminal or a `kill` ends the demonstration with its clean-up: nothing else stops the broker."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    numbers = [signal.SIGTERM] + ([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])
+    saved = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in saved.items():
+            signal.signal(number, handler)
 
 
 def find_text(given: str | None, candidates: Sequence[str] = TEXTS) -> Path:

@@ -22,6 +22,7 @@ from spark_jobs.errors import JobError
 from spark_jobs.java import require_java
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 SPARK_LINE = "4.0."  # the versions of Spark that the connector goes with
@@ -43,17 +44,17 @@ def open_session(
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    jvm = _started_jvm(log_file, jvm_options)
+    given = SparkConf(loadDefaults=False).setAll(list((settings or {}).items()))
+    jvm = _started_jvm(given, log_file, jvm_options)
     jars = _add_connector(jvm)
     conf = SparkConf()  # with what spark-submit and spark-defaults.conf gave to the JVM
+    conf.setAll(given.getAll())
     for key, value in default_settings(conf.get("spark.master") or "local[*]").items():
         conf.setIfMissing(key, value)
     if UNDER_SPARK_SUBMIT not in os.environ:
         conf.set("spark.ui.showConsoleProgress", "false")  # on by default for the shell, which we look like
     if jars:
         conf.set("spark.jars", ",".join(filter(None, [conf.get("spark.jars"), *jars])))
-    for key, value in (settings or {}).items():
-        conf.set(key, value)
     if SparkContext._active_spark_context is None:
         conf.setAppName(app_name)
     return SparkSession.builder.config(conf=conf).getOrCreate()
@@ -85,8 +86,11 @@ def local_cores(master: str) -> int | None:
     return max(1, int(asked.group(1) or 1))
 
 
-def _started_jvm(log_file: Path | None, jvm_options: str) -> Any:
-    """The JVM of this process: spark-submit's, the one of an earlier session, or a new one."""
+def _started_jvm(given: "SparkConf", log_file: Path | None, jvm_options: str) -> Any:
+    """The JVM of this process: spark-submit's, the one of an earlier session, or a new one.
+
+    A new one takes the settings on its command line, as some (`spark.driver.memory`) count only there.
+    """
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -98,7 +102,7 @@ def _started_jvm(log_file: Path | None, jvm_options: str) -> Any:
         require_java()
         try:
             with _launch_environment(jvm_options), _stderr(log_file) as popen_arguments:
-                SparkContext._ensure_initialized(gateway=launch_gateway(popen_kwargs=popen_arguments))
+                SparkContext._ensure_initialized(gateway=launch_gateway(given, popen_arguments))
         except PySparkRuntimeError as error:
             where = f"its log is in {log_file}" if log_file else "its reason is above"
             raise JobError(f"Spark's Java process ended before it answered; {where}.") from error

@@ -28,6 +28,12 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **more}
 
 
+def heap_option(pid: int) -> str:
+    """The heap that the Java process below this one was started with."""
+    children = subprocess.run(["ps", "-ww", "-o", "args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return next((word for word in children.split() if word.startswith("-Xmx")), f"no -Xmx in {children!r}")
+
+
 @pytest.mark.slow
 def test_session_has_the_connector_and_fits_the_cores(spark: SparkSession) -> None:
     jvm = spark._jvm
@@ -59,17 +65,26 @@ def test_a_signal_ends_the_command_and_the_next_one_goes_on(topics: Topics, tmp_
     source, target = topics.create(), topics.create()
     command = [sys.executable, "-m", "spark_jobs.cli", "wordcount", "-b", topics.bootstrap, "--topic", source]
     command += ["--sink", "topic", "--output-topic", target, "--checkpoint", str(tmp_path / "checkpoint")]
+    command += ["--conf", "spark.master=local[1]", "--conf", "spark.driver.memory=555m"]
     environ = environment(PYTHONPATH=str(CHECKOUT))
     topics.produce(source, ["one two"])
     log = tmp_path / "log"
     with log.open("wb") as stream:
         running = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=stream, stderr=stream)
-        deadline = time.monotonic() + 90
-        while "batch 0: 1 records" not in log.read_text() and time.monotonic() < deadline and running.poll() is None:
-            time.sleep(0.1)
-        running.send_signal(signal.SIGTERM)
-        assert running.wait(60) == 0, log.read_text()
+        try:
+            deadline = time.monotonic() + 90
+            while "batch 0: 1 records" not in log.read_text() and time.monotonic() < deadline:
+                assert running.poll() is None, log.read_text()
+                time.sleep(0.1)
+            assert heap_option(running.pid) == "-Xmx555m"
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(60) == 0, log.read_text()
+        finally:
+            running.kill()
+            running.wait()
     assert "stopped: counted 1 records" in log.read_text()
+    states = [path.name for path in (tmp_path / "checkpoint" / "state" / "0").iterdir() if path.name.isdecimal()]
+    assert states == ["0"]  # one shuffle partition for the one core
     topics.produce(source, ["two three"])
     done = subprocess.run([*command, "--once"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
