@@ -40,7 +40,7 @@ class ServerInfo:
 
 
 def run(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None = None) -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the process's exit status."""
+    """Run a broker until SIGTERM or SIGINT; returns the process's exit status: 1 if it could not start or go on."""
     log.configure()
     for warning in config.warnings:
         logger.warning("%s", warning)
@@ -49,16 +49,15 @@ def run(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None = No
             import uvloop
 
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(_serve(config, on_ready))
+                return runner.run(_serve(config, on_ready))
         else:
-            asyncio.run(_serve(config, on_ready))
+            return asyncio.run(_serve(config, on_ready))
     except (StartError, BindError) as error:
         logger.error("%s", error)
         return 1
-    return 0
 
 
-async def _serve(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None) -> None:
+async def _serve(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -73,6 +72,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | 
     finally:
         await server.stop()
     logger.info("stopped")
+    return int(server.failed)
 
 
 class Server:
@@ -116,6 +116,11 @@ class Server:
         gc.set_threshold(50_000, 20, 50)
         addresses = ", ".join(f"{name}://{host}:{port}" for name, host, port in self.info.listeners)
         logger.info("broker %d of cluster %s started, listening on %s", broker.broker_id, broker.cluster_id, addresses)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the broker ends for a fault of its own."""
+        return self._node.failed
 
     async def stop(self) -> None:
         for server in self._accepting:

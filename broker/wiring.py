@@ -77,6 +77,7 @@ class Node:
         self._loading: Iterator[Log | None] | None = None
         self._broker_epoch = -1
         self._opened = False
+        self.failed = False
 
     async def open_storage(self) -> None:
         """Lock the data folders, open the metadata store, agree on whose they are. Raises StartError."""
@@ -267,6 +268,7 @@ class Node:
     def _store_failed(self, failure: StoreError) -> None:
         """Without its metadata a broker must not go on as if all were well: whoever watches over it sees it end."""
         logger.critical("the metadata store failed, stopping: %s", failure)
+        self.failed = True
         signal.raise_signal(signal.SIGTERM)
 
     async def close(self) -> None:
