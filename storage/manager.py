@@ -27,7 +27,6 @@ from storage.checkpoints import (
     format_offsets,
 )
 from storage.data_folder import DataFolder
-from storage.flush import FlushPlan
 from storage.folder_names import FolderKind, folder_name, marked_folder_name
 from storage.identity import PARTITION_METADATA_FILE, MetaProperties, agree_on_meta, format_partition_metadata
 from storage.log import Log
@@ -359,19 +358,6 @@ class LogManager:
                 logger.error("%s: retention failed: %s", log.directory, error)
                 continue
             yield paths
-
-    def plan_flushes(self, now_ms: int) -> Iterator[tuple[Log, FlushPlan]]:
-        """Plans for the logs whose flush.ms or flush.messages is due, or that rolled a segment. Each plan must be run
-        (on a thread) and come back through `log.flushed`."""
-        for log in list(self.logs.values()):
-            if not log.offline and log.flush_due(now_ms):
-                config = log.config
-                by_interval = (
-                    log.unflushed_messages >= config.flush_messages or now_ms - log.last_flush_ms >= config.flush_ms
-                )
-                plan = log.plan_flush(now_ms, rolled_only=not by_interval)
-                if plan is not None:
-                    yield log, plan
 
     def checkpoints(self) -> Callable[[], None]:
         """Recovery points and log start offsets as they are now, to be written by calling the result on a thread

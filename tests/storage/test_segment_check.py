@@ -76,7 +76,7 @@ def test_an_empty_segment() -> None:
     assert indexes(files) == (b"", b"")
 
 
-@pytest.mark.parametrize("window_bytes", [HEADER_BYTES, HEADER_BYTES + 1, 100, 131, 1 << 17])
+@pytest.mark.parametrize("window_bytes", [HEADER_BYTES, HEADER_BYTES + 1, 100, 150, 200, 1 << 17])
 def test_cut_at_every_byte(window_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_check, "WINDOW_BYTES", window_bytes)
     for cut in range(len(SMALL) + 1):
@@ -176,7 +176,7 @@ def test_appends_go_on_where_the_check_left_off() -> None:
     assert set(struct.iter_unpack(">qi", appended[1])) >= set(struct.iter_unpack(">qi", indexes_of(whole, 500)[1]))
 
 
-@pytest.mark.parametrize("damage", ["astray", "beyond the end", "garbage", "missing"])
+@pytest.mark.parametrize("damage", ["astray", "shifted", "beyond the end", "garbage", "missing"])
 def test_an_index_that_cannot_be_right_is_made_anew(damage: str) -> None:
     written = data_of([(1, 200, n) for n in range(20)])
     files = folder_with(written)
@@ -186,7 +186,9 @@ def test_an_index_that_cannot_be_right_is_made_anew(damage: str) -> None:
         files.unlink(f"{STEM}.index")
         files.unlink(f"{STEM}.timeindex")
     else:
+        offsets, positions = zip(*struct.iter_unpack(">ii", right[0]), strict=True)
         wrong = {
+            "shifted": b"".join(struct.pack(">ii", *one) for one in zip(offsets[1:], positions, strict=False)),
             "astray": b"".join(struct.pack(">ii", o, p + 7) for o, p in struct.iter_unpack(">ii", right[0])),
             "beyond the end": b"".join(struct.pack(">ii", o, p << 8) for o, p in struct.iter_unpack(">ii", right[0])),
             "garbage": b"\x05" * 37,
@@ -285,12 +287,13 @@ def state_after(states: ProducerStates, batches: list[ScannedBatch]) -> dict[int
             entry.next_sequence,
             entry.last_timestamp,
             entry.transaction_first_offset,
+            entry.coordinator_epoch,
         )
         for producer_id, entry in states.entries.items()
     }
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(events, st.integers(0, 60))
 def test_the_trail_makes_the_same_state_as_all_batches(drawn: list[tuple[int, int, str]], from_offset: int) -> None:
     files = folder_with(b"".join(batches_of(drawn)))
@@ -310,10 +313,11 @@ def test_the_trail_makes_the_same_state_as_all_batches(drawn: list[tuple[int, in
 
 
 def test_the_trail_keeps_little() -> None:
-    drawn = [(1, 0, "plain" if number < 50 else "transactional") for number in range(100)]
+    kinds = {20: "commit", 40: "commit", 41: "plain"}
+    drawn = [(1, 0, kinds.get(number, "transactional")) for number in range(100)]
     trail = ProducerTrail()
     check(folder_with(b"".join(batches_of(drawn))), producers=trail)
-    assert [one[2] for one in trail.batches(0)] == [50, 95, 96, 97, 98, 99]
+    assert [one[2] for one in trail.batches(0)] == [40, 42, 95, 96, 97, 98, 99]
 
 
 def test_twin_refuses_what_its_checksum_refuses() -> None:
