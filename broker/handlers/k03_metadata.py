@@ -1,8 +1,8 @@
 """Metadata (key 3), versions 0 to 13: brokers, topics, leaders; creates topics on first use where that is allowed.
 
 - 1 null asks for all topics, controller id, racks, internal flag; 2 cluster id; 4 the client may forbid creation;
-  5 offline replicas; 7 leader epochs; 8 authorized operations; 9 flexible; 10 topic ids; 12 topics by id alone;
-  13 an error for the whole answer.
+  5 offline replicas; 6 LISTENER_NOT_FOUND; 7 leader epochs; 8 authorized operations; 9 flexible; 10 topic ids;
+  12 topics by id alone; 13 an error for the whole answer.
 - A topic is created within the request (`auto.create.topics.enable`) and answered with its leaders, not with an error
   that has the client come back.
 - Without an authorizer everybody may do everything, and the authorized operations say so.
@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from replication.metadata_image import PartitionState, TopicState
 
 CREATION_CHOICE_FROM = 4
+LISTENER_ERROR_FROM = 6
+IDS_FROM = 12
 
 
 @handles(ApiKey.METADATA, 0, 13)
@@ -37,6 +40,12 @@ async def metadata(broker: Broker, request: MetadataRequest, call: Call) -> Meta
     wanted = request.topics
     if wanted is None or (call.version == 0 and not wanted):
         answers = [_known(broker, topic, call, operations) for topic in broker.metadata.topics()]
+    elif call.version < IDS_FROM and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in wanted):
+        # Versions 10 and 11 have the fields, but no topic can be asked for by id. The answer's names are never null.
+        answers = [
+            MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "")
+            for topic in wanted
+        ]
     else:
         for topic in wanted:
             if topic.name is None or topic.topic_id != ZERO_UUID:
@@ -92,23 +101,31 @@ async def _by_name(
 
 
 def _known(broker: Broker, topic: TopicState, call: Call, operations: int) -> MetadataResponse.MetadataResponseTopic:
+    lacking = ErrorCode.LISTENER_NOT_FOUND if call.version >= LISTENER_ERROR_FROM else ErrorCode.LEADER_NOT_AVAILABLE
+    leaders = {
+        node_id: ErrorCode.NONE if broker.endpoint_of(node_id, call) is not None else lacking
+        for node_id in broker.metadata.brokers
+    }
     return MetadataResponse.MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(broker, index, topic.partitions[index]) for index in sorted(topic.partitions)],
+        partitions=[_partition(index, topic.partitions[index], leaders) for index in sorted(topic.partitions)],
         topic_authorized_operations=operations,
     )
 
 
-def _partition(broker: Broker, index: int, state: PartitionState) -> MetadataResponse.MetadataResponsePartition:
-    led = state.leader in broker.metadata.brokers
+def _partition(
+    index: int, state: PartitionState, leaders: Mapping[int, ErrorCode]
+) -> MetadataResponse.MetadataResponsePartition:
+    """`leaders` holds the live brokers, with an error where this client cannot reach them."""
+    error = leaders.get(state.leader, ErrorCode.LEADER_NOT_AVAILABLE)
     return MetadataResponse.MetadataResponsePartition(
-        error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=error,
         partition_index=index,
-        leader_id=state.leader if led else -1,
+        leader_id=-1 if error else state.leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=state.replicas,
         isr_nodes=state.isr,
-        offline_replicas=[node for node in state.replicas if node not in broker.metadata.brokers],
+        offline_replicas=[node for node in state.replicas if node not in leaders or node in state.offline_replicas],
     )

@@ -114,10 +114,10 @@ class Harness:
         """The answer to a request; None if there is none (Produce with acks=0)."""
         return self.run(self._ask(request, version, client_id))
 
-    def begin(self, request: Any, version: int, client_id: str | None = "tests") -> asyncio.Task[Any]:
+    def begin(self, request: Any, version: int, *, turns: int = 5) -> asyncio.Task[Any]:
         """Ask without waiting; the request has been taken up when this returns."""
-        task = self.loop.create_task(self._ask(request, version, client_id))
-        self.turn()
+        task = self.loop.create_task(self._ask(request, version, "tests"))
+        self.turn(turns)
         return task
 
     async def _ask(self, request: Any, version: int, client_id: str | None) -> Any:
