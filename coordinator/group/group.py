@@ -70,7 +70,7 @@ class Membership:
         self.static_members: dict[str, str] = {}
         # Ids handed out with MEMBER_ID_REQUIRED and not yet used: a rebalance waits for them.
         self.pending: set[str] = set()
-        # Members that have not yet fetched their assignment of this generation.
+        # Members that have not yet fetched their assignment of the last generation.
         self.unsynced: set[str] = set()
         self.parked_joins = 0
         self.support: dict[str, int] = {}

@@ -42,7 +42,6 @@ class Rebalances:
         group_id = membership.group_id
         if membership.state is GroupState.COMPLETING_REBALANCE:
             self._drop_assignments(membership, ErrorCode.REBALANCE_IN_PROGRESS)
-        membership.unsynced.clear()
         self._timers.cancel(sync_key(group_id))
         membership.forming = membership.state is GroupState.EMPTY
         membership.newcomers = False
@@ -102,7 +101,6 @@ class Rebalances:
             return Result()
         membership.generation += 1
         membership.protocol = membership.select_protocol()
-        membership.forming = False
         membership.move_to(GroupState.COMPLETING_REBALANCE, now_ms)
         membership.unsynced = set(membership.members)
         _log.info("Group %r: generation %d with %d members", group_id, membership.generation, len(membership.members))

@@ -7,7 +7,7 @@ comes later.
 
 import asyncio
 import selectors
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
 from coordinator.group.config import GroupConfig
@@ -242,6 +242,10 @@ class Context:
     def shard(self) -> GroupShard:
         """The shard of the first, mostly the only partition."""
         return self.coordinator._runtime.shard(0)
+
+    def timers(self) -> set[Hashable]:
+        """The keys of that shard's timers."""
+        return set(self.coordinator._runtime._owned[0].timers._entries)
 
     def state(self, group: str = "g") -> GroupState:
         return self.coordinator._runtime.shard(self.coordinator.partition_for(group)).soft.state(group)

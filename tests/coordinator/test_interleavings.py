@@ -1,5 +1,7 @@
 """Members that do random things in random order: what must hold whatever they do."""
 
+from collections.abc import Hashable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -118,10 +120,27 @@ def check_membership(membership: Membership) -> None:
         assert not any(member.parked_sync for member in members.values())
 
 
+def expected_timers(membership: Membership | None) -> set[Hashable]:
+    """Every timer has its reason, and is gone when that is gone."""
+    if membership is None:
+        return {("expiry",)}
+    keys: set[Hashable] = {("expiry",)}
+    keys |= {("session", "g", member_id) for member_id in (*membership.members, *membership.pending)}
+    # A member that waits is spared when its session ends, and has no timer until its wait ends.
+    keys -= {member.timer_key for member in membership.members.values() if member.excused}
+    if membership.state is GroupState.PREPARING_REBALANCE:
+        keys.add(("join", "g"))
+    elif membership.unsynced:
+        keys.add(("sync", "g"))
+    return keys
+
+
 def check(context: Context, processes: list[Process]) -> None:
     for process in processes:
         process.listen()
     membership = context.shard.soft.memberships.get("g")
+    excused = {member.timer_key for member in membership.members.values() if member.excused} if membership else set()
+    assert context.timers() - excused == expected_timers(membership)
     if membership is not None:
         check_membership(membership)
         if membership.state is GroupState.STABLE:

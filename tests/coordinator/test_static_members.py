@@ -66,6 +66,7 @@ def test_it_waits_for_the_commit_and_is_taken_back_if_nothing_was_written() -> N
         new = join.response.member_id
         context.fail()
         assert context.join(instance="b").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert context.shard.soft.memberships["g"].candidates == {}
         assert context.heartbeat(new, 1, instance="b") is ErrorCode.NONE
         assert context.heartbeat(old, 1, instance="b") is ErrorCode.FENCED_INSTANCE_ID
         context.sleep(9_000)
