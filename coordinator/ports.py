@@ -25,7 +25,10 @@ class LogWriter(Protocol):
         """
 
     def when_committed(self, partition: int, offset: int, callback: Callable[[ErrorCode], None]) -> None:
-        """Call back once: NONE when all below `offset` is committed (at once if it is), else why it never will be."""
+        """Call back once: NONE when all below `offset` is committed (at once if it is), else why it never will be.
+
+        May raise KafkaError instead.
+        """
 
 
 class LogLoader(Protocol):

@@ -249,7 +249,10 @@ class CoordinatorRuntime(Generic[S]):
                 else:
                     waiting.answer(answer)
 
-        self._writer.when_committed(partition, end_offset, decided)
+        try:
+            self._writer.when_committed(partition, end_offset, decided)
+        except KafkaError as error:
+            decided(error.code)
         if not commit.done:
             # The records stay in the log and may yet be committed; the client is told to ask again.
             loop = asyncio.get_running_loop()

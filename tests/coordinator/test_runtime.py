@@ -204,6 +204,17 @@ def test_a_commit_that_will_never_be_is_reported_with_the_reason() -> None:
         assert code_of(task) is ErrorCode.NOT_COORDINATOR
 
 
+def test_a_log_that_is_gone_between_append_and_commit_is_not_ours_any_more() -> None:
+    with Bench() as bench:
+        bench.load()
+
+        def gone(*_: object) -> None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+        bench.log.when_committed = gone  # type: ignore[method-assign]
+        assert code_of(bench.write("a")) is ErrorCode.NOT_COORDINATOR
+
+
 @pytest.mark.parametrize(
     ("log_error", "error"),
     [
