@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.registry import handles
@@ -24,10 +25,19 @@ DETAILS_FROM = 5
 
 @handles(ApiKey.CREATE_TOPICS, 2, 7)
 async def create_topics(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
-    names = [topic.name for topic in request.topics]
-    repeated = {name for name in names if names.count(name) > 1}
-    wanted = [topic for topic in request.topics if topic.name not in repeated]
-    answers = [_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "named twice")) for name in sorted(repeated)]
+    named = Counter(topic.name for topic in request.topics)
+    answers = [
+        _refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "named twice"))
+        for name, times in named.items()
+        if times > 1
+    ]
+    wanted = []
+    for topic in request.topics:
+        if len({one.partition_index for one in topic.assignments}) < len(topic.assignments):
+            twice = KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
+            answers.append(_refused(topic.name, twice))
+        elif named[topic.name] == 1:
+            wanted.append(topic)
     try:
         results = await broker.admin.create_topics(
             [_new_topic(topic) for topic in wanted], request.timeout_ms, validate_only=request.validate_only
@@ -59,7 +69,7 @@ def _refused(name: str, error: KafkaError) -> CreateTopicsResponse.CreatableTopi
 
 
 def _created(broker: Broker, topic: CreatedTopic, version: int) -> CreateTopicsResponse.CreatableTopicResult:
-    answer = CreateTopicsResponse.CreatableTopicResult(name=topic.name, topic_id=topic.topic_id)
+    answer = CreateTopicsResponse.CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
     if version >= DETAILS_FROM:
         answer.num_partitions = topic.partitions
         answer.replication_factor = topic.replication_factor

@@ -1,12 +1,14 @@
 """DeleteTopics (key 20), versions 1 to 6.
 
-- 4 flexible; 5 error messages; 6 topics by name or by id.
+- 3 TOPIC_DELETION_DISABLED, before which INVALID_REQUEST stands for it; 4 flexible; 5 error messages; 6 topics by name
+  or by id. A topic that is named twice, in whatever way, is not deleted.
 - Answered when the topic is gone from this broker's metadata, or with REQUEST_TIMED_OUT after `timeout_ms`. Its files
   are renamed at once and unlinked on a thread after `log.segment.delete.delay.ms`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.registry import handles
@@ -18,6 +20,7 @@ from protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 if TYPE_CHECKING:
     from broker.context import Broker, Call
 
+DISABLED_FROM = 3
 IDS_FROM = 6
 
 
@@ -28,11 +31,12 @@ async def delete_topics(broker: Broker, request: DeleteTopicsRequest, call: Call
     for topic in _wanted(request, call.version):
         answer = DeleteTopicsResponse.DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
         answers.append(answer)
-        error = _resolve(broker, topic, answer)
-        if error is None:
+        try:
+            _resolve(broker, topic, answer)
             doomed.append(answer)
-        else:
-            answer.error_code, answer.error_message = error, "no topic has this id, or not both name and id are given"
+        except KafkaError as error:
+            _refuse(answer, error)
+    doomed = _named_once(doomed)
     names = [answer.name or "" for answer in doomed]
     try:
         results = await broker.admin.delete_topics(names, request.timeout_ms)
@@ -40,7 +44,9 @@ async def delete_topics(broker: Broker, request: DeleteTopicsRequest, call: Call
         results = [error for _ in names]
     for answer, result in zip(doomed, results, strict=True):
         if result is not None:
-            answer.error_code, answer.error_message = result.code, result.message or None
+            _refuse(answer, result)
+            if result.code == ErrorCode.TOPIC_DELETION_DISABLED and call.version < DISABLED_FROM:
+                answer.error_code = ErrorCode.INVALID_REQUEST
     return DeleteTopicsResponse(responses=answers)
 
 
@@ -54,16 +60,31 @@ def _resolve(
     broker: Broker,
     topic: DeleteTopicsRequest.DeleteTopicState,
     answer: DeleteTopicsResponse.DeletableTopicResult,
-) -> ErrorCode | None:
-    """Fill in the one of name and id that was not given. Returns the error, if any."""
+) -> None:
+    """Fill in the one of name and id that was not given. Raises KafkaError."""
     if topic.topic_id != ZERO_UUID:
         if topic.name is not None:
-            return ErrorCode.INVALID_REQUEST
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id, not by both")
         answer.name = broker.metadata.topic_name(topic.topic_id)
-        return ErrorCode.UNKNOWN_TOPIC_ID if answer.name is None else None
+        if answer.name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        return
     if topic.name is None:
-        return ErrorCode.INVALID_REQUEST
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "neither a name nor an id is given")
     state = broker.metadata.topic(topic.name)
     if state is not None:
         answer.topic_id = state.topic_id
-    return None
+
+
+def _named_once(
+    answers: list[DeleteTopicsResponse.DeletableTopicResult],
+) -> list[DeleteTopicsResponse.DeletableTopicResult]:
+    named = Counter(answer.name for answer in answers)
+    for answer in answers:
+        if named[answer.name] > 1:
+            _refuse(answer, KafkaError(ErrorCode.INVALID_REQUEST, "named twice"))
+    return [answer for answer in answers if named[answer.name] == 1]
+
+
+def _refuse(answer: DeleteTopicsResponse.DeletableTopicResult, error: KafkaError) -> None:
+    answer.error_code, answer.error_message = error.code, error.message or None
