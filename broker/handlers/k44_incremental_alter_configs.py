@@ -29,7 +29,7 @@ async def incremental_alter_configs(
     named = [(resource.resource_type, resource.resource_name) for resource in request.resources]
     for resource in request.resources:
         answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-            resource_type=resource.resource_type, resource_name=resource.resource_name
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
         try:
             if named.count((resource.resource_type, resource.resource_name)) > 1:
@@ -47,6 +47,10 @@ async def _alter(
     changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
     name = resource.resource_name
     if resource.resource_type == TOPIC_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common")
+        if not broker.admin.is_legal_topic_name(name):
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
         await broker.admin.alter_topic_config(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER_RESOURCE:
         if name and not name.isdecimal():

@@ -1,0 +1,155 @@
+"""DescribeConfigs, every version: what topics and brokers are set to, and where that comes from (ConfigHelper)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from config.broker_keys import BROKER_KEYS
+from config.topic_keys import TOPIC_KEYS
+from protocol.errors import ErrorCode
+from protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest
+from tests.broker.harness import Harness
+
+VERSIONS = range(1, 5)
+TOPIC, BROKER = 2, 4
+FROM_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT = range(1, 6)
+LONG, LIST = 5, 7
+
+
+def describe(
+    harness: Harness, version: int, kind: int, name: str, keys: list[str] | None = None, **fields: Any
+) -> DescribeConfigsResponse.DescribeConfigsResult:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=keys
+    )
+    response: DescribeConfigsResponse = harness.ask(DescribeConfigsRequest(resources=[resource], **fields), version)
+    (result,) = response.results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+def entries(result: DescribeConfigsResponse.DescribeConfigsResult) -> dict[str, Any]:
+    assert result.error_code == 0
+    return {config.name: config for config in result.configs}
+
+
+def alter_broker(harness: Harness, name: str, **values: str | None) -> None:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=BROKER,
+        resource_name=name,
+        configs=[
+            IncrementalAlterConfigsRequest.AlterableConfig(
+                name=key.replace("_", "."), config_operation=1 if value is None else 0, value=value
+            )
+            for key, value in values.items()
+        ],
+    )
+    assert harness.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0].error_code == 0
+
+
+@pytest.fixture(scope="module")
+def known(harness: Harness) -> Iterator[str]:
+    harness.create_topic("known", retention_ms="777", cleanup_policy="delete,compact")
+    alter_broker(harness, "", log_segment_bytes="5000000")
+    alter_broker(harness, "0", message_max_bytes="2000000")
+    yield "known"
+    alter_broker(harness, "", log_segment_bytes=None)
+    alter_broker(harness, "0", message_max_bytes=None)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topics_settings_and_their_sources(harness: Harness, known: str, version: int) -> None:
+    found = entries(describe(harness, version, TOPIC, known))
+    assert set(found) == {key for key, definition in TOPIC_KEYS.items() if not definition.internal}
+    assert {name: (found[name].value, found[name].config_source) for name in (
+        "retention.ms", "cleanup.policy", "segment.bytes", "max.message.bytes", "flush.ms"
+    )} == {
+        "retention.ms": ("777", FROM_TOPIC),
+        "cleanup.policy": ("delete,compact", FROM_TOPIC),
+        "segment.bytes": ("5000000", DYNAMIC_DEFAULT),
+        "max.message.bytes": ("2000000", DYNAMIC_BROKER),
+        "flush.ms": ("9223372036854775807", DEFAULT),
+    }  # fmt: skip
+    assert not any(config.read_only or config.is_sensitive or config.synonyms for config in found.values())
+    assert found["retention.ms"].config_type == (LONG if version >= 3 else 0)
+    assert found["cleanup.policy"].config_type == (LIST if version >= 3 else 0)
+    assert all(config.documentation is None for config in found.values()) or version < 3
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_synonyms_are_told_to_those_who_ask(harness: Harness, known: str, version: int) -> None:
+    found = entries(describe(harness, version, TOPIC, known, include_synonyms=True))
+
+    def synonyms(name: str) -> list[tuple[str, str | None, int]]:
+        return [(one.name, one.value, one.source) for one in found[name].synonyms]
+
+    assert synonyms("retention.ms") == [("retention.ms", "777", FROM_TOPIC)]
+    assert synonyms("segment.bytes") == [
+        ("log.segment.bytes", "5000000", DYNAMIC_DEFAULT),
+        ("log.segment.bytes", "1073741824", DEFAULT),
+    ]
+    assert synonyms("max.message.bytes") == [
+        ("message.max.bytes", "2000000", DYNAMIC_BROKER),
+        ("message.max.bytes", "1048588", DEFAULT),
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_only_the_keys_asked_for(harness: Harness, known: str, version: int) -> None:
+    assert set(entries(describe(harness, version, TOPIC, known, ["retention.ms", "no.such.key"]))) == {"retention.ms"}
+    assert len(entries(describe(harness, version, TOPIC, known, []))) == len(
+        entries(describe(harness, version, TOPIC, known, None))
+    )
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_documentation_is_told_to_those_who_ask(harness: Harness, known: str, version: int) -> None:
+    for kind, name in ((TOPIC, known), (BROKER, "0")):
+        found = entries(describe(harness, version, kind, name, include_documentation=True))
+        assert all(config.documentation for config in found.values())
+        found = entries(describe(harness, version, kind, name))
+        assert not any(config.documentation for config in found.values())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_this_broker(harness: Harness, known: str, version: int) -> None:
+    found = entries(describe(harness, version, BROKER, "0"))
+    assert set(found) == {key for key, definition in BROKER_KEYS.items() if not definition.internal}
+    assert (found["message.max.bytes"].value, found["message.max.bytes"].config_source) == ("2000000", DYNAMIC_BROKER)
+    assert not found["message.max.bytes"].read_only
+    assert (found["log.dirs"].value, found["log.dirs"].config_source) == (str(harness.folder), STATIC)
+    assert found["log.dirs"].read_only
+    passwords = [config for config in found.values() if config.is_sensitive]
+    assert all(config.value is None for config in passwords)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_empty_broker_name_stands_for_what_all_brokers_share(harness: Harness, known: str, version: int) -> None:
+    found = entries(describe(harness, version, BROKER, ""))
+    assert {name: (config.value, config.config_source) for name, config in found.items()} == {
+        "log.segment.bytes": ("5000000", DYNAMIC_DEFAULT)
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [
+        (TOPIC, "absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "7", ErrorCode.INVALID_REQUEST),
+        (BROKER, "zero", ErrorCode.INVALID_REQUEST),
+        (1, "x", ErrorCode.INVALID_REQUEST),
+        (8, "0", ErrorCode.INVALID_REQUEST),
+        (99, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_errors(harness: Harness, version: int, kind: int, name: str, error: ErrorCode) -> None:
+    result = describe(harness, version, kind, name)
+    assert ErrorCode(result.error_code) is error
+    assert result.error_message
+    assert result.configs == []

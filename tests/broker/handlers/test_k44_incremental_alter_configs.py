@@ -1,0 +1,146 @@
+"""IncrementalAlterConfigs, both versions: four operations, what is refused, and that changes take effect at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from tests.broker.harness import Harness, Wire, batch, one_partition, produce_request
+
+VERSIONS = (0, 1)
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+Change = tuple[str, int, str | None]
+
+
+def resource(kind: int, name: str, *changes: Change) -> IncrementalAlterConfigsRequest.AlterConfigsResource:
+    make = IncrementalAlterConfigsRequest.AlterableConfig
+    return IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[make(name=key, config_operation=operation, value=value) for key, operation, value in changes],
+    )
+
+
+def alter(harness: Harness, version: int, *resources: Any, validate_only: bool = False) -> list[ErrorCode]:
+    request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+    response: IncrementalAlterConfigsResponse = harness.ask(request, version)
+    told = [(one.resource_type, one.resource_name) for one in response.responses]
+    assert told == [(one.resource_type, one.resource_name) for one in resources]
+    for one in response.responses:
+        assert (one.error_message is None) == (one.error_code == 0)
+    return [ErrorCode(one.error_code) for one in response.responses]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_four_operations(harness: Harness, topic: str, version: int) -> None:
+    harness.create_topic(topic, retention_ms="1")
+
+    def after(*changes: Change) -> dict[str, str]:
+        assert alter(harness, version, resource(TOPIC, topic, *changes)) == [ErrorCode.NONE]
+        return dict(harness.broker.topic_configs.overrides(topic))
+
+    assert after(("retention.ms", SET, "5"), ("flush.ms", SET, "7")) == {"retention.ms": "5", "flush.ms": "7"}
+    assert after(("flush.ms", DELETE, None)) == {"retention.ms": "5"}
+    assert after(("flush.ms", DELETE, None)) == {"retention.ms": "5"}
+    assert after(("cleanup.policy", APPEND, "compact"))["cleanup.policy"] == "delete,compact"
+    assert after(("cleanup.policy", APPEND, "compact"))["cleanup.policy"] == "delete,compact"
+    assert after(("cleanup.policy", SUBTRACT, "delete"))["cleanup.policy"] == "compact"
+    log = harness.broker.logs.get(topic, 0)
+    assert log is not None
+    assert (log.config.retention_ms, log.config.cleanup_policy) == (5, frozenset({"compact"}))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (("no.such.key", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", SET, "soon"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
+        (("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", SUBTRACT, "1"), ErrorCode.INVALID_CONFIG),
+        (("cleanup.policy", APPEND, "shred"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
+        (("", SET, "1"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_is_refused_changes_nothing(
+    harness: Harness, topic: str, version: int, change: Change, error: ErrorCode
+) -> None:
+    harness.create_topic(topic, retention_ms="1")
+    assert alter(harness, version, resource(TOPIC, topic, ("flush.ms", SET, "9"), change)) == [error]
+    assert harness.broker.topic_configs.overrides(topic) == {"retention.ms": "1"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_resources_that_cannot_be_altered(harness: Harness, topic: str, version: int) -> None:
+    harness.create_topic(topic)
+    change = ("retention.ms", SET, "1")
+    assert alter(
+        harness,
+        version,
+        resource(TOPIC, "absent", change),
+        resource(TOPIC, "a/b", change),
+        resource(TOPIC, "", change),
+        resource(BROKER, "9", ("message.max.bytes", SET, "1")),
+        resource(BROKER, "zero", ("message.max.bytes", SET, "1")),
+        resource(BROKER, "0", ("broker.id", SET, "1")),
+        resource(BROKER, "", ("message.max.bytes", SET, "many")),
+        resource(BROKER, "", ("no.such.key", SET, "1")),
+        resource(1, "x", change),
+        resource(8, "0", ("kafka", SET, "DEBUG")),
+    ) == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        *[ErrorCode.INVALID_REQUEST] * 8,
+    ]
+    twice = resource(TOPIC, topic, change)
+    assert alter(harness, version, twice, twice) == [ErrorCode.INVALID_REQUEST] * 2
+    doubled = resource(TOPIC, topic, change, ("retention.ms", SET, "2"))
+    assert alter(harness, version, doubled) == [ErrorCode.INVALID_REQUEST]
+    assert harness.broker.topic_configs.overrides(topic) == {}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_validation_alone_changes_nothing(harness: Harness, topic: str, version: int) -> None:
+    harness.create_topic(topic)
+    good, bad = resource(TOPIC, topic, ("flush.ms", SET, "1")), resource(TOPIC, topic, ("flush.ms", SET, "x"))
+    assert alter(harness, version, good, validate_only=True) == [ErrorCode.NONE]
+    assert alter(harness, version, bad, validate_only=True) == [ErrorCode.INVALID_CONFIG]
+    assert harness.broker.topic_configs.overrides(topic) == {}
+
+
+@pytest.fixture
+def brokers_as_before(harness: Harness) -> Iterator[None]:
+    yield
+    for name in ("", "0"):
+        alter(harness, 1, resource(BROKER, name, ("message.max.bytes", DELETE, None)))
+
+
+def test_the_brokers_settings_reach_topics_without_own_ones(
+    harness: Harness, topic: str, brokers_as_before: None
+) -> None:
+    harness.create_topic(topic)
+    harness.create_topic(f"{topic}-own", max_message_bytes="30000")
+    wire = Wire(harness)
+
+    def error(name: str) -> int:
+        request = produce_request(name, batch(bytes(20_000)))
+        return one_partition(wire.ask(request, 12)).error_code
+
+    assert error(topic) == 0
+    assert alter(harness, 1, resource(BROKER, "", ("message.max.bytes", SET, "10000"))) == [ErrorCode.NONE]
+    assert [error(topic), error(f"{topic}-own")] == [ErrorCode.MESSAGE_TOO_LARGE, 0]
+    assert alter(harness, 1, resource(BROKER, "", ("message.max.bytes", SET, "25000"))) == [ErrorCode.NONE]
+    assert [error(topic), error(topic), error(f"{topic}-own")] == [0, 0, 0]
+    assert alter(harness, 1, resource(BROKER, "0", ("message.max.bytes", SET, "1000"))) == [ErrorCode.NONE]
+    assert [error(topic), error(f"{topic}-own")] == [ErrorCode.MESSAGE_TOO_LARGE, 0]
+    assert alter(harness, 1, resource(BROKER, "0", ("message.max.bytes", DELETE, None))) == [ErrorCode.NONE]
+    assert error(topic) == 0
+    wire.close()
