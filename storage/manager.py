@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.topic import LogConfig
@@ -192,6 +192,41 @@ class LogManager:
     def _load_one(
         self, key: Key, pending: _Pending, topic_config: Callable[[str], LogConfig] | None
     ) -> Iterator[Log | None]:
+        progress = self.progress
+        bytes_before = progress.bytes_done
+        steps = self._load_folder(key, pending, topic_config)
+        log = None
+        until_s = time.monotonic() + STEP_S
+        while log is None:
+            try:
+                done = next(steps)
+            except StopIteration as finished:
+                log = finished.value
+            except (OSError, KafkaError, ValueError) as error:
+                # One partition that cannot be read must not keep the others from being served.
+                logger.error("%s cannot be loaded and is not served: %s", pending.path, error)
+                self.failed[key] = error
+                break
+            else:
+                progress.bytes_done = min(progress.bytes_done + done, bytes_before + pending.unchecked_bytes)
+                if time.monotonic() >= until_s:
+                    yield None
+                    until_s = time.monotonic() + STEP_S
+        del self._pending[key]
+        self._homes[key] = pending.folder
+        progress.partitions_done += 1
+        progress.bytes_done = bytes_before + pending.unchecked_bytes
+        if log is not None:
+            checkpoint = pending.folder.high_watermarks.get(key, 0)
+            # Kept here until somebody who knows the replicas sets it: the next checkpoint must not lose it.
+            log.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
+            self._high_watermarks[key] = checkpoint
+            self.logs[key] = log
+            yield log
+
+    def _load_folder(
+        self, key: Key, pending: _Pending, topic_config: Callable[[str], LogConfig] | None
+    ) -> Generator[int, None, Log]:
         folder = pending.folder
         loader = FolderLoader(
             self._files,
@@ -205,39 +240,10 @@ class LogManager:
             log_start_offset=folder.log_start_offsets.get(key, 0),
             recovery_point=folder.recovery_points.get(key, 0),
         )
-        steps = loader.load(folder.was_clean)
-        progress = self.progress
-        until_s = time.monotonic() + STEP_S
-        bytes_before = progress.bytes_done
-        log = None
-        while log is None:
-            try:
-                done = next(steps)
-            except StopIteration as finished:
-                log = finished.value
-            except (OSError, KafkaError, ValueError) as error:
-                # One partition that cannot be read must not keep the others from being served.
-                logger.error("%s cannot be loaded and is not served: %s", pending.path, error)
-                self.failed[key] = error
-                break
-            else:
-                if not folder.was_clean:
-                    progress.bytes_done = min(progress.bytes_done + done, bytes_before + pending.unchecked_bytes)
-                if time.monotonic() >= until_s:
-                    yield None
-                    until_s = time.monotonic() + STEP_S
-        self.unlinkable += loader.unlinkable
-        del self._pending[key]
-        self._homes[key] = folder
-        progress.partitions_done += 1
-        progress.bytes_done = bytes_before + pending.unchecked_bytes
-        if log is not None:
-            checkpoint = folder.high_watermarks.get(key, 0)
-            # Kept here until somebody who knows the replicas sets it: the next checkpoint must not lose it.
-            log.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
-            self._high_watermarks[key] = checkpoint
-            self.logs[key] = log
-            yield log
+        try:
+            return (yield from loader.load(folder.was_clean))
+        finally:
+            self.unlinkable += loader.unlinkable
 
     # Logs
 

@@ -87,11 +87,9 @@ class FolderLoader:
         self._epochs = LeaderEpochs.load(self._files, self._directory)
         self._producers.list_snapshots(sizes)
 
-        if clean:
-            yield from self._mend_indexes(len(self._segments), sizes)
-        else:
-            first = self._first_unchecked()
-            yield from self._mend_indexes(first, sizes)
+        first = len(self._segments) if clean else self._first_unchecked()
+        yield from self._mend_indexes(first, sizes)
+        if not clean:
             yield from self._check_from(first)
         log_end_offset = self._settle_ends()
         if not self._epochs.intact:
@@ -126,7 +124,7 @@ class FolderLoader:
             return 0
         last = self._segments[-1]
         last.create_missing_indexes()
-        if last.read_next_offset()[0] < self._recovery_point:
+        if last.base_offset < self._recovery_point and last.read_next_offset()[0] < self._recovery_point:
             # A recovery point beyond the end is of another time, before a truncation or of a deleted topic's log.
             self._recovery_point = last.base_offset
         return max(0, sum(segment.base_offset <= self._recovery_point for segment in self._segments) - 1)

@@ -200,13 +200,12 @@ def check_segment(
     if not valid:
         segment.refuse_old_format(position)
 
-    segment.offset_index.truncate_entries(start.entries)
-    segment.offset_index.append_packed(offset_entries)
-    segment.time_index.truncate_entries(start.time_entries)
-    segment.time_index.append_packed(time_entries)
+    if max_timestamp > indexed_timestamp:
+        time_entries += pack_time_entry(max_timestamp, max_timestamp_offset - segment_offset)
+    _put_entries(segment.offset_index, start.entries, offset_entries)
+    _put_entries(segment.time_index, start.time_entries, time_entries)
     segment.max_timestamp, segment.max_timestamp_offset = max_timestamp, max_timestamp_offset
     segment.bytes_since_index_entry = position - entry_position
-    segment.become_inactive()
     return CheckedSegment(position, next_offset, position - checked_from)
 
 
@@ -236,6 +235,21 @@ def _last_entry_below(segment: Segment, offset: int) -> _Start:
                 entries = segment.offset_index.entries_below_position(position + 1)
                 return _Start(entries, time_entries, position, base_offset, max_timestamp, max_offset)
     return _Start(0, 0, 0, segment.base_offset, NO_TIMESTAMP, segment.base_offset)
+
+
+def _put_entries(index: OffsetIndex | TimeIndex, kept: int, entries: bytearray) -> None:
+    """Makes the index hold its first `kept` entries and these. Mostly it does: when only the process has crashed, what
+    it wrote is there. Then no more is done to the file than to append what is missing."""
+    start = kept * index.ENTRY_BYTES
+    have_bytes = index.file.size_bytes() - start
+    if (
+        not 0 <= have_bytes <= len(entries)
+        or start + have_bytes != index.entries * index.ENTRY_BYTES
+        or index.file.read(have_bytes, start) != entries[:have_bytes]
+    ):
+        index.truncate_entries(kept)
+        have_bytes = 0
+    index.append_packed(entries[have_bytes:])
 
 
 def _checksum(segment: Segment, position: int, size_bytes: int, view: memoryview) -> Generator[int, None, int]:
