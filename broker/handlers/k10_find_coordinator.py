@@ -54,7 +54,11 @@ async def _find(broker: Broker, key_type: int, key: str, call: Call) -> tuple[in
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"coordinator type {key_type} is not served")
     topic = broker.metadata.topic(GROUP_METADATA_TOPIC)
     if topic is None:
-        await broker.topic_creator.create(GROUP_METADATA_TOPIC)
+        try:
+            await broker.topic_creator.create(GROUP_METADATA_TOPIC)
+        except KafkaError as error:
+            # Whatever the reason: clients know this one, and come back.
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from None
     state = broker.metadata.partition(GROUP_METADATA_TOPIC, broker.groups.partition_for(key))
     endpoint = None if state is None else broker.endpoint_of(state.leader, call)
     if state is None or endpoint is None:

@@ -1,0 +1,66 @@
+"""ApiVersions: what is told is what is served, and every served version can be coded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages import APIS, ApiVersionsRequest, ApiVersionsResponse, request_class, response_class
+from tests.broker.harness import Harness, Wire
+
+VERSIONS = range(5)
+# Spoken by controllers, not served to clients.
+CONTROLLERS = {4, 5, 6}
+# InitProducerId 6 is in Apache Kafka 4.3's definitions, marked as not stable, and not served there either (KIP-939).
+NEWEST_STABLE = {22: 5}
+
+
+def ask(harness: Harness, version: int, name: str = "librdkafka", software: str = "2.3.0") -> ApiVersionsResponse:
+    request = ApiVersionsRequest()
+    if version >= 3:
+        request.client_software_name, request.client_software_version = name, software
+    response: ApiVersionsResponse = harness.ask(request, version)
+    return response
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_told_is_registered_and_can_be_coded(harness: Harness, version: int) -> None:
+    response = ask(harness, version)
+    assert response.error_code == 0
+    told = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+    assert len(told) == len(response.api_keys)
+    assert told == {key: (one.min_version, one.max_version) for key, one in harness.broker.handlers.items()}
+    coded: dict[int, tuple[int, int]] = {}
+    for key in set(APIS) - CONTROLLERS:
+        request: Any = request_class(key)
+        response_of: Any = response_class(key)
+        assert request.MAX_VERSION == response_of.MAX_VERSION
+        coded[key] = request.MIN_VERSION, NEWEST_STABLE.get(key, request.MAX_VERSION)
+    assert told == coded
+    assert told[0][0] == 0  # librdkafka asks for Produce 0 before it believes in anything newer
+
+
+def test_no_features_yet(harness: Harness) -> None:
+    response = ask(harness, 4)
+    assert (response.supported_features, response.finalized_features) == ([], [])
+    assert (response.finalized_features_epoch, response.zk_migration_ready) == (-1, False)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("bad", ["", "-x", "x-", "with space", "tab\t", "über", ".", "a" * 5 + "\n"])
+def test_names_of_client_software(harness: Harness, version: int, bad: str) -> None:
+    assert ask(harness, version, "apache-kafka-java", "4.3.1").error_code == 0
+    assert ask(harness, version, "x", "1").error_code == 0
+    for name, software in ((bad, "1.0"), ("x", bad)):
+        response = ask(harness, version, name, software)
+        assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
+
+
+def test_over_a_connection(harness: Harness) -> None:
+    wire = Wire(harness)
+    for version in VERSIONS:
+        request = ApiVersionsRequest(client_software_name="kcat", client_software_version="1.7.1")
+        assert len(wire.ask(request, version).api_keys) == len(harness.broker.handlers)
+    wire.close()
