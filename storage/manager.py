@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.topic import LogConfig
@@ -177,7 +178,8 @@ class LogManager:
                     )
                 size_bytes = 0
                 if not folder.was_clean:
-                    size_bytes = unchecked_bytes(self._files, path, folder.recovery_points.get(key, 0))
+                    with suppress(OSError):  # loading it will say what is wrong with it
+                        size_bytes = unchecked_bytes(self._files, path, folder.recovery_points.get(key, 0))
                 self._pending[key] = _Pending(folder, path, size_bytes)
                 folder.partitions_count += 1
                 self.progress.partitions_total += 1

@@ -12,7 +12,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID, uuid_from_text, uuid_to_text
 from storage import manager as manager_module
 from storage.checkpoints import parse_offsets
-from storage.files import OsFiles
+from storage.files import DirectoryEntry, OsFiles
 from storage.folder_lock import FolderInUse
 from storage.folder_names import FolderKind, parse_folder_name
 from storage.identity import InconsistentFolder, MetaProperties
@@ -395,6 +395,23 @@ class TestLoading:
         assert not files.exists("/data/.kafka_cleanshutdown")
         assert offsets_in(files, "recovery-point-offset-checkpoint")[key] == 4
         assert len(started(files).logs) == 3
+
+    def test_a_folder_that_cannot_be_listed_does_not_either(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        files = MemoryFiles()
+        manager = started(files)
+        for partition in range(2):
+            fill(manager.get_or_create("t", partition, TOPIC_ID, SMALL_SEGMENTS), 4)
+        listing = files.list_directory
+
+        def broken(path: str) -> list[DirectoryEntry]:
+            if path == "/data/t-0":
+                raise PermissionError(13, "not yours", path)
+            return listing(path)
+
+        monkeypatch.setattr(files, "list_directory", broken)
+        again = started(files)
+        assert list(again.logs) == [("t", 1)]
+        assert list(again.failed) == [("t", 0)]
 
     def test_the_same_partition_twice(self) -> None:
         files = MemoryFiles()
