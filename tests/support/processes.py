@@ -69,7 +69,7 @@ class BrokerProcess:
         assert self.process is not None, "not started"
         return self.process.pid
 
-    def start(self) -> BrokerProcess:
+    def start(self, *, wait_until_ready: bool = True) -> BrokerProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "broker", "start"]
         for key, value in self.overrides.items():
@@ -79,7 +79,7 @@ class BrokerProcess:
                 command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not answers_metadata(self.port):
+        while wait_until_ready and not answers_metadata(self.port):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise RuntimeError(f"the broker did not start:\n{self.log()}")
