@@ -30,9 +30,14 @@ class TopicCreator:
         task = self._under_way.get(name)
         if task is None:
             task = self._under_way[name] = asyncio.ensure_future(self._create(name))
-            task.add_done_callback(lambda _: self._under_way.pop(name, None))
+            task.add_done_callback(lambda done: self._ended(name, done))
         # Shielded: one client that leaves must not cancel the others' topic.
         await asyncio.shield(task)
+
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        del self._under_way[name]
+        if not task.cancelled():
+            task.exception()  # fetched: those who asked may all have left, and asyncio would report it as lost
 
     async def _create(self, name: str) -> None:
         config = self._config
