@@ -26,12 +26,19 @@ async def offset_fetch(broker: Broker, request: OffsetFetchRequest, call: Call) 
     unknown = {group.group_id: _name_topics(broker, group) for group in request.groups}
     response = await broker.groups.offset_fetch(request, call.version)
     for answered in response.groups:
-        for topic in answered.topics:
-            state = broker.metadata.topic(topic.name)
-            if state is not None:
-                topic.topic_id = state.topic_id
+        if answered.error_code:
+            continue
+        # A topic that is gone has no id by which it could be named.
+        answered.topics = [topic for topic in answered.topics if _identify(broker, topic)]
         answered.topics.extend(unknown.get(answered.group_id, []))
     return response
+
+
+def _identify(broker: Broker, topic: OffsetFetchResponse.OffsetFetchResponseTopics) -> bool:
+    state = broker.metadata.topic(topic.name)
+    if state is not None:
+        topic.topic_id = state.topic_id
+    return state is not None
 
 
 def _name_topics(

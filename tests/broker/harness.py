@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import struct
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,11 +103,11 @@ class Harness:
             self.loop.run_until_complete(asyncio.sleep(0))
 
     def until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
-        async def wait() -> None:
-            while not condition():  # noqa: ASYNC110 - what it waits for sets no event
-                await asyncio.sleep(0.001)
-
-        self.run(wait(), timeout_s)
+        """Run the loop until the condition holds, which may ask the broker itself."""
+        end = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < end, "it did not come to pass"
+            self.loop.run_until_complete(asyncio.sleep(0.001))
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
