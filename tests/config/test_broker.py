@@ -185,7 +185,10 @@ def test_addresses(values: dict[str, str], bound: list[str], advertised: list[st
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners=.*no client can connect to 0.0.0.0"),
+        (
+            {"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"},
+            "advertised.listeners=.*no client can connect to 0.0.0.0",
+        ),
         ({"advertised.listeners": "SSL://a:1"}, "gregor serves PLAINTEXT"),
         (
             {
