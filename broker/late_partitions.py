@@ -1,11 +1,12 @@
 """Partitions whose logs are still being checked after a crash: the controller's word about them is kept until they are.
 
-The others are served meanwhile; a client of a late one is told NOT_LEADER_OR_FOLLOWER and comes back.
+The others are served meanwhile; a client of a late one is told NOT_LEADER_OR_FOLLOWER and comes back. The controller
+does not wait either: its requests are answered without the late partitions, and these are reported to
+`on_late_answer` when their logs are there.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -33,54 +34,67 @@ class LatePartitions(LocalBroker):
         is_loading: Callable[[str, int], bool],
     ) -> None:
         super().__init__(replicas, image, configs)
+        self.on_late_answer: list[Callable[[BrokerRequest, BrokerResponse], None]] = []
         self._late_replicas = replicas
         self._is_loading = is_loading
-        self._kept: dict[Key, LeaderAndIsrRequest] = {}
-        self._loaded: dict[Key, asyncio.Event] = {}
+        # What the controller said last of each late partition, as a request about it alone.
+        self._kept: dict[Key, LeaderAndIsrRequest | StopReplicaRequest] = {}
 
     async def handle(self, request: BrokerRequest) -> BrokerResponse:
         if isinstance(request, LeaderAndIsrRequest):
-            request = self._without_late(request)
+            request = self._roles_of_loaded(request)
         elif isinstance(request, StopReplicaRequest):
-            for topic in request.topic_states:
-                for state in topic.partition_states:
-                    await self._until_loaded((topic.topic_name, state.partition_index))
+            request = self._stops_of_loaded(request)
         return await super().handle(request)
 
-    def _without_late(self, request: LeaderAndIsrRequest) -> LeaderAndIsrRequest:
+    def _roles_of_loaded(self, request: LeaderAndIsrRequest) -> LeaderAndIsrRequest:
         topics = []
         for topic in request.topic_states:
             now = []
             for state in topic.partition_states:
-                if self._is_loading(topic.topic_name, state.partition_index):
-                    self._kept[topic.topic_name, state.partition_index] = _with_topics(
-                        request, [_with_states(topic, [state])]
-                    )
+                key = topic.topic_name, state.partition_index
+                if self._is_loading(*key):
+                    self._kept[key] = _with_topics(request, [_with_states(topic, [state])])
                 else:
                     now.append(state)
+            # A topic without partitions stays in: its settings are read before its logs are opened.
             topics.append(topic if len(now) == len(topic.partition_states) else _with_states(topic, now))
         return _with_topics(request, topics)
 
-    async def _until_loaded(self, key: Key) -> None:
-        if self._is_loading(*key):
-            await self._loaded.setdefault(key, asyncio.Event()).wait()
+    def _stops_of_loaded(self, request: StopReplicaRequest) -> StopReplicaRequest:
+        topics = []
+        for topic in request.topic_states:
+            now = []
+            for state in topic.partition_states:
+                key = topic.topic_name, state.partition_index
+                if self._is_loading(*key):
+                    self._kept[key] = _with_stops(request, [_with_stopped(topic, [state])])
+                else:
+                    now.append(state)
+            if now:
+                topics.append(_with_stopped(topic, now))
+        return _with_stops(request, topics)
 
     def loaded(self, log: Log) -> None:
         """The log can be served: do what the controller has said about it meanwhile."""
         self._catch_up((log.topic, log.partition))
 
     def all_loaded(self) -> None:
-        """What is left could not be loaded: the controller's word about it fails, and the log says so."""
-        for key in [*self._kept, *self._loaded]:
+        """What is left could not be loaded: the controller's word about it fails, and it is told so."""
+        for key in list(self._kept):
             self._catch_up(key)
 
     def _catch_up(self, key: Key) -> None:
         request = self._kept.pop(key, None)
-        if request is not None:
-            self._late_replicas.apply(request)
-        event = self._loaded.pop(key, None)
-        if event is not None:
-            event.set()
+        if request is None:
+            return
+        response: BrokerResponse
+        if isinstance(request, LeaderAndIsrRequest):
+            response = self._late_replicas.apply(request)
+        else:
+            response = self._late_replicas.stop(request)
+        for listener in self.on_late_answer:
+            listener(request, response)
 
 
 def _with_topics(
@@ -103,3 +117,21 @@ def _with_states(
     return LeaderAndIsrRequest.LeaderAndIsrTopicState(
         topic_name=topic.topic_name, topic_id=topic.topic_id, partition_states=states
     )
+
+
+def _with_stops(
+    request: StopReplicaRequest, topics: list[StopReplicaRequest.StopReplicaTopicState]
+) -> StopReplicaRequest:
+    return StopReplicaRequest(
+        controller_id=request.controller_id,
+        is_kraft_controller=request.is_kraft_controller,
+        controller_epoch=request.controller_epoch,
+        broker_epoch=request.broker_epoch,
+        topic_states=topics,
+    )
+
+
+def _with_stopped(
+    topic: StopReplicaRequest.StopReplicaTopicState, states: list[StopReplicaRequest.StopReplicaPartitionState]
+) -> StopReplicaRequest.StopReplicaTopicState:
+    return StopReplicaRequest.StopReplicaTopicState(topic_name=topic.topic_name, partition_states=states)

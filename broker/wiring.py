@@ -145,6 +145,7 @@ class Node:
             listener=config.inter_broker_listener_name,
             delete_topics=config["delete.topic.enable"],
         )
+        local.on_late_answer.append(controller.answered_late)
         admin = Admin(store, config, config.broker_id, controller, image, configs)
         self.broker = Broker(
             config=config,

@@ -172,6 +172,11 @@ class ControllerLoop:
         self._put(_Shutdown(broker_id, broker_epoch, done))
         return await done
 
+    def answered_late(self, request: BrokerRequest, response: BrokerResponse) -> None:
+        """What this broker's own answer left out, about logs that were not loaded then, has happened now."""
+        if self.is_active:
+            self._answered(self.broker_id, request, response)
+
     # -- the queue -------------------------------------------------------------------------------------------------
 
     def _put(self, item: _Read | _Shutdown | Event) -> None:

@@ -1,0 +1,206 @@
+"""broker.late_partitions: logs that take long to check after a crash are served when they are ready, the others before.
+
+"slow" is a topic whose folder stays unchecked until the test opens the gate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker import wiring
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages import DeleteTopicsRequest, ListOffsetsRequest, MetadataRequest
+from storage import recovery
+from storage.log import Log
+from tests.broker.harness import Harness, Wire, batch, fetch_request, one_partition, produce_request
+
+Load = Callable[..., Generator[int, None, Log]]
+
+
+class Gate:
+    def __init__(self) -> None:
+        self.open = False
+        self.failing: set[str] = set()
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    gate = Gate()
+    load: Load = recovery.FolderLoader.load
+
+    def gated(self: recovery.FolderLoader, clean: bool) -> Generator[int, None, Log]:
+        if self._topic == "slow":
+            while not gate.open:
+                time.sleep(0.001)  # long enough for the manager to give others a turn
+                yield 0
+        if f"{self._topic}-{self._partition}" in gate.failing:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "a bad disk")
+        return (yield from load(self, clean))
+
+    monkeypatch.setattr(recovery.FolderLoader, "load", gated)
+    monkeypatch.setattr(wiring, "_LOAD_BEFORE_SERVING_S", 0)
+    return gate
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> Path:
+    """What a crash left of the topics "quick" and "slow"."""
+    harness = Harness(tmp_path / "first").start()
+    for name, partitions, size in (("quick", 1, 10), ("slow", 2, 5000)):
+        harness.create_topic(name, partitions=partitions)
+        for partition in range(partitions):
+            harness.produce(name, bytes(size), partition=partition)
+    folder = harness.copy(tmp_path / "second")
+    harness.stop()
+    return folder
+
+
+@pytest.fixture
+def harness(crashed: Path, gate: Gate) -> Iterator[Harness]:
+    harness = Harness(crashed).start()
+    yield harness
+    gate.open = True
+    if not harness.loop.is_closed():
+        harness.stop()
+
+
+def loaded(harness: Harness) -> bool:
+    return harness.node._loading is None
+
+
+def leaders(harness: Harness, name: str) -> list[int]:
+    (topic,) = harness.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)]), 12).topics
+    return [part.leader_id for part in topic.partitions]
+
+
+def test_late_partitions_are_led_elsewhere_until_they_are_ready(harness: Harness, gate: Gate) -> None:
+    assert len(harness.records("quick")) == 1
+    assert harness.produce("quick", b"x").base_offset == 1
+    assert leaders(harness, "slow") == [0, 0]
+    late = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for version in (3, 7, 9, 12):
+        assert one_partition(harness.ask(produce_request("slow", batch(b"x")), version)).error_code == late
+    for version in (4, 11, 12):
+        request = fetch_request([("slow", 0, 0)], max_wait_ms=5000)
+        assert harness.ask(request, version).responses[0].partitions[0].error_code == late
+    wanted = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    asked = ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name="slow", partitions=[wanted])])
+    assert harness.ask(asked, 7).topics[0].partitions[0].error_code == late
+
+    gate.open = True
+    harness.until(lambda: loaded(harness))
+    for partition in (0, 1):
+        assert len(harness.records("slow", partition=partition)) == 1
+        assert harness.produce("slow", b"x", partition=partition).base_offset == 1
+
+
+def test_a_producer_that_came_too_early_goes_on_as_soon_as_it_may(harness: Harness, gate: Gate) -> None:
+    wire = Wire(harness)
+    request = produce_request("slow", batch(b"x"), acks=-1)
+    answers = [one_partition(wire.ask(request, 9)) for _ in range(3)]
+    assert {answer.error_code for answer in answers} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    gate.open = True
+    harness.until(lambda: loaded(harness))
+    assert [one_partition(wire.ask(request, 9)).base_offset for _ in range(3)] == [1, 2, 3]
+    wire.close()
+
+
+def test_settings_altered_meanwhile_count(harness: Harness, gate: Gate) -> None:
+    harness.alter_topic("slow", max_message_bytes="100")
+    gate.open = True
+    harness.until(lambda: loaded(harness))
+    assert harness.produce("slow", bytes(500)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_topic_deleted_meanwhile_is_gone_when_its_logs_are_ready(harness: Harness, gate: Gate) -> None:
+    deletion = harness.begin(DeleteTopicsRequest(topic_names=["slow"], timeout_ms=5000), 5)
+    assert harness.produce("quick", b"x").base_offset == 1
+    gate.open = True
+    assert harness.run(deletion).responses[0].error_code == 0
+    harness.until(lambda: loaded(harness))
+    assert harness.broker.metadata.topic("slow") is None
+    assert harness.broker.logs.get("slow", 0) is harness.broker.logs.get("slow", 1) is None
+    assert not [path for path in harness.folder.glob("slow-*") if not path.name.endswith("-delete")]
+    harness.create_topic("slow")
+    assert harness.records("slow") == []
+
+
+def test_other_topics_can_be_made_and_deleted_meanwhile(harness: Harness, gate: Gate) -> None:
+    harness.create_topic("new")
+    assert harness.produce("new", b"x").base_offset == 0
+    assert harness.ask(DeleteTopicsRequest(topic_names=["new"], timeout_ms=2000), 5).responses[0].error_code == 0
+
+
+def test_a_deletion_that_waits_for_a_log_holds_up_no_other_topic(harness: Harness, gate: Gate) -> None:
+    deletion = harness.begin(DeleteTopicsRequest(topic_names=["slow"], timeout_ms=5000), 5)
+    begin = time.monotonic()
+    harness.create_topic("new")
+    assert harness.ask(DeleteTopicsRequest(topic_names=["new"], timeout_ms=2000), 5).responses[0].error_code == 0
+    assert time.monotonic() - begin < 1
+    gate.open = True
+    assert harness.run(deletion).responses[0].error_code == 0
+
+
+def test_a_log_that_cannot_be_loaded_stays_out_and_keeps_nothing_waiting(harness: Harness, gate: Gate) -> None:
+    gate.failing.add("slow-0")
+    gate.open = True
+    harness.until(lambda: loaded(harness))
+    late = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert one_partition(harness.ask(produce_request("slow", batch(b"x")), 9)).error_code == late
+    harness.until(lambda: leaders(harness, "slow") == [-1, 0])
+    assert len(harness.records("slow", partition=1)) == 1
+    # As in Apache Kafka its topic is deleted for good only when the disk is back; the controller goes on meanwhile.
+    request = DeleteTopicsRequest(topic_names=["slow"], timeout_ms=100)
+    assert harness.ask(request, 5).responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    harness.create_topic("new")
+    harness.stop()
+    gate.failing.clear()
+    again = Harness(harness.folder).start()
+    again.until(lambda: loaded(again) and not list(again.folder.glob("slow-[01]")))
+    assert [topic.name for topic in again.broker.metadata.topics()] == ["new", "quick"]
+    again.stop()
+
+
+def test_a_start_does_not_wait_for_logs_of_a_topic_that_is_to_be_deleted(crashed: Path, gate: Gate) -> None:
+    harness = Harness(crashed).start()
+    request = DeleteTopicsRequest(topic_names=["slow"], timeout_ms=10)
+    assert harness.ask(request, 5).responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    harness.stop()
+
+    harness = Harness(crashed).start()
+    assert harness.produce("quick", b"x").base_offset == 1
+    gate.open = True
+    harness.until(lambda: loaded(harness) and not list(crashed.glob("slow-[01]")))
+    harness.create_topic("slow")
+    assert harness.records("slow") == []
+    harness.stop()
+
+
+def test_a_broker_stopped_meanwhile_goes_on_at_the_next_start(crashed: Path, gate: Gate) -> None:
+    harness = Harness(crashed).start()
+    harness.produce("quick", b"x")
+    harness.stop()
+    assert not (crashed / ".kafka_cleanshutdown").exists()
+    gate.open = True
+    harness = Harness(crashed).start()
+    harness.until(lambda: loaded(harness))
+    assert len(harness.records("quick")) == 2
+    assert [len(harness.records("slow", partition=partition)) for partition in (0, 1)] == [1, 1]
+    harness.stop()
+
+
+def test_folders_without_metadata_are_adopted_when_they_are_ready(crashed: Path, gate: Gate) -> None:
+    for path in crashed.glob("gregor-metadata*"):
+        path.unlink()
+    harness = Harness(crashed).start()
+    harness.create_topic("new")
+    gate.open = True
+    harness.until(lambda: harness.broker.metadata.topic("slow") is not None and loaded(harness))
+    for name, partition in (("quick", 0), ("slow", 0), ("slow", 1)):
+        assert len(harness.records(name, partition=partition)) == 1
+        assert harness.produce(name, b"x", partition=partition).base_offset == 1
+    harness.stop()
