@@ -18,6 +18,12 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
             yield harness
 
 
+@pytest.fixture(autouse=True)
+def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test here looks at what a power cut leaves."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     """A legal topic name for this test alone."""

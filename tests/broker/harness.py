@@ -91,7 +91,8 @@ class Harness:
 
     def copy(self, folder: Path) -> Path:
         """What a crash at this moment would leave behind, the page cache kept."""
-        shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns(".lock"))
+        # A thread may be replacing checkpoint files just now.
+        shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns(".lock", "*.tmp"))
         return folder
 
     def run(self, work: Awaitable[ResultT], timeout_s: float = 10.0) -> ResultT:
