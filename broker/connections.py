@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from typing import TYPE_CHECKING
+
+from broker.log import logger
 
 if TYPE_CHECKING:
     from broker.connection import Connection
@@ -17,13 +20,16 @@ _STALLED_AFTER_S = 10.0
 
 
 class Connections:
-    """Obeys max.connections, max.connections.per.ip and connections.max.idle.ms."""
+    """Obeys max.connections and max.connections.per.ip with its overrides, also when they change while the broker runs,
+    and connections.max.idle.ms.
+    """
 
     def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
         self._open: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
-        self._max = config["max.connections"]
-        self._max_per_ip = config["max.connections.per.ip"]
+        self._overrides_text = ""
+        self._overrides: dict[str, int] = {}
         self._idle_s = config["connections.max.idle.ms"] / 1000
         self._sweep_s = (
             min(self._idle_s / _SWEEPS_PER_IDLE_TIME, _LONGEST_SWEEP_S) if self._idle_s > 0 else _LONGEST_SWEEP_S
@@ -37,11 +43,20 @@ class Connections:
         """Count a new connection in. Returns why it must be refused, or None."""
         self._open.add(connection)
         self._by_host[connection.host] += 1
-        if len(self._open) > self._max:
-            return f"max.connections={self._max} are open"
-        if self._by_host[connection.host] > self._max_per_ip:
-            return f"max.connections.per.ip={self._max_per_ip} are open from this address"
+        limit = self._config["max.connections"]
+        if len(self._open) > limit:
+            return f"max.connections={limit} are open"
+        limit = self._limit_of(connection.host)
+        if self._by_host[connection.host] > limit:
+            return f"{limit} are open from this address (max.connections.per.ip)"
         return None
+
+    def _limit_of(self, host: str) -> int:
+        text: str = self._config["max.connections.per.ip.overrides"]
+        if text != self._overrides_text:
+            self._overrides_text, self._overrides = text, parse_overrides(text)
+        limit: int = self._overrides.get(host, self._config["max.connections.per.ip"])
+        return limit
 
     def discard(self, connection: Connection) -> None:
         if connection in self._open:
@@ -54,14 +69,29 @@ class Connections:
         self._timer = loop.call_later(self._sweep_s, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.start_sweeping(loop)
         idle = int(self._idle_s / self._sweep_s) if self._idle_s > 0 else 0
         stalled = max(1, int(_STALLED_AFTER_S / self._sweep_s))
         for connection in list(self._open):
             connection.sweep(idle, stalled)
-        self.start_sweeping(loop)
 
     def close_all(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         for connection in list(self._open):
             connection.close()
+
+
+def parse_overrides(text: str) -> dict[str, int]:
+    """Limits by address, from `host:count,host:count`. A name stands for all its addresses; what is no pair, or a name
+    nobody knows, is left out with a line in the log.
+    """
+    limits: dict[str, int] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        host, _, count = pair.rpartition(":")
+        try:
+            found = socket.getaddrinfo(host.strip(" []"), None, type=socket.SOCK_STREAM)
+            limits.update(dict.fromkeys((str(address[0]) for *_, address in found), int(count)))
+        except (OSError, ValueError) as error:
+            logger.warning("max.connections.per.ip.overrides: %s is left out: %s", pair, error)
+    return limits
