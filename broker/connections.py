@@ -35,6 +35,7 @@ class Connections:
             min(self._idle_s / _SWEEPS_PER_IDLE_TIME, _LONGEST_SWEEP_S) if self._idle_s > 0 else _LONGEST_SWEEP_S
         )
         self._timer: asyncio.TimerHandle | None = None
+        self._stopping = False
 
     def __len__(self) -> int:
         return len(self._open)
@@ -43,6 +44,8 @@ class Connections:
         """Count a new connection in. Returns why it must be refused, or None."""
         self._open.add(connection)
         self._by_host[connection.host] += 1
+        if self._stopping:
+            return "the broker is stopping"
         limit = self._config["max.connections"]
         if len(self._open) > limit:
             return f"max.connections={limit} are open"
@@ -76,6 +79,8 @@ class Connections:
             connection.sweep(idle, stalled)
 
     def close_all(self) -> None:
+        """Close them all; one that still comes in is refused: nothing may be written to logs that are closed."""
+        self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
         for connection in list(self._open):

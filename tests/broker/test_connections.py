@@ -83,6 +83,15 @@ def test_a_limit_changed_while_the_broker_runs_counts_at_once(tmp_path: Path) ->
         assert not wires[-1].transport.aborted
 
 
+def test_nobody_comes_in_any_more_once_all_were_closed() -> None:
+    counted = connections()
+    one = Counted()
+    counted.add(one)
+    counted.close_all()
+    assert one.sweeps == [(-1, -1)]
+    assert "stopping" in counted.add(Counted())
+
+
 @pytest.mark.parametrize(
     ("idle_ms", "sweeps", "interval_s"),
     [("600000", 120, 5.0), ("1000", 10, 0.1), ("10", 10, 0.001), ("0", 0, 5.0), ("-1", 0, 5.0)],
