@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 _SLICE_S = 0.001
 _FLUSH_LOOK_S = 1.0
-"""How often flush.ms and rolled segments are looked at; flush.messages is looked at with every append."""
+"""How often flush.ms and rolled segments are looked at; and flush.messages, which clients' appends look at themselves,
+for what the broker writes.
+"""
 
 ItemT = TypeVar("ItemT")
 
@@ -91,9 +93,12 @@ class Maintenance:
         for log in await sliced(log for log in self._all() if not log.offline and log.flush_due(now_ms)):
             if self._logs.get(log.topic, log.partition) is not log:
                 continue  # its topic was deleted while others were flushed
-            by_time = log.unflushed_messages > 0 and now_ms - log.last_flush_ms >= log.config.flush_ms
+            unflushed, config = log.unflushed_messages, log.config
+            whole = unflushed > 0 and (
+                unflushed >= config.flush_messages or now_ms - log.last_flush_ms >= config.flush_ms
+            )
             try:
-                await flush_log(log, self._background, now_ms, rolled_only=not by_time)
+                await flush_log(log, self._background, now_ms, rolled_only=not whole)
             except KafkaError as error:
                 if self._logs.get(log.topic, log.partition) is log:
                     logger.error("flush failed: %s", error)

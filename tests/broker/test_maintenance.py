@@ -84,6 +84,16 @@ def test_flush_ms(harness: Harness, jobs: Maintenance, topic: str) -> None:
     assert log.unflushed_messages == 0
 
 
+def test_flush_messages_counts_for_what_the_broker_writes(harness: Harness, jobs: Maintenance, topic: str) -> None:
+    harness.create_topic(topic, flush_messages="2")
+    partition, log = harness.broker.replicas.get(topic, 0), log_of(harness, topic)
+    assert partition is not None
+    for unflushed in (1, 0):
+        partition.append(bytearray(batch(b"x")), harness.broker.now_ms(), -1, from_client=False)
+        harness.run(jobs._flush())
+        assert log.unflushed_messages == unflushed
+
+
 def test_rolled_segments_are_flushed_and_the_active_one_is_not(harness: Harness, jobs: Maintenance, topic: str) -> None:
     harness.create_topic(topic, internal_segment_bytes="2000")
     log = log_of(harness, topic)
