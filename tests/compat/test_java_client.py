@@ -1,0 +1,71 @@
+"""The Java client of Apache Kafka 4.3.1: JavaClient.java runs all checks in one JVM, here each is a test."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.kafka import java_command
+from tests.support.processes import ROOT
+
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+
+PROGRAM = ROOT / "tests/compat/JavaClient.java"
+TIMEOUT_S = 180
+RECORDS = [f"records[{codec}]" for codec in ("none", "gzip", "snappy", "lz4", "zstd")]
+ACKS = [f"acks[{acks}]" for acks in ("0", "1", "all")]
+CHECKS = [
+    *RECORDS,
+    *ACKS,
+    "idempotence",
+    "murmur2",
+    "places",
+    "small-fetches",
+    "auto-creation",
+    "too-large",
+    "unknown-topic",
+    "group[eager]",
+    "group[cooperative]",
+    "commit",
+    "static-member",
+    "enforced-rebalance",
+    "pattern",
+    "topics",
+    "bad-topics",
+    "configs",
+    "broker-configs",
+    "groups-admin",
+    "list-offsets",
+    "cluster",
+]
+
+
+@pytest.fixture(scope="module")
+def results(bootstrap: str, unique: Callable[[str], str]) -> dict[str, str]:
+    """What the program said of each check: `PASS`, or what went wrong."""
+    command = java_command(str(PROGRAM), bootstrap, unique("java"))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    said = {}
+    *lines, end = done.stdout.splitlines() or [""]
+    for line in lines if end == "DONE" else [*lines, end]:
+        verdict, _, rest = line.partition(" # ")[0].partition(" ")
+        name, _, reason = rest.partition(": ")
+        said[name] = reason or verdict
+    said[""] = f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return said
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_java(results: dict[str, str], check: str) -> None:
+    assert results.get(check, results[""]) == "PASS"
+
+
+@pytest.mark.usefixtures("without_transactions")
+def test_java_transactions_are_refused_for_good(results: dict[str, str]) -> None:
+    assert results.get("transactions-refused", results[""]) == "PASS"
+
+
+def test_nothing_is_left_out(results: dict[str, str]) -> None:
+    assert set(results) - {""} == {*CHECKS, "transactions-refused"}, results[""]
