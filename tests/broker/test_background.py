@@ -1,0 +1,138 @@
+"""broker.background: threads for what waits for the disk; nothing begun is dropped, nothing failed is silent."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from broker.background import Background
+
+ResultT = TypeVar("ResultT")
+
+
+class Loop:
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.background = Background()
+
+    def run(self, work: Awaitable[ResultT]) -> ResultT:
+        return self.loop.run_until_complete(asyncio.wait_for(work, 10))
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    loop = Loop()
+    yield loop
+    loop.run(loop.background.close())
+    loop.loop.close()
+
+
+def test_calls_run_on_threads_and_a_slow_sync_keeps_no_other_work_waiting(loop: Loop) -> None:
+    async def both() -> list[str]:
+        released = threading.Event()
+
+        def slow_sync() -> str:
+            assert released.wait(5)
+            return threading.current_thread().name
+
+        def work() -> str:
+            released.set()
+            return threading.current_thread().name
+
+        return list(await asyncio.gather(loop.background.fsync(slow_sync), loop.background.run(work)))
+
+    sync, files = loop.run(both())
+    assert sync.startswith("fsync") and files.startswith("files")
+
+
+def test_errors_reach_who_asked(loop: Loop) -> None:
+    def fail() -> None:
+        raise OSError(28, "disk full")
+
+    for ask in (loop.background.fsync, loop.background.run):
+        with pytest.raises(OSError, match="disk full"):
+            loop.run(ask(fail))
+
+
+def test_files_and_folders_are_removed_after_their_delay(loop: Loop, tmp_path: Path) -> None:
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
+    (tmp_path / "folder" / "inner" / "file").write_bytes(b"x")
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "stays").write_bytes(b"x")
+    paths = [str(tmp_path / name) for name in ("folder", "absent", "file")]
+
+    async def test() -> float:
+        begin = time.monotonic()
+        loop.background.remove_later(iter(paths), 20)
+        await asyncio.sleep(0.005)
+        assert (tmp_path / "file").exists()
+        await asyncio.gather(*loop.background._tasks)
+        return time.monotonic() - begin
+
+    assert loop.run(test()) >= 0.02
+    assert [path.name for path in tmp_path.iterdir()] == ["stays"]
+
+
+def test_what_cannot_be_removed_is_told_and_the_rest_goes(
+    loop: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    bad = tmp_path / "file" / "below a file"
+
+    async def test() -> None:
+        loop.background.remove_later([str(bad), str(tmp_path / "file")], 0)
+        await asyncio.gather(*loop.background._tasks)
+
+    loop.run(test())
+    assert not (tmp_path / "file").exists()
+    assert "below a file cannot be removed" in caplog.text
+
+
+def test_nothing_to_remove_is_no_work(loop: Loop) -> None:
+    loop.background.remove_later([], 0)
+    assert not loop.background._tasks
+
+
+def test_failed_work_is_told(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    async def fail() -> None:
+        raise ValueError("a bug")
+
+    async def test() -> None:
+        loop.background.spawn(fail())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    loop.run(test())
+    assert "background work failed" in caplog.text and "a bug" in caplog.text
+
+
+def test_close_ends_what_waits_and_waits_for_what_runs() -> None:
+    loop = Loop()
+    done: list[str] = []
+
+    async def forever() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            done.append("ended")
+
+    def sync() -> None:
+        time.sleep(0.02)
+        done.append("synced")
+
+    async def test() -> None:
+        loop.background.spawn(forever())
+        running = asyncio.ensure_future(loop.background.fsync(sync))
+        await asyncio.sleep(0.005)
+        await loop.background.close()
+        await running
+
+    loop.run(test())
+    assert sorted(done) == ["ended", "synced"]
+    loop.loop.close()

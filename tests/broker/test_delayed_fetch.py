@@ -1,0 +1,150 @@
+"""broker.delayed_fetch: when a waiting fetch looks again, how often, and that it answers once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from broker.delayed_fetch import DelayedFetch
+from replication.waiters import Waiters
+
+
+class FakePartition:
+    def __init__(self) -> None:
+        self.waiters = Waiters()
+
+    def watch(self, callback: Callable[[], None]) -> int:
+        return self.waiters.watch(callback)
+
+    def unwatch(self, handle: int) -> None:
+        self.waiters.unwatch(handle)
+
+    def move(self) -> None:
+        self.waiters.run(lambda offset: None)
+
+
+class FakeRead:
+    """Satisfied when the test says so; counts what is held."""
+
+    def __init__(self, *partitions: FakePartition) -> None:
+        self._partitions = partitions
+        self.satisfied = self.enough = False
+        self.looks = 0
+        self.held = 1  # as the handler's first look leaves it
+
+    def partitions(self) -> list[FakePartition]:
+        return list(self._partitions)
+
+    def collect(self) -> None:
+        assert not self.held
+        self.looks += 1
+        self.held = 1
+        self.satisfied = self.enough
+
+    def release(self) -> None:
+        self.held = 0
+
+    def response(self) -> Any:
+        assert self.held
+        return f"answer {self.looks}"
+
+
+class Poll:
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_wait_s: float = 3600) -> None:
+        self.partitions = FakePartition(), FakePartition()
+        self.read = FakeRead(*self.partitions)
+        self.answers: list[Any] = []
+        port: Any = self.read
+        self.delayed = DelayedFetch(loop, port, max_wait_s)
+        self.delayed.then(self.answers.append)
+
+    @property
+    def watching(self) -> list[bool]:
+        return [partition.waiters.active for partition in self.partitions]
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+def turn(loop: asyncio.AbstractEventLoop, seconds: float = 0) -> None:
+    loop.run_until_complete(asyncio.sleep(seconds))
+    loop.run_until_complete(asyncio.sleep(0))
+
+
+def test_it_holds_nothing_while_it_waits(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop)
+    assert (poll.read.held, poll.watching) == (0, [True, True])
+    poll.partitions[0].move()
+    turn(loop)
+    assert (poll.read.looks, poll.read.held, poll.answers) == (1, 0, [])
+    poll.delayed.cancel()
+
+
+def test_several_appends_of_one_turn_cost_one_look_and_none_at_once(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop)
+    for _ in range(10):
+        for partition in poll.partitions:
+            partition.move()
+    assert poll.read.looks == 0
+    turn(loop)
+    assert poll.read.looks == 1
+    poll.delayed.cancel()
+
+
+def test_it_answers_once_there_is_enough_and_only_once(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop, max_wait_s=0.01)
+    poll.read.enough = True
+    poll.partitions[1].move()
+    turn(loop)
+    assert poll.answers == ["answer 1"]
+    assert poll.watching == [False, False]
+    poll.partitions[0].move()
+    turn(loop, 0.02)
+    assert poll.answers == ["answer 1"]
+
+
+def test_it_answers_with_what_there_is_when_the_time_is_over(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop, max_wait_s=0.005)
+    turn(loop, 0.02)
+    assert poll.answers == ["answer 1"]
+    assert poll.watching == [False, False]
+
+
+def test_the_time_and_a_move_in_the_same_turn(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop, max_wait_s=0)
+    poll.read.enough = True
+    poll.partitions[0].move()
+    turn(loop, 0.005)
+    assert poll.answers == ["answer 1"]
+
+
+def test_cancelling_gives_everything_back(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop, max_wait_s=0.005)
+    poll.partitions[0].move()
+    poll.delayed.cancel()
+    poll.delayed.cancel()
+    turn(loop, 0.02)
+    assert (poll.answers, poll.read.looks, poll.read.held) == ([], 0, 0)
+    assert poll.watching == [False, False]
+
+
+def test_a_partition_that_moves_while_the_answer_goes_out(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop)
+
+    def answered(answer: Any) -> None:
+        poll.answers.append(answer)
+        poll.partitions[0].move()
+
+    poll.delayed.then(answered)
+    poll.read.enough = True
+    poll.partitions[0].move()
+    turn(loop)
+    turn(loop)
+    assert poll.answers == ["answer 1"]

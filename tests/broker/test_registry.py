@@ -1,0 +1,49 @@
+"""broker.registry: handlers register themselves, each API once, in its own module."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from broker.registry import _entries, handles, load_handlers
+from protocol.api_keys import ApiKey
+from protocol.messages import (
+    APIS,
+    request_class,
+    request_header_version,
+    response_class,
+    response_header_version,
+)
+
+
+def test_every_handler_stands_in_the_module_of_its_api() -> None:
+    for key, entry in load_handlers().items():
+        assert entry.key == key
+        assert entry.handler.__module__ == f"broker.handlers.k{key:02}_{APIS[key]}"
+        module = importlib.import_module(entry.handler.__module__)
+        assert module.__doc__ is not None
+        assert f"(key {key}), versions {entry.min_version} to {entry.max_version}" in module.__doc__.partition("\n")[0]
+
+
+def test_only_produce_overlaps() -> None:
+    assert [key for key, entry in load_handlers().items() if entry.pipelined] == [ApiKey.PRODUCE]
+
+
+def test_a_second_handler_of_an_api_is_an_error() -> None:
+    load_handlers()
+    with pytest.raises(ValueError, match="two handlers"):
+        handles(ApiKey.PRODUCE, 0, 1)(lambda broker, request, call: None)
+    assert _entries[ApiKey.PRODUCE].handler.__module__ == "broker.handlers.k00_produce"
+
+
+def test_entries_know_their_messages_and_headers() -> None:
+    for key, entry in load_handlers().items():
+        assert entry.response_class is response_class(key)
+        for version in range(entry.min_version, entry.max_version + 1):
+            assert entry.request_header_version(version) == request_header_version(key, version)
+            assert entry.response_header_version(version) == response_header_version(key, version)
+        request = request_class(key)
+        assert request is not None
+        decoded = entry.decode(memoryview(request().encode(entry.max_version)), entry.max_version, 0)
+        assert decoded == request.decode(request().encode(entry.max_version), entry.max_version)[0]
