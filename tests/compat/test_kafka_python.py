@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -24,7 +25,16 @@ with warnings.catch_warnings():
 from tests.compat import records
 from tests.compat.records import CODECS, WAIT_S, Sent, until
 
-pytestmark = [pytest.mark.compat, pytest.mark.slow]
+# It may leave a socket to the garbage collector.
+LEAKS = "ignore::pytest.PytestUnraisableExceptionWarning"
+pytestmark = [pytest.mark.compat, pytest.mark.slow, pytest.mark.filterwarnings(LEAKS)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _leaks_stay_here() -> Iterator[None]:
+    yield
+    gc.collect()
+
 
 NewTopicFactory = Callable[..., str]
 Unique = Callable[[str], str]
