@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-all check lint types imports rules stubs check-wheel jars java clean
+.PHONY: help setup demo run test test-all bench check lint types imports rules stubs check-wheel jars java clean
 
 BIN := .venv/bin
 # Touched after a successful installation; older than pyproject.toml means: install again.
@@ -17,6 +17,7 @@ help:
 	@echo 'make run         a broker in the foreground; ARGS="--override key=value"'
 	@echo 'make test        the fast tests, no Java needed; ARGS="-k words" picks some'
 	@echo 'make test-all    all tests: also those with Java, foreign clients and Spark'
+	@echo 'make bench       performance beside Apache Kafka 4.3.1, in turns on this machine; ARGS="--rounds 1"'
 	@echo 'make check       format, lint, types, import rules, generated files, the wheel'
 	@echo 'make setup       only the environment; leaves the command at $(BIN)/gregor'
 	@echo 'make clean       remove what was built and cached; data and .venv stay'
@@ -42,7 +43,7 @@ $(INSTALLED): pyproject.toml
 	  fi; \
 	fi
 	@echo 'installing gregor and what it needs into .venv'
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,spark]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --config-settings editable_mode=compat -e '.[dev,spark]'
 	@touch $@
 
 java:
@@ -65,6 +66,9 @@ test-all: setup java
 # Apache Kafka's jars for the tests marked jvm; they would be fetched on first use as well.
 jars: setup
 	@$(BIN)/python -c 'import sys; sys.path.insert(0, "."); from tests.support.kafka import kafka_jars; print(kafka_jars())'
+
+bench: jars java
+	@$(BIN)/python tests/bench/compare.py $(ARGS)
 
 check: lint types imports rules stubs check-wheel
 
