@@ -16,6 +16,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from broker.handlers.leaders import current_leader, node_endpoints
+from broker.internal_topics import INTERNAL_TOPICS
 from broker.maintenance import flush_log
 from broker.registry import handles
 from protocol.api_keys import ApiKey
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from broker.context import Broker, Call
     from replication.partition import Partition
     from storage.log import Log
+
+ADMIN_CLIENT_ID = "__admin_client"
+"""The client id by which Apache Kafka lets somebody write to its internal topics all the same."""
 
 BATCHES_FROM = 3
 ZSTD_FROM = 7
@@ -64,7 +68,7 @@ def produce(
             try:
                 if refusal:
                     raise KafkaError(refusal, _REFUSALS[refusal])
-                _append(broker, topic, data, request, call.version, answer, commits)
+                _append(broker, topic, data, request, call, answer, commits)
             except KafkaError as error:
                 failed = True
                 answer.error_code = error.code
@@ -156,13 +160,16 @@ def _append(
     topic: ProduceRequest.TopicProduceData,
     data: ProduceRequest.PartitionProduceData,
     request: ProduceRequest,
-    version: int,
+    call: Call,
     answer: ProduceResponse.PartitionProduceResponse,
     commits: _Commits,
 ) -> None:
+    version = call.version
     partition = broker.partition_of(topic.name, topic.topic_id, data.index)
     if partition is None:
         raise unknown_partition(broker, topic, data.index, version)
+    if partition.topic in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT_ID:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by the broker alone")
     records = data.records
     now_ms = broker.now_ms()
     if records is None or len(records) == 0:

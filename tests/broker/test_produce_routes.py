@@ -23,6 +23,8 @@ VERSIONS = range(ROUTES_FROM, 14)
 
 
 class FakePartition:
+    topic = "t"
+
     def __init__(self) -> None:
         self.commits_at_once = True
         self.log = SimpleNamespace(config=SimpleNamespace(flush_messages=2**63 - 1), unflushed_messages=1)

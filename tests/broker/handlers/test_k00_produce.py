@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol.errors import ErrorCode
-from protocol.messages import ProduceRequest
+from protocol.messages import FindCoordinatorRequest, ProduceRequest
 from protocol.records import RecordBatch, iter_batches
 from tests.broker.harness import (
     Harness,
@@ -195,6 +195,16 @@ def test_transactions_are_refused_for_good(harness: Harness, topic: str, version
     assert one_partition(harness.ask(request, version)).error_code == refusal
     transactional = batch(b"x", producer_id=4, producer_epoch=0, base_sequence=0, transactional=True)
     assert refused(harness, topic, transactional, version) == refusal
+
+
+@pytest.mark.parametrize("version", BATCH_VERSIONS)
+def test_the_brokers_own_topics_are_not_for_clients_to_write(harness: Harness, version: int) -> None:
+    harness.ask(FindCoordinatorRequest(key="g"), 0)
+    assert refused(harness, "__consumer_offsets", batch((b"k", b"v")), version) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    state = harness.broker.metadata.topic("__consumer_offsets")
+    assert state is not None
+    request = produce_request(state.topic_id if version >= 13 else "__consumer_offsets", batch((b"\0\x7f", b"v")))
+    assert one_partition(harness.ask(request, version, client_id="__admin_client")).error_code == 0
 
 
 @pytest.mark.parametrize("request_of", [lambda topic: ("absent", batch(b"x")), lambda topic: (topic, b"junk")])
