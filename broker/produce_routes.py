@@ -7,8 +7,8 @@ to the append. Equal bytes decode equally, so a route needs no second look at th
 by the replica manager's generation, which every change of leadership, assignment or deletion raises.
 
 Only requests without surprises take this way: one topic, one partition, no transactional id, no tagged fields, a leader
-that commits at once and without a wait for the disk. Everything else, and every error, is the general handler's
-(broker.handlers.k00_produce); both give the same bytes, which tests compare.
+that commits at once and without a wait for the disk, a topic that clients may write. Everything else, and every error,
+is the general handler's (broker.handlers.k00_produce); both give the same bytes, which tests compare.
 
 Layout from the correlation id on, flexible versions (9 and later); before them lengths are int16/int32 and tags absent:
 
@@ -22,6 +22,7 @@ from struct import Struct
 from time import time
 from typing import TYPE_CHECKING
 
+from broker.internal_topics import INTERNAL_TOPICS
 from protocol.errors import KafkaError
 from protocol.framing import HEAD_BYTES, SIZE_BYTES
 from protocol.messages import ProduceRequest, ProduceResponse, ResponseHeader, response_header_version
@@ -141,7 +142,7 @@ class ProduceRoutes:
         partition = self._broker.partition_of(topic.name, topic.topic_id, data.index)
         if partition is None or not partition.commits_at_once or partition.log is None:
             return
-        if partition.log.config.flush_messages < NO_FLUSH_BY_MESSAGES:
+        if partition.log.config.flush_messages < NO_FLUSH_BY_MESSAGES or partition.topic in INTERNAL_TOPICS:
             return
         prefix = bytes(view[start + HEAD_BYTES : prefix_end])
         if len(prefix) != self._prefix_bytes or len(self._routes) >= _MAX_ROUTES:

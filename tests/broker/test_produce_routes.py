@@ -184,6 +184,14 @@ def test_partitions_that_flush_by_messages_have_no_route() -> None:
     assert world.fast(frame, 12, 1) is None
 
 
+def test_internal_topics_have_no_route() -> None:
+    world = World()
+    world.partitions[0].topic = "__consumer_offsets"
+    frame = request_frame(12, batch())
+    world.learn(frame, 12)
+    assert world.fast(frame, 12, 1) is None
+
+
 def test_an_unknown_partition_has_no_route() -> None:
     world = World()
     frame = request_frame(12, batch(), index=77)
