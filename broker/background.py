@@ -10,9 +10,12 @@ import shutil
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.log import logger
+
+if TYPE_CHECKING:
+    from storage.log import Log
 
 ResultT = TypeVar("ResultT")
 
@@ -24,6 +27,8 @@ class Background:
         self._fsync = ThreadPoolExecutor(1, "fsync")
         self._files = ThreadPoolExecutor(1, "files")
         self._tasks: set[asyncio.Task[None]] = set()
+        self.flushes: dict[Log, asyncio.Event] = {}
+        """Logs that somebody waits to see flushed, and what ends the flush under way (broker.maintenance.flush_to)."""
 
     async def fsync(self, call: Callable[[], ResultT]) -> ResultT:
         return await asyncio.get_running_loop().run_in_executor(self._fsync, call)

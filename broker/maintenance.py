@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.log import logger
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from broker.background import Background
@@ -50,6 +50,25 @@ async def flush_log(log: Log, background: Background, now_ms: int, *, rolled_onl
             await background.fsync(plan.run)
         finally:
             log.flushed(plan)
+
+
+async def flush_to(log: Log, offset: int, background: Background, now_ms: int) -> None:
+    """Make a log durable below `offset`, together with all who wait for the same: whoever comes while the disk is busy
+    shares the next flush. Raises KafkaError KAFKA_STORAGE_ERROR.
+    """
+    while log.recovery_point < min(offset, log.log_end_offset):
+        if log.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.topic}-{log.partition} is offline")
+        under_way = background.flushes.get(log)
+        if under_way is not None:
+            await under_way.wait()
+            continue
+        done = background.flushes[log] = asyncio.Event()
+        try:
+            await flush_log(log, background, now_ms)
+        finally:
+            del background.flushes[log]
+            done.set()
 
 
 class Maintenance:

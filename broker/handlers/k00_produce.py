@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from broker.handlers.leaders import current_leader, node_endpoints
 from broker.internal_topics import INTERNAL_TOPICS
-from broker.maintenance import flush_log
+from broker.maintenance import flush_to
 from broker.registry import handles
 from protocol.api_keys import ApiKey
 from protocol.compression import ZSTD
@@ -118,7 +118,9 @@ class _Commits:
         if not self._open and self._future is not None and not self._future.done():
             self._future.set_result(self._response)  # type: ignore[arg-type]
 
-    def wait_for_flush(self, broker: Broker, log: Log, answer: ProduceResponse.PartitionProduceResponse) -> None:
+    def wait_for_flush(
+        self, broker: Broker, log: Log, offset: int, answer: ProduceResponse.PartitionProduceResponse
+    ) -> None:
         """flush.messages: the acknowledgement waits for the disk, on the flush thread."""
         key = -id(answer)
         self._open[key] = answer
@@ -126,7 +128,7 @@ class _Commits:
         async def flush() -> None:
             error = ErrorCode.NONE
             try:
-                await flush_log(log, broker.background, broker.now_ms())
+                await flush_to(log, offset, broker.background, broker.now_ms())
             except KafkaError as failure:
                 error = failure.code
             self._settle(key, answer, error)
@@ -193,7 +195,7 @@ def _append(
     answer.log_start_offset = info.log_start_offset
     log = partition.log
     if log is not None and log.unflushed_messages >= log.config.flush_messages:
-        commits.wait_for_flush(broker, log, answer)
+        commits.wait_for_flush(broker, log, info.last_offset + 1, answer)
     if request.acks == -1 and not partition.commits_at_once:
         commits.wait_for(partition, info.last_offset + 1, answer)
 

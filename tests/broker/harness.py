@@ -385,6 +385,9 @@ class Wire:
 
     def send(self, data: bytes) -> None:
         """Deliver bytes, as long as the connection reads."""
+        self.harness.run(self._deliver(data))
+
+    async def _deliver(self, data: bytes) -> None:
         taken = 0
         while taken < len(data) and self.transport.reading and not self.transport.aborted:
             view = self.connection.get_buffer(65536)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker.background import Background
-from broker.maintenance import Maintenance, flush_log, sliced
+from broker.maintenance import Maintenance, flush_log, flush_to, sliced
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import DeleteTopicsRequest
 from storage.log import Log
@@ -46,6 +46,13 @@ def log_of(harness: Harness, topic: str, partition: int = 0) -> Log:
     log = harness.broker.logs.get(topic, partition)
     assert log is not None
     return log
+
+
+def append(harness: Harness, topic: str) -> None:
+    """As the broker itself writes."""
+    partition = harness.broker.replicas.get(topic, 0)
+    assert partition is not None
+    partition.append(bytearray(batch(b"x")), harness.broker.now_ms(), -1, from_client=False)
 
 
 def test_work_in_slices_gives_others_their_turn(harness: Harness) -> None:
@@ -86,12 +93,78 @@ def test_flush_ms(harness: Harness, jobs: Maintenance, topic: str) -> None:
 
 def test_flush_messages_counts_for_what_the_broker_writes(harness: Harness, jobs: Maintenance, topic: str) -> None:
     harness.create_topic(topic, flush_messages="2")
-    partition, log = harness.broker.replicas.get(topic, 0), log_of(harness, topic)
-    assert partition is not None
+    log = log_of(harness, topic)
     for unflushed in (1, 0):
-        partition.append(bytearray(batch(b"x")), harness.broker.now_ms(), -1, from_client=False)
+        append(harness, topic)
         harness.run(jobs._flush())
         assert log.unflushed_messages == unflushed
+
+
+def test_who_waits_for_the_disk_shares_a_flush(
+    harness: Harness, background: Removals, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic(topic)
+    for _ in range(20):
+        harness.produce(topic, b"x")
+    log = log_of(harness, topic)
+    plans: list[int] = []
+
+    async def counted(log: Log, background: Background, now_ms: int, *, rolled_only: bool = False) -> None:
+        plans.append(log.log_end_offset)
+        if len(plans) == 1:
+            append(harness, topic)
+        await flush_log(log, background, now_ms, rolled_only=rolled_only)
+
+    monkeypatch.setattr("broker.maintenance.flush_log", counted)
+
+    async def all_wait() -> None:
+        await asyncio.gather(*[flush_to(log, offset, background, 0) for offset in (1, 20, 21, 20, 21, 5)])
+
+    harness.run(all_wait())
+    assert log.recovery_point == 21
+    assert len(plans) <= 2
+    assert background.flushes == {}
+    harness.run(flush_to(log, 21, background, 0))
+    assert len(plans) <= 2
+
+
+def test_a_waiter_that_gives_up_leaves_the_others_their_flush(
+    harness: Harness, background: Removals, topic: str
+) -> None:
+    harness.create_topic(topic)
+    harness.produce(topic, b"x")
+    log = log_of(harness, topic)
+
+    async def test() -> None:
+        first, second = [asyncio.ensure_future(flush_to(log, 1, background, 0)) for _ in range(2)]
+        await asyncio.sleep(0)
+        first.cancel()
+        await second
+
+    harness.run(test())
+    assert log.recovery_point == 1
+    assert background.flushes == {}
+
+
+def test_a_flush_that_fails_fails_for_all_who_wait(
+    harness: Harness, background: Removals, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic(topic)
+    harness.produce(topic, b"x")
+    log = log_of(harness, topic)
+
+    def sync(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def all_wait() -> list[BaseException | None]:
+        waits = [flush_to(log, 1, background, 0) for _ in range(3)]
+        return await asyncio.gather(*waits, return_exceptions=True)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    outcomes = harness.run(all_wait())
+    assert [outcome.code for outcome in outcomes if isinstance(outcome, KafkaError)] == [
+        ErrorCode.KAFKA_STORAGE_ERROR
+    ] * 3
 
 
 def test_rolled_segments_are_flushed_and_the_active_one_is_not(harness: Harness, jobs: Maintenance, topic: str) -> None:
