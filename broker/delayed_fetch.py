@@ -10,11 +10,13 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker.log import logger
 from broker.registry import Later
+from protocol.errors import ErrorCode
+from protocol.messages import FetchResponse
 
 if TYPE_CHECKING:
     from broker.handlers.k01_fetch import FetchRead
-    from protocol.messages import FetchResponse
     from replication.partition import Partition
 
 
@@ -57,11 +59,16 @@ class DelayedFetch(Later):
         if self._over:
             return
         read = self._read
-        read.collect()
-        if not read.satisfied and not in_any_case:
+        try:
+            read.collect()
+            if not read.satisfied and not in_any_case:
+                read.release()
+                return
+            response = read.response()
+        except Exception:  # a bug: its connection must not wait for ever
+            logger.exception("a waiting Fetch failed")
             read.release()
-            return
+            response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         self.cancel()
-        response = read.response()
         if self._answered is not None:
             self._answered(response)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.delayed_fetch import DelayedFetch
+from protocol.errors import ErrorCode
 from replication.waiters import Waiters
 
 
@@ -133,6 +134,25 @@ def test_cancelling_gives_everything_back(loop: asyncio.AbstractEventLoop) -> No
     turn(loop, 0.02)
     assert (poll.answers, poll.read.looks, poll.read.held) == ([], 0, 0)
     assert poll.watching == [False, False]
+
+
+@pytest.mark.parametrize("max_wait_s", [3600, 0.001])
+def test_a_look_that_fails_is_answered_too(
+    loop: asyncio.AbstractEventLoop, max_wait_s: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    poll = Poll(loop, max_wait_s)
+
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    poll.read.collect = fail  # type: ignore[method-assign]
+    if max_wait_s > 1:
+        poll.partitions[0].move()
+    turn(loop, 0.005)
+    (answer,) = poll.answers
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (poll.watching, poll.read.held) == ([False, False], 0)
+    assert "a bug" in caplog.text
 
 
 def test_a_partition_that_moves_while_the_answer_goes_out(loop: asyncio.AbstractEventLoop) -> None:
