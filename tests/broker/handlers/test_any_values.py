@@ -81,6 +81,7 @@ class Maker:
         return rng.choice(pool[kind])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_comes_is_answered(harness: Harness, seed: int) -> None:
     state = harness.broker.metadata.topic("known")
