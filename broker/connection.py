@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 
 _PRODUCE = ApiKey.PRODUCE.value
+LEAST_PROGRESS_BYTES = 64 * 1024
+"""What must come of a long frame between two sweeps while others wait for the memory that it holds."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -65,6 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         "_queue",
         "_reading",
         "_routes",
+        "_seen_bytes",
         "_transport",
         "closed",
         "host",
@@ -80,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener
         self._pool: BufferPool = broker.buffers
         self._owned: OwnedBuffer | None = None
-        self._begin = self._end = self._need = 0
+        self._begin = self._end = self._need = self._seen_bytes = 0
         self._expects_long_frame = False
         self._admission: Admission | None = None
         self._busy = False
@@ -130,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         return owned.view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.quiet_sweeps = self.stalled_sweeps = 0
+        self.quiet_sweeps = 0
         owned = self._owned
         if owned is None:
             self._take(self._pool.shared_view, 0, nbytes)
@@ -200,10 +203,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._admission is not None and self._admission.frame_bytes != need:
             self._admission.release()
             self._admission = None
-        if need > SHARED_BYTES and not whole and self._admission is None:
+        long = need > SHARED_BYTES
+        # Behind a request at work there is nothing to receive for yet: no place in the budget either.
+        if long and not whole and not self._busy and self._admission is None:
             self._check_head(owned.view)
+            if self.closed:
+                return  # refused: it must not take a place in the budget that nobody would give back
             self._admission = self._broker.receive_budget.admit(need, self._admitted)
-        if whole or (self._admission is not None and not self._admission.admitted):
+            self._seen_bytes = self.stalled_sweeps = 0
+        if whole or (long and (self._admission is None or not self._admission.admitted)):
             self._pause_reading()
         elif not self._reading:
             self._resume_reading()
@@ -333,7 +341,8 @@ class Connection(asyncio.BufferedProtocol):
         """
         self.quiet_sweeps += 1
         if self._admission is not None and self._admission.admitted and self._admission.contended and not self._busy:
-            self.stalled_sweeps += 1
+            progress_bytes, self._seen_bytes = self._end - self._seen_bytes, self._end
+            self.stalled_sweeps = 0 if progress_bytes >= LEAST_PROGRESS_BYTES else self.stalled_sweeps + 1
             if self.stalled_sweeps > sweeps_until_stalled:
                 self.fail(
                     f"{self._end} of {self._need} bytes of a request came, then nothing, while others wait for memory"

@@ -43,6 +43,12 @@ def bind(listener: Listener, config: BrokerConfig) -> list[socket.socket]:
     return sockets
 
 
+def backlog(config: BrokerConfig) -> int:
+    """How many connections the kernel keeps until they are accepted."""
+    asked: int = config["socket.listen.backlog.size"]
+    return max(asked, _LEAST_BACKLOG)
+
+
 def _addresses(host: str, port: int) -> list[tuple[int, str]]:
     if host == "localhost":
         return [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
@@ -70,7 +76,7 @@ def _bind_one(family: int, host: str, port: int, config: BrokerConfig) -> socket
             if config.source(key) != "DEFAULT_CONFIG" and config[key] > 0:
                 sock.setsockopt(socket.SOL_SOCKET, option, config[key])
         sock.bind((host, port))
-        sock.listen(max(config["socket.listen.backlog.size"], _LEAST_BACKLOG))
+        sock.listen(backlog(config))
     except OSError:
         sock.close()
         if family == socket.AF_INET6 and host in ("::1", "::"):

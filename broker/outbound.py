@@ -134,7 +134,8 @@ class Outbound:
             except BlockingIOError:
                 sent = 0
             except OSError:
-                return  # the transport sees the same error on its next read or write and ends the connection
+                self._transport.abort()
+                return
             if sent == len(data):
                 return
             data = data[sent:]
@@ -142,10 +143,10 @@ class Outbound:
 
     def _send_region(self, region: FileRegion) -> bool:
         """Returns whether the region is out; if not, `blocked` is set and its rest follows when there is room."""
-        out = self._socket().fileno()
-        source = region.fileno()
         position, end = region.position + self._region_sent, region.position + region.size_bytes
         try:
+            out = self._socket().fileno()
+            source = region.fileno()
             while position < end:
                 sent = os.sendfile(out, source, position, end - position)
                 if sent == 0:  # the file is shorter than the answer's length field says: the stream cannot be mended

@@ -125,6 +125,8 @@ class ProduceRoutes:
         """Remember the route of a decoded request, if it is of the simple kind."""
         if version < ROUTES_FROM or request.transactional_id is not None or len(request.topic_data) != 1:
             return
+        if request.acks not in (-1, 0, 1):
+            return
         topic = request.topic_data[0]
         if len(topic.partition_data) != 1:
             return

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker import log
 from broker.connection import Connection
-from broker.listening import BindError, bind
+from broker.listening import BindError, backlog, bind
 from broker.log import logger
 from broker.wiring import Node, StartError
 
@@ -101,7 +101,9 @@ class Server:
             raise
         for listener, sock in bound:
             factory = partial(Connection, self._node.broker, listener.name)
-            self._accepting.append(await loop.create_server(factory, sock=sock))
+            # Without a number of its own the loop would listen again with its default, 100.
+            server = await loop.create_server(factory, sock=sock, backlog=backlog(self._config))
+            self._accepting.append(server)
         broker = self._node.broker
         broker.connections.start_sweeping(loop)
         self.info = ServerInfo(

@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from broker.background import Background
@@ -104,7 +105,7 @@ class Node:
         until = time.monotonic() + seconds
         assert self._loading is not None
         for _ in self._loading:
-            if time.monotonic() > until and self._logs.progress.partitions_done:
+            if time.monotonic() > until and self._logs.listed:
                 return
         self._loading = None
 
@@ -273,16 +274,20 @@ class Node:
         signal.raise_signal(signal.SIGTERM)
 
     async def close(self) -> None:
-        """Take everything apart, as far as it was built; the logs are closed cleanly if all goes well."""
-        if hasattr(self, "broker"):
-            self.broker.connections.close_all()
-        if self._groups is not None:
-            self._groups.close()
-        if self._controller is not None:
-            await self._controller.stop()
-        await self._background.close()
-        if self._store is not None:
-            await self._store.close()
+        """Take everything apart, as far as it was built; the logs are closed cleanly, whatever else fails."""
+        async with AsyncExitStack() as steps:  # runs the last first
+            steps.callback(self._close_logs)
+            if self._store is not None:
+                steps.push_async_callback(self._store.close)
+            steps.push_async_callback(self._background.close)
+            if self._controller is not None:
+                steps.push_async_callback(self._controller.stop)
+            if self._groups is not None:
+                steps.callback(self._groups.close)
+            if hasattr(self, "broker"):
+                steps.callback(self.broker.connections.close_all)
+
+    def _close_logs(self) -> None:
         if self._opened:
             self._logs.close_all(self._broker_epoch)
         else:

@@ -37,7 +37,8 @@ class FlushPlan:
         for file in held:
             file.hold()
         self.paths = paths
-        """Small files that were replaced as a whole since the last flush. One that is gone by now is passed over."""
+        """Small files that were replaced as a whole since the last flush. One that is gone by now is passed over, and
+        so is the directory: the partition was deleted meanwhile."""
         self.directory = directory
         """Named when files were created, renamed or deleted in it."""
         self.offset = offset
@@ -54,8 +55,9 @@ class FlushPlan:
                 file.sync()
             for path in self.paths:
                 _pass_over_missing(lambda path=path: self._files.sync_file(path))  # type: ignore[misc]
-            if self.directory is not None:
-                self._files.sync_directory(self.directory)
+            directory = self.directory
+            if directory is not None:
+                _pass_over_missing(lambda: self._files.sync_directory(directory))
             self.done = True
         except OSError as error:
             self.error = error

@@ -90,6 +90,8 @@ class LogManager:
         self.logs: dict[Key, Log] = {}
         self.failed: dict[Key, Exception] = {}
         self.progress = LoadProgress()
+        self.listed = False
+        """Whether `load` has come so far that `is_loading` knows every partition."""
         self.unlinkable: list[str] = []
         """Leftovers that `load` has found, files and folders: for a thread to remove. Take them and empty the list."""
         self.broker_id: int | None = None
@@ -147,6 +149,7 @@ class LogManager:
         """
         started_s = time.monotonic()
         yield from self._find_folders()
+        self.listed = True
         unclean = [folder.path for folder in self.folders if not folder.was_clean]
         if self.progress.bytes_total:
             logger.info(

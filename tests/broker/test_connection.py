@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.connection import Connection
+from broker.connection import LEAST_PROGRESS_BYTES, Connection
 from broker.receive_buffers import SHARED_BYTES, BufferPool, ReceiveBudget
 from broker.registry import Entry
 from protocol.api_keys import ApiKey
@@ -314,6 +314,17 @@ def test_a_long_frame_of_an_unknown_api_is_refused_before_it_is_received(harness
     assert harness.transport.aborted
 
 
+@pytest.mark.parametrize("size", [MAX_REQUEST, 100_000])
+def test_a_refused_frame_takes_no_place_in_the_budget(harness: Harness, size: int) -> None:
+    for _ in range(3):
+        transport, connection = harness.connect()
+        harness.send(struct.pack(">ihhi", size, 1234, 0, 1) + bytes(100), connection)
+        assert transport.aborted
+        connection.connection_lost(None)
+    assert harness.broker.receive_budget.waiting == 0
+    assert [lane.used for lane in harness.broker.receive_budget._lanes] == [0, 0]
+
+
 def test_sweeps_end_idle_connections_and_those_that_sit_on_memory(loop: asyncio.AbstractEventLoop) -> None:
     harness = Harness(loop, budget=64 * 1024 * 1024)
     for _ in range(5):
@@ -344,3 +355,35 @@ def test_a_parked_request_is_not_idle(harness: Harness) -> None:
     for _ in range(50):
         harness.connection.sweep(10, 2)
     assert not harness.transport.aborted
+
+
+def test_a_trickle_does_not_keep_the_memory_that_others_wait_for(loop: asyncio.AbstractEventLoop) -> None:
+    harness = Harness(loop, budget=64 * 1024 * 1024)
+    head = struct.pack(">ihhi", MAX_REQUEST, 12, 4, 1)
+    holder_transport, holder = harness.connect()
+    harness.send(head, holder)
+    harness.send(head, harness.connect()[1])
+    for _ in range(5):
+        harness.send(bytes(LEAST_PROGRESS_BYTES), holder)
+        holder.sweep(100, 2)
+    assert not holder_transport.aborted
+    for _ in range(3):
+        harness.send(b"x", holder)
+        holder.sweep(100, 2)
+    assert holder_transport.aborted
+
+
+def test_a_long_frame_behind_a_parked_request_takes_no_memory_from_others(
+    harness: Harness, loop: asyncio.AbstractEventLoop
+) -> None:
+    head = struct.pack(">ihhi", MAX_REQUEST, 12, 4, 1)
+    harness.send(sync_group(1) + head)
+    assert not harness.transport.reading
+    other_transport, other = harness.connect()
+    harness.send(head, other)
+    assert other_transport.reading
+    other.connection_lost(None)
+    harness.parked[0].set_result(SyncGroupResponse())
+    turn(loop)
+    assert harness.answers() == [1]
+    assert harness.transport.reading

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import random
+import socket
+import struct
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -197,6 +200,20 @@ def test_a_reader_that_leaves_in_the_middle_of_an_answer(run: Any, tmp_path: Pat
             assert (await client.ask(fetch_request([("t", 0, 0)]), 12)).error_code == 0
             log: Any = broker.logs.get("t", 0)
             assert not log.segments[0].log.held
+
+    run(test())
+
+
+def test_bursts_of_connections_find_room(run: Any, tmp_path: Path) -> None:
+    """Each one above the backlog would be late by a second, when its client tries again."""
+
+    async def test() -> None:
+        async with World(tmp_path) as world:
+            descriptor = world.server._accepting[0].sockets[0].fileno()
+            with socket.socket(fileno=os.dup(descriptor)) as listening:
+                info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+            # Of a listening socket Linux tells the backlog in the field tcpi_sacked.
+            assert struct.unpack_from("I", info, 28)[0] >= 1000
 
     run(test())
 

@@ -418,6 +418,18 @@ def test_failed_sync_takes_the_log_offline(operation: str) -> None:
         log.append_as_leader(batch(), 0, NOW_MS)
 
 
+def test_partition_deleted_during_a_flush_is_no_trouble() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    log.append_as_leader(batch(), 0, NOW_MS)
+    plan = log.plan_flush()
+    assert plan is not None
+    files.rename(DIRECTORY, DIRECTORY + "-gone")
+    plan.run()
+    log.flushed(plan)
+    assert not log.offline
+
+
 def test_long_log_is_flushed_in_several_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.log.SEGMENTS_PER_FLUSH", 2)
     files = MemoryFiles()

@@ -207,6 +207,20 @@ def test_the_brokers_own_topics_are_not_for_clients_to_write(harness: Harness, v
     assert one_partition(harness.ask(request, version, client_id="__admin_client")).error_code == 0
 
 
+@pytest.mark.parametrize("version", range(7, 13))
+def test_what_is_refused_is_refused_again_on_the_short_way(harness: Harness, topic: str, version: int) -> None:
+    harness.ask(FindCoordinatorRequest(key="g"), 0)
+    harness.create_topic(topic)
+    for request, error in (
+        (produce_request(topic, batch(b"x"), acks=2), ErrorCode.INVALID_REQUIRED_ACKS),
+        (produce_request("__consumer_offsets", batch((b"k", b"v"))), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ):
+        wire = Wire(harness)
+        assert [one_partition(wire.ask(request, version)).error_code for _ in range(3)] == [error] * 3
+        wire.close()
+    assert harness.records(topic) == []
+
+
 @pytest.mark.parametrize("request_of", [lambda topic: ("absent", batch(b"x")), lambda topic: (topic, b"junk")])
 def test_a_failed_request_with_acks_0_ends_its_connection(harness: Harness, topic: str, request_of: Any) -> None:
     harness.create_topic(topic)
