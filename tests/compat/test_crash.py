@@ -29,7 +29,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from protocol.records import RecordBatch, iter_batches
-from tests.compat.records import WAIT_S, until
+from tests.compat.confluent import Member, as_sent, produce
+from tests.compat.records import WAIT_S, assorted, until
 from tests.support.kafka import run_kafka_tool
 from tests.support.processes import BrokerProcess
 
@@ -282,6 +283,40 @@ def test_indexes_after_crashes(aftermath: tuple[BrokerProcess, Load, Commits]) -
     server, _, _ = aftermath
     entries = sum(check_indexes(log) for topic in (TOPIC, "__consumer_offsets") for log in segments(server, topic))
     assert entries > 100
+
+
+def test_a_group_goes_on_over_a_crash(tmp_path: pathlib.Path) -> None:
+    server = BrokerProcess(tmp_path).start()
+    try:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic("goes-on", 2, 1)])["goes-on"].result(WAIT_S)
+        quick = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "log_level": 0}
+        members = [Member(server.bootstrap, GROUP, "goes-on", **quick) for _ in range(2)]
+        members[0].settled(members[1:], 1, 1)
+        sent = assorted(40)
+        told = [list(member.events) for member in members]
+        for part in (sent[:20], sent[20:]):
+            for partition in range(2):
+                produce(server.bootstrap, "goes-on", part[partition::2], partition)
+            goal = len(members[0].read) + 10
+            for member in members:
+                member.read_until(goal)
+                member.consumer.commit(asynchronous=False)
+            server.kill()
+            server.start()
+        for member in members:
+            [partition] = member.owned
+            assert as_sent(member.read) == sent[:20][partition::2] + sent[20:][partition::2], "each record once"
+        # The generation is still the one of before: the coordinator knew its members again.
+        assert [member.events for member in members] == told
+        described = admin.describe_consumer_groups([GROUP])[GROUP].result(WAIT_S)
+        assert {entry.member_id for entry in described.members} == {member.consumer.memberid() for member in members}
+        answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])[GROUP].result(WAIT_S)
+        assert [entry.offset for entry in answer.topic_partitions] == [20, 20]
+        for member in members:
+            member.close()
+    finally:
+        server.kill()
 
 
 @pytest.mark.jvm

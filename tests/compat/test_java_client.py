@@ -1,7 +1,8 @@
-"""The Java client of Apache Kafka 4.3.1: JavaClient.java runs all checks in one JVM, here each is a test."""
+"""The Java client of Apache Kafka 4.3.1: java/Checks.java runs all checks in one JVM, here each is a test."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 
@@ -12,7 +13,7 @@ from tests.support.processes import ROOT
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
-PROGRAM = ROOT / "tests/compat/JavaClient.java"
+SOURCES = sorted((ROOT / "tests/compat/java").glob("*.java"))
 TIMEOUT_S = 180
 RECORDS = [f"records[{codec}]" for codec in ("none", "gzip", "snappy", "lz4", "zstd")]
 ACKS = [f"acks[{acks}]" for acks in ("0", "1", "all")]
@@ -43,9 +44,19 @@ CHECKS = [
 
 
 @pytest.fixture(scope="module")
-def results(bootstrap: str, unique: Callable[[str], str]) -> dict[str, str]:
+def results(bootstrap: str, unique: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the program said of each check: `PASS`, or what went wrong."""
-    command = java_command(str(PROGRAM), bootstrap, unique("java"))
+    classes = tmp_path_factory.mktemp("classes")
+    command = java_command("compat.Checks", bootstrap, unique("java"))
+    place = command.index("-cp") + 1
+    compiled = subprocess.run(
+        ["javac", "-proc:none", "-cp", command[place], "-d", str(classes), *map(str, SOURCES)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert compiled.returncode == 0, compiled.stderr
+    command[place] += f"{os.pathsep}{classes}"
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     said = {}
     *lines, end = done.stdout.splitlines() or [""]
