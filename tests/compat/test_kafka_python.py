@@ -355,6 +355,26 @@ def test_a_static_member_comes_back_without_a_rebalance(
     assert len(first.revocations) == seen, "the other member noticed nothing"
 
 
+@pytest.mark.parametrize("release", [(0, 11), (1, 1), (2, 4), (3, 0)], ids=lambda release: ".".join(map(str, release)))
+def test_as_it_would_speak_to_an_older_broker(
+    bootstrap: str, new_topic: NewTopicFactory, unique: Unique, join: Callable[..., Member], release: tuple[int, int]
+) -> None:
+    # Old versions of every request: no flexible versions before 2.4, no topic ids, no member ids given beforehand.
+    topic, group, sent = new_topic(), unique("old"), assorted(10)
+    assert produce(bootstrap, topic, sent, api_version=release) == list(range(10))
+    member = join(group, topic, api_version=release)
+    member.read_until(10)
+    assert as_sent(member.read) == sent
+    member.consumer.commit()
+    assert member.consumer.committed(Partition(topic, 0)) == 10
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=bootstrap, api_version=release)) as old_client:
+        described = old_client.describe_groups([group])[group]
+        assert described["group_state"] == "Stable" and len(described["members"]) == 1
+        member.consumer.close()  # or its next look would create the topic again
+        old_client.delete_topics([topic])
+        until(lambda: topic not in old_client.list_topics(), "the topic's end")
+
+
 # ---- administration ------------------------------------------------------------------------------------------------
 
 

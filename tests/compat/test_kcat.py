@@ -125,6 +125,15 @@ def test_offsets_from_every_place(kcat: Kcat, new_topic: NewTopicFactory) -> Non
     assert kcat.run("-Q", "-t", f"{topic}:0:-2") == f"{topic} [0] offset 0\n"
 
 
+@pytest.mark.parametrize("release", ["0.10.2.0", "0.11.0.0", "1.0.0"])
+def test_as_it_would_speak_to_an_older_broker(kcat: Kcat, new_topic: NewTopicFactory, release: str) -> None:
+    # Without asking which versions are served.
+    topic, lines = new_topic(), numbered(20)
+    options = ("-X", "api.version.request=false", "-X", f"broker.version.fallback={release}")
+    kcat.produce(topic, lines, "-p", "0", *options)
+    assert kcat.lines(topic, *options) == lines
+
+
 def test_metadata(kcat: Kcat, new_topic: NewTopicFactory, bootstrap: str) -> None:
     topic = new_topic(3)
     found = json.loads(kcat.run("-L", "-J"))
