@@ -47,7 +47,8 @@ async def metadata(broker: Broker, request: MetadataRequest, call: Call) -> Meta
             for topic in wanted
         ]
     else:
-        for topic in wanted:
+        # Asked for once or a million times, a topic is answered once.
+        for topic in {(topic.name, topic.topic_id): topic for topic in wanted}.values():
             if topic.name is None or topic.topic_id != ZERO_UUID:
                 answers.append(_by_id(broker, topic, call, operations))
             else:

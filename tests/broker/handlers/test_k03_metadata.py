@@ -183,3 +183,9 @@ def test_a_replica_on_a_failed_disk_is_offline_though_its_broker_lives(harness: 
     state.partitions[0] = state.partitions[0]._replace(leader=-1, offline_replicas=[0])
     (part,) = ask(harness, 12, topic).topics[0].partitions
     assert (part.error_code, part.offline_replicas) == (ErrorCode.LEADER_NOT_AVAILABLE, [0])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_named_twice_is_answered_once(harness: Harness, known: bytes, version: int) -> None:
+    response = ask(harness, version, "known", "known")
+    assert [topic.name for topic in response.topics].count("known") == 1
