@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import cast
 import pytest
 import uvloop
 
-from broker.outbound import SENDFILE_FROM_BYTES, Outbound
+from broker import outbound
+from broker.outbound import JOINED_BELOW_BYTES, WINDOW_BYTES, Outbound
 
 
 class Piece:
@@ -27,9 +29,6 @@ class Piece:
     def fileno(self) -> int:
         assert not self.released
         return self._fd
-
-    def read(self) -> bytes:
-        return os.pread(self._fd, self.size_bytes, self.position)
 
     def release(self) -> None:
         assert not self.released
@@ -99,7 +98,7 @@ def data_file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("size", [1, SENDFILE_FROM_BYTES - 1, SENDFILE_FROM_BYTES, 700_000])
+@pytest.mark.parametrize("size", [1, JOINED_BELOW_BYTES, JOINED_BELOW_BYTES + 1, 700_000])
 def test_a_file_piece_between_bytes_arrives_whole_and_in_order(data_file: Path, size: int) -> None:
     async def test() -> None:
         async with connected() as (server, peer):
@@ -188,5 +187,77 @@ def test_a_peer_that_is_gone_does_no_harm(data_file: Path) -> None:
                 await asyncio.sleep(0.01)
             assert server.lost
             assert piece.released
+
+    run(test())
+
+
+def test_pieces_longer_than_the_window_and_the_burst_arrive_whole(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    content = random.Random(2).randbytes(2 * WINDOW_BYTES) * 3
+    path.write_bytes(content)
+
+    async def test() -> None:
+        async with connected() as (server, peer):
+            piece = Piece(path, 5, len(content) - 5)
+            server.outbound.send([b"x", piece, b"y"])
+            assert await receive(peer, len(content) - 5 + 2, 1 << 20) == b"x" + content[5:] + b"y"
+            assert piece.released
+
+    run(test())
+
+
+@pytest.mark.parametrize("size", [1000, 600_000])
+@pytest.mark.parametrize("cached_bytes", [0, 300])
+def test_what_is_not_cached_is_read_ahead_on_a_thread(
+    data_file: Path, monkeypatch: pytest.MonkeyPatch, size: int, cached_bytes: int
+) -> None:
+    """The page cache is played: whether a real one has been dropped is the kernel's choice."""
+    cached = {"until": 100 + cached_bytes}
+    read_ahead = outbound._read_ahead
+    threads = set()
+
+    def read_cached(descriptor: int, view: memoryview, position: int) -> int:
+        if position >= cached["until"]:
+            raise BlockingIOError
+        return os.preadv(descriptor, [view[: cached["until"] - position]], position)
+
+    def reading_ahead(descriptor: int, size_bytes: int, position: int) -> None:
+        threads.add(threading.current_thread())
+        read_ahead(descriptor, size_bytes, position)
+        cached["until"] = position + size_bytes
+
+    monkeypatch.setattr(outbound, "_read_cached", read_cached)
+    monkeypatch.setattr(outbound, "_read_ahead", reading_ahead)
+
+    async def test() -> None:
+        async with connected() as (server, peer):
+            piece = Piece(data_file, 100, size)
+            server.outbound.send([b"<", piece, b">"])
+            assert server.outbound.blocked
+            content = data_file.read_bytes()
+            assert await receive(peer, size + 2) == b"<" + content[100 : 100 + size] + b">"
+            assert piece.released
+        assert threads
+        assert threading.main_thread() not in threads
+
+    run(test())
+
+
+def test_a_connection_that_ends_while_the_disk_is_read_does_no_harm(
+    data_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never_cached(descriptor: int, view: memoryview, position: int) -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(outbound, "_read_cached", never_cached)
+
+    async def test() -> None:
+        async with connected() as (server, _):
+            piece = Piece(data_file, 0, 500_000)
+            server.outbound.send([piece])
+            server.outbound.close()
+            server.transport.abort()
+            assert piece.released
+            await asyncio.get_running_loop().shutdown_default_executor()
 
     run(test())
