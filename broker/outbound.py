@@ -1,7 +1,7 @@
 """What leaves a connection: bytes through its transport, pieces of segment files through one buffer that stays warm.
 
 A piece of a file is read into a buffer of 2 MB that all connections share, and sent from there. That copies once more
-than `os.sendfile` and is faster all the same, as sendfile works page by page; a buffer of its own for every answer costs
+than `os.sendfile` and is faster all the same, as sendfile works page by page; a buffer of its own for each answer costs
 twice as much as either, in page faults. What the socket does not take is read again when there is room. Reads ask for
 what is in the page cache only (RWF_NOWAIT); the rest is read ahead on a thread, so that a cold segment holds up its own
 reader and not the loop.
