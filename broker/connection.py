@@ -128,6 +128,8 @@ class Connection(asyncio.BufferedProtocol):
                 return self._pool.shared_view
             self._owned = owned
             self._begin = self._end = self._need = 0
+        elif self._admission is None:
+            return owned.view[self._end : SHARED_BYTES]
         elif self._end == owned.capacity:
             owned.grow(self._pool.next_capacity(owned, self._need))
         return owned.view[self._end :]
@@ -139,7 +141,8 @@ class Connection(asyncio.BufferedProtocol):
             self._take(self._pool.shared_view, 0, nbytes)
         else:
             self._end = end = self._end + nbytes
-            if end - self._begin >= self._need:
+            # Without a place in the budget a long frame comes to SHARED_BYTES, then it has to ask for one.
+            if end - self._begin >= self._need or (self._admission is None and end >= SHARED_BYTES):
                 self._take(owned.view, self._begin, end)
 
     # ---- requests in ----------------------------------------------------------------------------------------------
@@ -203,15 +206,18 @@ class Connection(asyncio.BufferedProtocol):
         if self._admission is not None and self._admission.frame_bytes != need:
             self._admission.release()
             self._admission = None
-        long = need > SHARED_BYTES
-        # Behind a request at work there is nothing to receive for yet: no place in the budget either.
-        if long and not whole and not self._busy and self._admission is None:
+        admission = self._admission
+        full = False
+        if need > SHARED_BYTES and not whole and admission is None:
             self._check_head(owned.view)
             if self.closed:
                 return  # refused: it must not take a place in the budget that nobody would give back
-            self._admission = self._broker.receive_budget.admit(need, self._admitted)
-            self._seen_bytes = self.stalled_sweeps = 0
-        if whole or (long and (self._admission is None or not self._admission.admitted)):
+            full = self._end >= SHARED_BYTES
+            # Behind a request at work there is nothing to receive for yet: no place in the budget either.
+            if full and not self._busy:
+                admission = self._admission = self._broker.receive_budget.admit(need, self._admitted)
+                self._seen_bytes, self.stalled_sweeps = self._end, 0
+        if whole or (full and admission is None) or (admission is not None and not admission.admitted):
             self._pause_reading()
         elif not self._reading:
             self._resume_reading()
@@ -345,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
             self.stalled_sweeps = 0 if progress_bytes >= LEAST_PROGRESS_BYTES else self.stalled_sweeps + 1
             if self.stalled_sweeps > sweeps_until_stalled:
                 self.fail(
-                    f"{self._end} of {self._need} bytes of a request came, then nothing, while others wait for memory"
+                    f"{self._end} of {self._need} bytes of a request came, then next to nothing; others wait for room"
                 )
         elif 0 < sweeps_until_idle < self.quiet_sweeps and not self._busy:
             logger.info("closing connection from %s: idle for connections.max.idle.ms", self.peer)

@@ -24,6 +24,8 @@ from protocol.messages import (
 )
 
 MAX_REQUEST = 100 * 1024 * 1024
+# As much of the longest request as a connection may hold before it has to ask for more memory.
+LONG_FRAME = struct.pack(">ihhi", MAX_REQUEST, 12, 4, 1) + bytes(SHARED_BYTES - 12)
 
 
 class FakeTransport(asyncio.Transport):
@@ -297,10 +299,12 @@ def test_a_refused_connection_is_closed(loop: asyncio.AbstractEventLoop) -> None
 
 def test_long_frames_wait_for_memory_and_an_ordinary_one_does_not(loop: asyncio.AbstractEventLoop) -> None:
     harness = Harness(loop, budget=64 * 1024 * 1024)
-    head = struct.pack(">ihhi", MAX_REQUEST, 12, 4, 1)
     greedy = [harness.connect() for _ in range(50)]
     for _, connection in greedy:
-        harness.send(head + bytes(1000), connection)
+        harness.send(LONG_FRAME[:1000], connection)
+    assert all(transport.reading for transport, _ in greedy)  # so little is nobody's loss
+    for _, connection in greedy:
+        harness.send(LONG_FRAME[1000:], connection)
     reading = [transport for transport, _ in greedy if transport.reading]
     assert len(reading) == 1
     assert harness.send(heartbeat(1, "y" * 25_000) * 4) > SHARED_BYTES
@@ -337,12 +341,12 @@ def test_sweeps_end_idle_connections_and_those_that_sit_on_memory(loop: asyncio.
     assert harness.transport.aborted
 
     holder_transport, holder = harness.connect()
-    harness.send(struct.pack(">ihhi", MAX_REQUEST, 12, 4, 1), holder)
+    harness.send(LONG_FRAME, holder)
     for _ in range(5):
         holder.sweep(100, 2)
     assert not holder_transport.aborted  # nobody waits for its memory
     waiter_transport, waiter = harness.connect()
-    harness.send(struct.pack(">ihhi", MAX_REQUEST, 12, 4, 1), waiter)
+    harness.send(LONG_FRAME, waiter)
     assert not waiter_transport.reading
     for _ in range(3):
         holder.sweep(100, 2)
@@ -359,10 +363,9 @@ def test_a_parked_request_is_not_idle(harness: Harness) -> None:
 
 def test_a_trickle_does_not_keep_the_memory_that_others_wait_for(loop: asyncio.AbstractEventLoop) -> None:
     harness = Harness(loop, budget=64 * 1024 * 1024)
-    head = struct.pack(">ihhi", MAX_REQUEST, 12, 4, 1)
     holder_transport, holder = harness.connect()
-    harness.send(head, holder)
-    harness.send(head, harness.connect()[1])
+    harness.send(LONG_FRAME, holder)
+    harness.send(LONG_FRAME, harness.connect()[1])
     for _ in range(5):
         harness.send(bytes(LEAST_PROGRESS_BYTES), holder)
         holder.sweep(100, 2)
@@ -376,14 +379,30 @@ def test_a_trickle_does_not_keep_the_memory_that_others_wait_for(loop: asyncio.A
 def test_a_long_frame_behind_a_parked_request_takes_no_memory_from_others(
     harness: Harness, loop: asyncio.AbstractEventLoop
 ) -> None:
-    head = struct.pack(">ihhi", MAX_REQUEST, 12, 4, 1)
-    harness.send(sync_group(1) + head)
+    harness.send(sync_group(1))
+    harness.send(LONG_FRAME)
     assert not harness.transport.reading
     other_transport, other = harness.connect()
-    harness.send(head, other)
+    harness.send(LONG_FRAME, other)
     assert other_transport.reading
     other.connection_lost(None)
     harness.parked[0].set_result(SyncGroupResponse())
     turn(loop)
     assert harness.answers() == [1]
     assert harness.transport.reading
+
+
+def test_tricklers_keep_nobody_from_sending_requests_of_middling_size(loop: asyncio.AbstractEventLoop) -> None:
+    harness = Harness(loop, budget=64 * 1024 * 1024)
+    for _ in range(200):
+        harness.send(struct.pack(">ihhi", 1_900_000, 12, 4, 1) + bytes(2000), harness.connect()[1])
+    stream = heartbeat(1, "g" * 30_000) * 3
+    assert harness.send(stream) == len(stream)
+    long = frame(
+        HeartbeatRequest(group_id="x" * 32_700, generation_id=1, member_id="m" * 32_700, group_instance_id="i" * 500),
+        4,
+        2,
+    )
+    assert len(long) > SHARED_BYTES
+    assert harness.send(long) == len(long)
+    assert harness.answers() == [1, 1, 1, 2]
