@@ -152,6 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         limit = self._broker.max_request_bytes
         waiting = self._queue.slots
         need = 0
+        answers = b""  # of requests that came in one read: they leave in one write, and wake the peer once
         try:
             while end - start >= SIZE_BYTES + HEAD_BYTES:
                 size, key, version, correlation_id = FRAME_HEAD.unpack_from(view, start)
@@ -164,18 +165,25 @@ class Connection(asyncio.BufferedProtocol):
                 answer = None
                 if key == _PRODUCE and not waiting:
                     answer = self._routes.produce(view, start + SIZE_BYTES, stop, version, correlation_id)
-                if answer is None:
+                if answer is not None:
+                    answers += answer
+                else:
+                    if answers:
+                        self._transport.write(answers)
+                        answers = b""
                     self._dispatch(view, start + SIZE_BYTES, stop, key, version, correlation_id)
-                elif answer:
-                    self._transport.write(answer)
-                if self.closed:
-                    return
+                    if self.closed:
+                        return
                 start = stop
             if end - start >= SIZE_BYTES:
                 need = frame_size(view, start, limit) + SIZE_BYTES
         except (FramingError, MalformedMessage) as error:
+            if answers:
+                self._transport.write(answers)
             self.fail(str(error))
             return
+        if answers:
+            self._transport.write(answers)
         if start == end:
             if self._owned is not None or not self._reading:
                 self._let_go()
