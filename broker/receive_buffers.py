@@ -90,16 +90,18 @@ class BufferPool:
 class ReceiveBudget:
     """Decides which unfinished frames may go on arriving.
 
-    Each frame asks once, with its whole size. Ordinary frames and large ones have half of the budget each; large frames
-    are admitted in the order they asked, and one alone is always admitted, so that a frame larger than the budget still
-    gets through. A frame that has to wait is told by its callback.
+    Each frame asks once, with its whole size. Ordinary frames and large ones have half of the budget each. An ordinary
+    one is admitted as soon as there is room for it, before longer ones that wait: the gap that two megabytes do not fit
+    serves many short requests. Large frames are admitted in the order they asked, and one alone always, so that a frame
+    larger than the budget still gets through. A frame that has to wait is told by its callback.
 
     Invariant: `used` of a lane is the sum of the sizes it admitted and that were not released.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes if limit_bytes > 0 else DEFAULT_BUDGET_BYTES
-        self._lanes = (_Lane(self.limit_bytes // 2), _Lane(self.limit_bytes // 2))
+        half = self.limit_bytes // 2
+        self._lanes = (_Lane(half, overtaking=True), _Lane(half, overtaking=False))
 
     def admit(self, frame_bytes: int, resume: Callable[[], None]) -> Admission:
         """Ask for a frame of `frame_bytes`. The answer says whether it is `admitted`; if not, `resume` is called once
@@ -141,16 +143,17 @@ class Admission:
 
 
 class _Lane:
-    __slots__ = ("limit_bytes", "queue", "used")
+    __slots__ = ("limit_bytes", "overtaking", "queue", "used")
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, *, overtaking: bool) -> None:
         self.limit_bytes = limit_bytes
+        self.overtaking = overtaking
         self.used = 0
         self.queue: deque[Admission] = deque()
 
     def admit(self, frame_bytes: int, resume: Callable[[], None]) -> Admission:
         admission = Admission(self, frame_bytes, resume)
-        if not self.queue and self._fits(frame_bytes):
+        if (not self.queue or self.overtaking) and self._fits(frame_bytes):
             self.used += frame_bytes
             admission.admitted = True
         else:
@@ -165,7 +168,10 @@ class _Lane:
             self.used -= admission.frame_bytes
         else:
             self.queue.remove(admission)
-        while self.queue and self._fits(self.queue[0].frame_bytes):
-            waiting = self.queue.popleft()
-            self.used += waiting.frame_bytes
-            waiting.go()
+        for waiting in list(self.queue):
+            if self._fits(waiting.frame_bytes):
+                self.queue.remove(waiting)
+                self.used += waiting.frame_bytes
+                waiting.go()
+            elif not self.overtaking:
+                break

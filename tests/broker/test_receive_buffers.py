@@ -133,3 +133,17 @@ def test_random_traffic_never_exceeds_a_lane_but_by_a_single_frame() -> None:
 
 def test_no_limit_means_the_built_in_one() -> None:
     assert ReceiveBudget(-1).limit_bytes == DEFAULT_BUDGET_BYTES
+
+
+def test_a_short_frame_uses_the_gap_that_a_longer_one_waits_for() -> None:
+    budget = ReceiveBudget(64 * MB)
+    long = [Asker(budget, 1_500_000) for _ in range(200)]
+    admitted = sum(asker.admission.admitted for asker in long)
+    assert admitted == 32 * MB // 1_500_000
+    short = Asker(budget, 70_000)
+    assert short.admission.admitted
+    waiting = Asker(budget, 32 * MB - admitted * 1_500_000 - 1)
+    assert not waiting.admission.admitted
+    short.admission.release()
+    assert waiting.admission.admitted
+    assert waiting.told == 1
