@@ -23,6 +23,7 @@ from broker.outbound import Chunk, Outbound
 from broker.produce_routes import ProduceRoutes
 from broker.receive_buffers import SHARED_BYTES, Admission, BufferPool, OwnedBuffer
 from broker.registry import Later
+from broker.responses import encode_response
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, MalformedMessage
 from protocol.framing import (
@@ -37,7 +38,7 @@ from protocol.framing import (
     request_head,
     skip_tagged_fields,
 )
-from protocol.messages import ApiVersionsResponse, ResponseHeader
+from protocol.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
     from broker.context import Broker
@@ -273,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
                 api_key=key, min_version=entry.min_version, max_version=entry.max_version
             )
             refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[served])
-            self._answer(self._queue.open() if self._queue.slots else None, entry, 0, correlation_id, refusal)
+            self._answer(None, entry, 0, correlation_id, refusal)
             return
         client_id, position = client_id_at(view, start + HEAD_BYTES, stop)
         if entry.request_header_version(version) >= 2:
@@ -293,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
             result.then(partial(self._settle, self._queue.open(), entry, version, correlation_id))
             return
         if not isinstance(result, Awaitable):
-            self._answer(self._queue.open() if self._queue.slots else None, entry, version, correlation_id, result)
+            self._answer(None, entry, version, correlation_id, result)
             return
         slot = self._queue.open()
         if not entry.pipelined:
@@ -332,6 +333,8 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:  # a bug too: the handler's answer does not fit its version
             self._failed(entry, version, error)
             return
+        if slot is None and self._queue.slots:
+            slot = self._queue.open()  # known at once, but others before it are not
         if slot is not None:
             chunks = self._queue.fill(slot, chunks)
         if chunks:
@@ -375,25 +378,3 @@ class Connection(asyncio.BufferedProtocol):
             self._owed = None
         self._let_go()
         self._broker.connections.discard(self)
-
-
-def encode_response(entry: Entry, version: int, correlation_id: int, response: Any) -> list[Chunk]:
-    """The frame of a response as chunks: bytes, and the file regions that its records fields hold."""
-    out = bytearray(SIZE_BYTES)
-    ResponseHeader(correlation_id=correlation_id).encode_into(out, entry.response_header_version(version))
-    splices: list[tuple[int, Any]] = []
-    response.encode_into(out, version, splices)
-    size = len(out) - SIZE_BYTES + sum(region.size_bytes for _, region in splices)
-    out[:SIZE_BYTES] = size.to_bytes(SIZE_BYTES, "big")
-    if not splices:
-        return [out]
-    chunks: list[Chunk] = []
-    begin = 0
-    for position, region in splices:
-        if position > begin:
-            chunks.append(out[begin:position])
-        chunks.append(region)
-        begin = position
-    if begin < len(out):
-        chunks.append(out[begin:])
-    return chunks

@@ -23,9 +23,11 @@ from time import time
 from typing import TYPE_CHECKING
 
 from broker.internal_topics import INTERNAL_TOPICS
+from broker.responses import encode_frame
+from protocol.api_keys import ApiKey
 from protocol.errors import KafkaError
 from protocol.framing import HEAD_BYTES, SIZE_BYTES
-from protocol.messages import ProduceRequest, ProduceResponse, ResponseHeader, response_header_version
+from protocol.messages import ProduceRequest, ProduceResponse, response_header_version
 from protocol.records import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ NO_FLUSH_BY_MESSAGES = 2**63 - 1
 
 _INT32 = Struct(">i")
 _BASE_OFFSET = Struct(">q")
-_CORRELATION_ID = Struct(">i")
 _OFFSETS = Struct(">qqq")  # base offset, log append time, log start offset stand side by side
 # A value no schema default has, to find the three fields' place in an encoded answer.
 _MARKS = (0x7A6F_1D2E_3C4B_5A01, 0x7A6F_1D2E_3C4B_5A02, 0x7A6F_1D2E_3C4B_5A03)
@@ -117,7 +118,7 @@ class ProduceRoutes:
         if route.acks == 0:
             return b""
         answer = route.answer
-        _CORRELATION_ID.pack_into(answer, SIZE_BYTES, correlation_id)
+        _INT32.pack_into(answer, SIZE_BYTES, correlation_id)
         _OFFSETS.pack_into(answer, route.fields, info.first_offset, info.log_append_time_ms, info.log_start_offset)
         return bytes(answer)
 
@@ -170,10 +171,7 @@ def _answer_template(topic: ProduceRequest.TopicProduceData, index: int, version
             )
         ]
     )
-    frame = bytearray(SIZE_BYTES)
-    ResponseHeader(correlation_id=0).encode_into(frame, response_header_version(0, version))
-    response.encode_into(frame, version)
-    frame[:SIZE_BYTES] = (len(frame) - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
+    frame, _ = encode_frame(response_header_version(ApiKey.PRODUCE, version), version, 0, response)
     return frame, frame.index(_OFFSETS.pack(*_MARKS))
 
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from broker.connection import Connection, encode_response
+from broker.connection import Connection
 from broker.context import Broker, Call
 from broker.outbound import Chunk
 from broker.registry import Entry, Later
+from broker.responses import encode_response
 from broker.wiring import Node
 from config.broker import BrokerConfig
 from protocol.errors import ErrorCode

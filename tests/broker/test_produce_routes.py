@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.connection import encode_response
 from broker.handlers.k00_produce import produce as general_produce
 from broker.produce_routes import ROUTES_FROM, ProduceRoutes
 from broker.registry import Entry
+from broker.responses import encode_response
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import ProduceRequest, RequestHeader
