@@ -41,7 +41,7 @@ Buffer = bytes | bytearray | memoryview
 
 # base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
 # producer id, producer epoch, base sequence, record count
-_HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER = struct.Struct(">qiibIhiqqqhii")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _INT32 = struct.Struct(">i")
 
@@ -146,7 +146,7 @@ class RecordBatch:
             self.producer_epoch,
             self.base_sequence,
             self.record_count,
-        ) = _HEADER.unpack_from(buffer, position)
+        ) = HEADER.unpack_from(buffer, position)
         if self.magic != 2:
             raise CorruptBatch(f"magic {self.magic}, not 2")
         size_bytes: int = length + LOG_OVERHEAD
@@ -305,7 +305,7 @@ def build_batch(
 
 
 def _assemble(body: Buffer, base_offset: int, leader_epoch: int, fields: bytes) -> bytearray:
-    batch = bytearray(_HEADER.size)
+    batch = bytearray(HEADER.size)
     length = RECORD_BATCH_OVERHEAD - LOG_OVERHEAD + len(body)
     struct.pack_into(">qiib", batch, 0, base_offset, length, leader_epoch, 2)
     batch[ATTRIBUTES_AT:] = fields

@@ -23,7 +23,9 @@ from __future__ import annotations
 
 from struct import Struct
 
-HEADER = Struct(">qiibIhiqqqhii")
+from protocol import records
+
+HEADER = records.HEADER
 """base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
 producer id, producer epoch, base sequence, record count."""
 
@@ -33,24 +35,24 @@ PLACE = Struct(">qii")
 STAMP = Struct(">Ih")
 """At 17: crc and attributes."""
 
-CRC_POSITION = 17
-CRC_START = 21
-MAX_TIMESTAMP_POSITION = 35
-HEADER_BYTES = 61
-LENGTH_OVERHEAD = 12
+CRC_POSITION = records.CRC_AT
+CRC_START = records.ATTRIBUTES_AT
+MAX_TIMESTAMP_POSITION = records.MAX_TIMESTAMP_AT
+HEADER_BYTES = records.RECORD_BATCH_OVERHEAD
+LENGTH_OVERHEAD = records.LOG_OVERHEAD
 """A batch is this much larger than its length field says."""
 
-APPEND_TIME_BIT = 0x08
-TRANSACTIONAL_BIT = 0x10
-CONTROL_BIT = 0x20
-CODEC_MASK = 0x07
+APPEND_TIME_BIT = records.TIMESTAMP_TYPE_BIT
+TRANSACTIONAL_BIT = records.TRANSACTIONAL_BIT
+CONTROL_BIT = records.CONTROL_BIT
+CODEC_MASK = records.COMPRESSION_MASK
 MAX_CODEC = 4
 
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 SEQUENCE_MASK = 0x7FFFFFFF
 """Sequence numbers count to 2^31 - 1 and go on with 0."""
 
-NO_TIMESTAMP = -1
+NO_TIMESTAMP = records.NO_TIMESTAMP
 
 ScannedBatch = tuple[int, int, int, int, int, int, int, int, int, int]
 """position, size in bytes, base offset, last offset, leader epoch, attributes, max timestamp, producer id,
