@@ -7,9 +7,13 @@ Big-endian, in ascending order of both columns, offsets relative to the segment'
 the last offset of a batch and the position where that batch begins. A time entry (t, o) says that no record up to
 offset o is later than t; o is the last offset of the first batch that reached t. (Kafka's OffsetIndex and TimeIndex.)
 
-Entries are appended with write(2), and their number is known without reading the file. A small index is read whole at
-the first lookup, kept up to date by appends, and dropped again when the cache wants the memory. A large one (its log
-holds more than some 30 MB) is searched in the file: that costs a dozen reads of a cached page, and no memory.
+New entries wait in memory and go to the file some at a time (`write_pending`): with batches of 16 KB a write for each
+would be two thirds of an append's system calls. What a crash takes along is rebuilt from the .log file: entries above
+the recovery point are never relied on, and below it, and in all segments but the active one, they are in the file.
+
+The number of entries is known without reading the file. A small index is read whole at the first lookup, kept up to
+date by appends, and dropped again when the cache wants the memory. A large one (its log holds more than some 30 MB) is
+searched in the file: that costs a dozen reads of a cached page, and no memory.
 
 Apache Kafka preallocates the indexes of its active segment: after a crash of it they end in zeros, which are no
 entries.
@@ -32,6 +36,9 @@ LOADED_BYTES = 64 * 1024
 
 PAGE_ENTRIES = 256
 
+PENDING_BYTES = 1024
+"""So many bytes of new entries are written at once."""
+
 
 class SparseIndex:
     """What both indexes share: sorted fixed-size entries, searched by one column.
@@ -42,13 +49,14 @@ class SparseIndex:
     ENTRY = Struct("")
     ENTRY_BYTES = 0
 
-    __slots__ = ("_cache", "_content", "_entries", "_file", "base_offset")
+    __slots__ = ("_cache", "_content", "_entries", "_file", "_pending", "base_offset")
 
     def __init__(self, files: Files, path: str, base_offset: int, *, create: bool = False) -> None:
         self.base_offset = base_offset
         self._file: File = files.create(path) if create else files.open(path)
         self._cache = files.cache
         self._content: bytearray | None = None
+        self._pending = b""  # the last entries, as they will be in the file
         self._entries = -1  # unknown until somebody asks
         if create:
             self._set_entries(0)
@@ -71,7 +79,10 @@ class SparseIndex:
 
     def truncate_entries(self, entries: int) -> None:
         """Keeps the first `entries` entries, and leaves nothing behind them in the file."""
-        self._file.truncate(entries * self.ENTRY_BYTES)
+        written = self.entries * self.ENTRY_BYTES - len(self._pending)
+        size_bytes = entries * self.ENTRY_BYTES
+        self._file.truncate(min(size_bytes, written))
+        self._pending = self._pending[: max(0, size_bytes - written)]
         self._drop()
         self._cache.forget(self)
         self._set_entries(entries)
@@ -82,18 +93,30 @@ class SparseIndex:
             self.truncate_entries(self._entries)
 
     def close(self) -> None:
-        """Gives back the descriptor and the memory; the index stays usable."""
+        """Gives back the descriptor and what was read; the index stays usable, with its pending entries."""
         self._file.close()
         self._drop()
         self._cache.forget(self)
 
+    def write_pending(self) -> None:
+        """Brings the file up to date. After an OSError the entries are still pending, and nothing of them is in the
+        file."""
+        pending = self._pending
+        if pending:
+            if self._file.write(pending) != len(pending):
+                self._file.truncate(self._entries * self.ENTRY_BYTES - len(pending))
+                raise OSError(errno.ENOSPC, "short write", self._file.path)
+            self._pending = b""
+
     def _append(self, entry: bytes) -> None:
-        """Writes an entry, or several; on an error the file may hold a part of it: truncate_entries puts that right."""
-        if self._file.write(entry) != len(entry):
-            raise OSError(errno.ENOSPC, "short write", self._file.path)
+        """Adds an entry, or several. After an OSError they are among the pending ones; truncate_entries takes them
+        out."""
         self._entries += len(entry) // self.ENTRY_BYTES
+        self._pending += entry
         if self._content is not None:
             self._content += entry
+        if len(self._pending) >= PENDING_BYTES:
+            self.write_pending()
 
     def _slot_at_most(self, target: int, column: int) -> int:
         """The last slot whose column holds at most `target`; -1 if there is none."""
@@ -110,7 +133,7 @@ class SparseIndex:
                 else:
                     high = middle
             first = low
-            content = self._file.read((high - low) * entry_bytes, low * entry_bytes)
+            content = self._read(low, high)
         else:
             first = 0
             content = self._loaded()
@@ -125,18 +148,25 @@ class SparseIndex:
     def _entry(self, slot: int) -> tuple[int, int]:
         # One entry is not worth loading them all: a segment that is opened looks at its last ones.
         if self._content is None:
-            first, second = self.ENTRY.unpack(self._file.read(self.ENTRY_BYTES, slot * self.ENTRY_BYTES))
+            first, second = self.ENTRY.unpack(self._read(slot, slot + 1))
         else:
             first, second = self.ENTRY.unpack_from(self._content, slot * self.ENTRY_BYTES)
         return first, second
 
+    def _read(self, first: int, end: int) -> bytes:
+        """The entries from slot `first` up to slot `end`, from the file and from those that are not in it yet."""
+        start, size_bytes = first * self.ENTRY_BYTES, (end - first) * self.ENTRY_BYTES
+        written = self._entries * self.ENTRY_BYTES - len(self._pending)
+        content = self._file.read(min(size_bytes, written - start), start) if start < written else b""
+        if start + size_bytes > written:
+            content += self._pending[max(0, start - written) : start + size_bytes - written]
+        if len(content) != size_bytes:
+            raise OSError(errno.EIO, "index file became shorter", self._file.path)
+        return content
+
     def _loaded(self) -> bytearray:
         if self._content is None:
-            size_bytes = self.entries * self.ENTRY_BYTES
-            content = bytearray(self._file.read(size_bytes, 0))
-            if len(content) != size_bytes:
-                raise OSError(errno.EIO, "index file became shorter", self._file.path)
-            self._content = content
+            self._content = bytearray(self._read(0, self.entries))
         self._cache.use(self, len(self._content), self._drop)
         return self._content
 
@@ -183,6 +213,7 @@ class OffsetIndex(SparseIndex):
         """Many entries in their file form, in one write."""
         if entries:
             self._append(bytes(entries))
+            self.write_pending()
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """The entry with the greatest offset that is not above `offset`, as (offset, position); or (base offset, 0)."""
@@ -232,6 +263,7 @@ class TimeIndex(SparseIndex):
         """Many entries in their file form, in one write."""
         if entries:
             self._append(bytes(entries))
+            self.write_pending()
             self._last_timestamp = self.ENTRY.unpack_from(entries, len(entries) - self.ENTRY_BYTES)[0]
 
     def lookup(self, timestamp: int) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from storage.segment import LOG_SUFFIX, Segment
 
 if TYPE_CHECKING:
     from config.topic import LogConfig
-    from storage.files import Files
+    from storage.files import File, Files
 
 __all__ = ["AppendInfo", "FlushPlan", "Log", "LogSlice", "epochs_of_batches", "list_segments", "replay_producers"]
 
@@ -275,16 +275,15 @@ class Log(LogReads, LogAppends, LogState):
         changed = self._directory_changed or self._epochs.dirty or self._producers.unsynced_snapshots
         if target <= self.recovery_point and not changed:
             return None
-        held = [
-            file
-            for segment in self._segments[first:]
-            if segment.base_offset < target or (self._directory_changed and not rolled_only)
-            for file in segment.files()
-        ]
+        held: list[File] = []
         paths = [*self._producers.unsynced_snapshots]
         if self._epochs.dirty:
             paths.append(self._epochs.path)
         try:
+            for segment in self._segments[first:]:
+                if segment.base_offset < target or (self._directory_changed and not rolled_only):
+                    segment.write_indexes()
+                    held += segment.files()
             plan = FlushPlan(
                 self._files,
                 held,

@@ -231,9 +231,16 @@ class Segment:
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
 
     def become_inactive(self) -> None:
-        """Adds the last entry of the time index. Nothing changes when it is called again."""
+        """Adds the last entry of the time index, and completes the index files. Nothing changes when it is called
+        again."""
         if self.max_timestamp >= 0:
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+        self.write_indexes()
+
+    def write_indexes(self) -> None:
+        """Brings the index files up to date."""
+        self.offset_index.write_pending()
+        self.time_index.write_pending()
 
     def truncate_to(self, position: int, next_offset: int | None = None) -> None:
         """Cuts the .log file at a position and takes out of the indexes what lay behind it. The segment is ready for

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.index import OffsetIndex, TimeIndex
+from storage.index import PENDING_BYTES, OffsetIndex, TimeIndex
 from storage.memory_files import MemoryFiles
 
 BASE = 1000
@@ -18,6 +18,7 @@ def offset_index(files: MemoryFiles, entries: list[tuple[int, int]]) -> OffsetIn
     index = OffsetIndex(files, "0.index", BASE, create=True)
     for offset, position in entries:
         index.append(offset, position)
+    index.write_pending()
     return index
 
 
@@ -25,6 +26,7 @@ def time_index(files: MemoryFiles, entries: list[tuple[int, int]]) -> TimeIndex:
     index = TimeIndex(files, "0.timeindex", BASE, create=True)
     for timestamp, offset in entries:
         index.maybe_append(timestamp, offset)
+    index.write_pending()
     return index
 
 
@@ -92,6 +94,7 @@ def test_zeros_left_by_preallocation_are_no_entries(count: int, zeros: int) -> N
     assert times.entries == count
     opened.prepare_appends()
     opened.append(BASE + 1000, 900_000)
+    opened.write_pending()
     assert files.read_bytes("0.index")[8 * count :] == struct.pack(">ii", 1000, 900_000)
     assert opened.lookup(BASE + 2000) == (BASE + 1000, 900_000)
 
@@ -109,6 +112,7 @@ def test_partial_entry_at_the_end_is_cut_before_the_first_append() -> None:
     assert opened.entries == 1
     opened.prepare_appends()
     opened.append(BASE + 5, 9000)
+    opened.write_pending()
     assert files.read_bytes("0.index") == struct.pack(">iiii", 1, 4200, 5, 9000)
 
 
@@ -157,17 +161,60 @@ def test_truncated_index_forgets_and_goes_on() -> None:
     index.truncate_entries(index.entries_below_offset(BASE + 2))
     assert index.last() == (10, BASE + 1)
     index.maybe_append(15, BASE + 2)
+    index.write_pending()
     assert files.read_bytes("0.timeindex") == struct.pack(">qiqi", 10, 1, 15, 2)
 
 
-def test_short_write_is_an_error() -> None:
+def test_entries_that_could_not_be_written_stay_pending() -> None:
     files = MemoryFiles()
     index = offset_index(files, [(BASE + 1, 4200)])
-    files.shorten(3)
-    with pytest.raises(OSError, match="short write"):
-        index.append(BASE + 2, 8400)
-    index.truncate_entries(1)
-    assert files.read_bytes("0.index") == struct.pack(">ii", 1, 4200)
+    index.append(BASE + 2, 8400)
+    for _ in range(2):
+        files.shorten(3)
+        with pytest.raises(OSError, match="short write"):
+            index.write_pending()
+        assert files.read_bytes("0.index") == struct.pack(">ii", 1, 4200)
+        assert index.last() == (BASE + 2, 8400)
+    index.write_pending()
+    assert files.read_bytes("0.index") == struct.pack(">iiii", 1, 4200, 2, 8400)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_pending_entries_count_like_written_ones(data: st.DataObject) -> None:
+    """Appends, cuts, lookups and writes in any order, beside a list; the cache drops what it likes."""
+    files, model = MemoryFiles(), []
+    index = OffsetIndex(files, "0.index", BASE, create=True)
+    for step in range(data.draw(st.integers(1, 40))):
+        match data.draw(st.sampled_from(["append", "append", "append", "write", "cut", "drop", "look"])):
+            case "append":
+                model.append((BASE + 10 * step + 1, 5000 * step + 5000))
+                index.append(*model[-1])
+            case "write":
+                index.write_pending()
+            case "cut":
+                keep = data.draw(st.integers(0, len(model)))
+                del model[keep:]
+                index.truncate_entries(keep)
+            case "drop":
+                index.close()
+            case "look":
+                target = BASE + data.draw(st.integers(0, 420))
+                below = [entry for entry in model if entry[0] <= target]
+                assert index.lookup(target) == (below[-1] if below else (BASE, 0))
+        assert index.entries == len(model)
+        assert index.last() == (model[-1] if model else (BASE, 0))
+    index.write_pending()
+    assert files.read_bytes("0.index") == b"".join(struct.pack(">ii", o - BASE, p) for o, p in model)
+
+
+def test_new_entries_go_to_the_file_some_at_a_time() -> None:
+    files = MemoryFiles()
+    index = OffsetIndex(files, "0.index", BASE, create=True)
+    for number in range(1, 1001):
+        index.append(BASE + number, 4096 * number)
+    assert 5 < files.calls["write"] < 20
+    assert 0 < index.entries * 8 - index.file.size_bytes() < PENDING_BYTES
 
 
 def test_entry_outside_is_an_index_error() -> None:

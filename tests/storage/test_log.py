@@ -75,6 +75,8 @@ def test_restarts_do_not_show_in_the_files(sizes: list[int], interval: int, data
     assert base_offsets(log) == base_offsets(twin)
     assert log.log_end_offset == twin.log_end_offset
     for segment, other in zip(log.segments, twin.segments, strict=True):
+        for active in (segment, other):
+            active.offset_index.write_pending()
         for suffix in (".log", ".index"):
             assert files.read_bytes(segment.stem + suffix) == twin_files.read_bytes(other.stem + suffix)
         segment.load_timestamps()
