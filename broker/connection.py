@@ -235,11 +235,10 @@ class Connection(asyncio.BufferedProtocol):
         """Refuse a long frame of an unknown API before receiving it."""
         if self._end >= SIZE_BYTES + HEAD_BYTES:
             key, version, _ = request_head(view, SIZE_BYTES)
-            entry = self._broker.handlers.get(key)
-            if entry is None or not entry.min_version <= version <= entry.max_version:
-                self.fail(
-                    f"a request of {self._need} bytes announces API key {key} version {version}, which is not served"
-                )
+            try:
+                self._entry(key, version)
+            except FramingError as error:
+                self.fail(f"a request of {self._need} bytes: {error}")
 
     def _admitted(self) -> None:
         if not self.closed:
@@ -263,18 +262,12 @@ class Connection(asyncio.BufferedProtocol):
     # ---- one request ----------------------------------------------------------------------------------------------
 
     def _dispatch(self, view: memoryview, start: int, stop: int, key: int, version: int, correlation_id: int) -> None:
-        entry = self._broker.handlers.get(key)
-        if entry is None:
-            raise FramingError(f"API key {key} is not served")
-        if not entry.min_version <= version <= entry.max_version:
+        try:
+            entry = self._entry(key, version)
+        except FramingError:
             if key != ApiKey.API_VERSIONS.value:
-                raise FramingError(f"{entry.key.name} version {version} is not served")
-            # KIP-511: whatever version was asked for, this answer has the form of version 0.
-            served = ApiVersionsResponse.ApiVersion(
-                api_key=key, min_version=entry.min_version, max_version=entry.max_version
-            )
-            refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[served])
-            self._answer(None, entry, 0, correlation_id, refusal)
+                raise
+            self._refuse_version(correlation_id)
             return
         client_id, position = client_id_at(view, start + HEAD_BYTES, stop)
         if entry.request_header_version(version) >= 2:
@@ -301,6 +294,27 @@ class Connection(asyncio.BufferedProtocol):
             self._busy = True
         self._owed = task = asyncio.ensure_future(result, loop=self._broker.loop)
         task.add_done_callback(partial(self._finish, slot, entry, version, correlation_id))
+
+    def _entry(self, key: int, version: int) -> Entry:
+        """The handler of that version. Raises FramingError."""
+        entry = self._broker.handlers.get(key)
+        if entry is None:
+            raise FramingError(f"API key {key} (version {version}) is not served")
+        if not entry.min_version <= version <= entry.max_version:
+            raise FramingError(
+                f"{entry.key.name} version {version} is not served, only {entry.min_version} to {entry.max_version}"
+            )
+        return entry
+
+    def _refuse_version(self, correlation_id: int) -> None:
+        """KIP-511: whatever version of ApiVersions was asked for, this answer has the form of version 0."""
+        key = ApiKey.API_VERSIONS.value
+        entry = self._broker.handlers[key]
+        served = ApiVersionsResponse.ApiVersion(
+            api_key=key, min_version=entry.min_version, max_version=entry.max_version
+        )
+        refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[served])
+        self._answer(None, entry, 0, correlation_id, refusal)
 
     def _finish(
         self, slot: Slot[Chunk], entry: Entry, version: int, correlation_id: int, task: asyncio.Future[Any]
