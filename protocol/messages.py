@@ -1,6 +1,6 @@
 """Every message as a class: `from protocol.messages import FetchRequest`.
 
-A class serves all versions that Apache Kafka 4.3 knows (and Produce from 0); the version is an argument of `decode` and
+A class serves all versions that Apache Kafka 3.9 and 4.3 know; the version is an argument of `decode` and
 `encode`. Structs are attributes of the message's class: `FetchRequest.FetchTopic`. Types stand in `messages.pyi`, which
 `python -m protocol.stubs` writes. Importing this module loads no schema: a class is made on first use.
 
@@ -38,13 +38,25 @@ APIS = {
     18: "api_versions",
     19: "create_topics",
     20: "delete_topics",
+    21: "delete_records",
     22: "init_producer_id",
     23: "offset_for_leader_epoch",
+    29: "describe_acls",
+    30: "create_acls",
+    31: "delete_acls",
     32: "describe_configs",
+    33: "alter_configs",
+    34: "alter_replica_log_dirs",
+    35: "describe_log_dirs",
     37: "create_partitions",
     42: "delete_groups",
+    43: "elect_leaders",
     44: "incremental_alter_configs",
+    46: "list_partition_reassignments",
+    47: "offset_delete",
     60: "describe_cluster",
+    74: "list_config_resources",
+    75: "describe_topic_partitions",
 }
 # Messages that are neither request nor response -> schema module.
 OTHERS = {

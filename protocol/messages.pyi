@@ -361,8 +361,14 @@ class ListOffsetsRequest(ApiMessage):
         partition_index: int
         current_leader_epoch: int
         timestamp: int
+        max_num_offsets: int
         def __init__(
-            self, *, partition_index: int = ..., current_leader_epoch: int = ..., timestamp: int = ...
+            self,
+            *,
+            partition_index: int = ...,
+            current_leader_epoch: int = ...,
+            timestamp: int = ...,
+            max_num_offsets: int = ...,
         ) -> None: ...
 
     class ListOffsetsTopic:
@@ -389,6 +395,7 @@ class ListOffsetsResponse(ApiMessage):
     class ListOffsetsPartitionResponse:
         partition_index: int
         error_code: int
+        old_style_offsets: list[int]
         timestamp: int
         offset: int
         leader_epoch: int
@@ -397,6 +404,7 @@ class ListOffsetsResponse(ApiMessage):
             *,
             partition_index: int = ...,
             error_code: int = ...,
+            old_style_offsets: list[int] = ...,
             timestamp: int = ...,
             offset: int = ...,
             leader_epoch: int = ...,
@@ -712,6 +720,7 @@ class OffsetCommitRequest(ApiMessage):
         partition_index: int
         committed_offset: int
         committed_leader_epoch: int
+        commit_timestamp: int
         committed_metadata: str | None
         def __init__(
             self,
@@ -719,6 +728,7 @@ class OffsetCommitRequest(ApiMessage):
             partition_index: int = ...,
             committed_offset: int = ...,
             committed_leader_epoch: int = ...,
+            commit_timestamp: int = ...,
             committed_metadata: str | None = ...,
         ) -> None: ...
 
@@ -1328,6 +1338,45 @@ class DeleteTopicsResponse(ApiMessage):
         self, *, throttle_time_ms: int = ..., responses: list[DeleteTopicsResponse.DeletableTopicResult] = ...
     ) -> None: ...
 
+class DeleteRecordsRequest(ApiMessage):
+    class DeleteRecordsPartition:
+        partition_index: int
+        offset: int
+        def __init__(self, *, partition_index: int = ..., offset: int = ...) -> None: ...
+
+    class DeleteRecordsTopic:
+        name: str
+        partitions: list[DeleteRecordsRequest.DeleteRecordsPartition]
+        def __init__(
+            self, *, name: str = ..., partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = ...
+        ) -> None: ...
+
+    topics: list[DeleteRecordsRequest.DeleteRecordsTopic]
+    timeout_ms: int
+    def __init__(
+        self, *, topics: list[DeleteRecordsRequest.DeleteRecordsTopic] = ..., timeout_ms: int = ...
+    ) -> None: ...
+
+class DeleteRecordsResponse(ApiMessage):
+    class DeleteRecordsPartitionResult:
+        partition_index: int
+        low_watermark: int
+        error_code: int
+        def __init__(self, *, partition_index: int = ..., low_watermark: int = ..., error_code: int = ...) -> None: ...
+
+    class DeleteRecordsTopicResult:
+        name: str
+        partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult]
+        def __init__(
+            self, *, name: str = ..., partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = ...
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[DeleteRecordsResponse.DeleteRecordsTopicResult]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., topics: list[DeleteRecordsResponse.DeleteRecordsTopicResult] = ...
+    ) -> None: ...
+
 class InitProducerIdRequest(ApiMessage):
     transactional_id: str | None
     transaction_timeout_ms: int
@@ -1412,6 +1461,166 @@ class OffsetForLeaderEpochResponse(ApiMessage):
         topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = ...,
     ) -> None: ...
 
+class DescribeAclsRequest(ApiMessage):
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
+    def __init__(
+        self,
+        *,
+        resource_type_filter: int = ...,
+        resource_name_filter: str | None = ...,
+        pattern_type_filter: int = ...,
+        principal_filter: str | None = ...,
+        host_filter: str | None = ...,
+        operation: int = ...,
+        permission_type: int = ...,
+    ) -> None: ...
+
+class DescribeAclsResponse(ApiMessage):
+    class AclDescription:
+        principal: str
+        host: str
+        operation: int
+        permission_type: int
+        def __init__(
+            self, *, principal: str = ..., host: str = ..., operation: int = ..., permission_type: int = ...
+        ) -> None: ...
+
+    class DescribeAclsResource:
+        resource_type: int
+        resource_name: str
+        pattern_type: int
+        acls: list[DescribeAclsResponse.AclDescription]
+        def __init__(
+            self,
+            *,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            pattern_type: int = ...,
+            acls: list[DescribeAclsResponse.AclDescription] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    resources: list[DescribeAclsResponse.DescribeAclsResource]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        resources: list[DescribeAclsResponse.DescribeAclsResource] = ...,
+    ) -> None: ...
+
+class CreateAclsRequest(ApiMessage):
+    class AclCreation:
+        resource_type: int
+        resource_name: str
+        resource_pattern_type: int
+        principal: str
+        host: str
+        operation: int
+        permission_type: int
+        def __init__(
+            self,
+            *,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            resource_pattern_type: int = ...,
+            principal: str = ...,
+            host: str = ...,
+            operation: int = ...,
+            permission_type: int = ...,
+        ) -> None: ...
+
+    creations: list[CreateAclsRequest.AclCreation]
+    def __init__(self, *, creations: list[CreateAclsRequest.AclCreation] = ...) -> None: ...
+
+class CreateAclsResponse(ApiMessage):
+    class AclCreationResult:
+        error_code: int
+        error_message: str | None
+        def __init__(self, *, error_code: int = ..., error_message: str | None = ...) -> None: ...
+
+    throttle_time_ms: int
+    results: list[CreateAclsResponse.AclCreationResult]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., results: list[CreateAclsResponse.AclCreationResult] = ...
+    ) -> None: ...
+
+class DeleteAclsRequest(ApiMessage):
+    class DeleteAclsFilter:
+        resource_type_filter: int
+        resource_name_filter: str | None
+        pattern_type_filter: int
+        principal_filter: str | None
+        host_filter: str | None
+        operation: int
+        permission_type: int
+        def __init__(
+            self,
+            *,
+            resource_type_filter: int = ...,
+            resource_name_filter: str | None = ...,
+            pattern_type_filter: int = ...,
+            principal_filter: str | None = ...,
+            host_filter: str | None = ...,
+            operation: int = ...,
+            permission_type: int = ...,
+        ) -> None: ...
+
+    filters: list[DeleteAclsRequest.DeleteAclsFilter]
+    def __init__(self, *, filters: list[DeleteAclsRequest.DeleteAclsFilter] = ...) -> None: ...
+
+class DeleteAclsResponse(ApiMessage):
+    class DeleteAclsMatchingAcl:
+        error_code: int
+        error_message: str | None
+        resource_type: int
+        resource_name: str
+        pattern_type: int
+        principal: str
+        host: str
+        operation: int
+        permission_type: int
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            pattern_type: int = ...,
+            principal: str = ...,
+            host: str = ...,
+            operation: int = ...,
+            permission_type: int = ...,
+        ) -> None: ...
+
+    class DeleteAclsFilterResult:
+        error_code: int
+        error_message: str | None
+        matching_acls: list[DeleteAclsResponse.DeleteAclsMatchingAcl]
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            matching_acls: list[DeleteAclsResponse.DeleteAclsMatchingAcl] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    filter_results: list[DeleteAclsResponse.DeleteAclsFilterResult]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., filter_results: list[DeleteAclsResponse.DeleteAclsFilterResult] = ...
+    ) -> None: ...
+
 class DescribeConfigsRequest(ApiMessage):
     class DescribeConfigsResource:
         resource_type: int
@@ -1443,6 +1652,7 @@ class DescribeConfigsResponse(ApiMessage):
         name: str
         value: str | None
         read_only: bool
+        is_default: bool
         config_source: int
         is_sensitive: bool
         synonyms: list[DescribeConfigsResponse.DescribeConfigsSynonym]
@@ -1454,6 +1664,7 @@ class DescribeConfigsResponse(ApiMessage):
             name: str = ...,
             value: str | None = ...,
             read_only: bool = ...,
+            is_default: bool = ...,
             config_source: int = ...,
             is_sensitive: bool = ...,
             synonyms: list[DescribeConfigsResponse.DescribeConfigsSynonym] = ...,
@@ -1481,6 +1692,152 @@ class DescribeConfigsResponse(ApiMessage):
     results: list[DescribeConfigsResponse.DescribeConfigsResult]
     def __init__(
         self, *, throttle_time_ms: int = ..., results: list[DescribeConfigsResponse.DescribeConfigsResult] = ...
+    ) -> None: ...
+
+class AlterConfigsRequest(ApiMessage):
+    class AlterableConfig:
+        name: str
+        value: str | None
+        def __init__(self, *, name: str = ..., value: str | None = ...) -> None: ...
+
+    class AlterConfigsResource:
+        resource_type: int
+        resource_name: str
+        configs: list[AlterConfigsRequest.AlterableConfig]
+        def __init__(
+            self,
+            *,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            configs: list[AlterConfigsRequest.AlterableConfig] = ...,
+        ) -> None: ...
+
+    resources: list[AlterConfigsRequest.AlterConfigsResource]
+    validate_only: bool
+    def __init__(
+        self, *, resources: list[AlterConfigsRequest.AlterConfigsResource] = ..., validate_only: bool = ...
+    ) -> None: ...
+
+class AlterConfigsResponse(ApiMessage):
+    class AlterConfigsResourceResponse:
+        error_code: int
+        error_message: str | None
+        resource_type: int
+        resource_name: str
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            resource_type: int = ...,
+            resource_name: str = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    responses: list[AlterConfigsResponse.AlterConfigsResourceResponse]
+    def __init__(
+        self, *, throttle_time_ms: int = ..., responses: list[AlterConfigsResponse.AlterConfigsResourceResponse] = ...
+    ) -> None: ...
+
+class AlterReplicaLogDirsRequest(ApiMessage):
+    class AlterReplicaLogDirTopic:
+        name: str
+        partitions: list[int]
+        def __init__(self, *, name: str = ..., partitions: list[int] = ...) -> None: ...
+
+    class AlterReplicaLogDir:
+        path: str
+        topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic]
+        def __init__(
+            self, *, path: str = ..., topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = ...
+        ) -> None: ...
+
+    dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir]
+    def __init__(self, *, dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir] = ...) -> None: ...
+
+class AlterReplicaLogDirsResponse(ApiMessage):
+    class AlterReplicaLogDirPartitionResult:
+        partition_index: int
+        error_code: int
+        def __init__(self, *, partition_index: int = ..., error_code: int = ...) -> None: ...
+
+    class AlterReplicaLogDirTopicResult:
+        topic_name: str
+        partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]
+        def __init__(
+            self,
+            *,
+            topic_name: str = ...,
+            partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = ...,
+    ) -> None: ...
+
+class DescribeLogDirsRequest(ApiMessage):
+    class DescribableLogDirTopic:
+        topic: str
+        partitions: list[int]
+        def __init__(self, *, topic: str = ..., partitions: list[int] = ...) -> None: ...
+
+    topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None
+    def __init__(self, *, topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None = ...) -> None: ...
+
+class DescribeLogDirsResponse(ApiMessage):
+    class DescribeLogDirsPartition:
+        partition_index: int
+        partition_size: int
+        offset_lag: int
+        is_future_key: bool
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            partition_size: int = ...,
+            offset_lag: int = ...,
+            is_future_key: bool = ...,
+        ) -> None: ...
+
+    class DescribeLogDirsTopic:
+        name: str
+        partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition]
+        def __init__(
+            self, *, name: str = ..., partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition] = ...
+        ) -> None: ...
+
+    class DescribeLogDirsResult:
+        error_code: int
+        log_dir: str
+        topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic]
+        total_bytes: int
+        usable_bytes: int
+        is_cordoned: bool
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            log_dir: str = ...,
+            topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic] = ...,
+            total_bytes: int = ...,
+            usable_bytes: int = ...,
+            is_cordoned: bool = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    results: list[DescribeLogDirsResponse.DescribeLogDirsResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        results: list[DescribeLogDirsResponse.DescribeLogDirsResult] = ...,
     ) -> None: ...
 
 class CreatePartitionsRequest(ApiMessage):
@@ -1540,6 +1897,50 @@ class DeleteGroupsResponse(ApiMessage):
         self, *, throttle_time_ms: int = ..., results: list[DeleteGroupsResponse.DeletableGroupResult] = ...
     ) -> None: ...
 
+class ElectLeadersRequest(ApiMessage):
+    class TopicPartitions:
+        topic: str
+        partitions: list[int]
+        def __init__(self, *, topic: str = ..., partitions: list[int] = ...) -> None: ...
+
+    election_type: int
+    topic_partitions: list[ElectLeadersRequest.TopicPartitions] | None
+    timeout_ms: int
+    def __init__(
+        self,
+        *,
+        election_type: int = ...,
+        topic_partitions: list[ElectLeadersRequest.TopicPartitions] | None = ...,
+        timeout_ms: int = ...,
+    ) -> None: ...
+
+class ElectLeadersResponse(ApiMessage):
+    class PartitionResult:
+        partition_id: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self, *, partition_id: int = ..., error_code: int = ..., error_message: str | None = ...
+        ) -> None: ...
+
+    class ReplicaElectionResult:
+        topic: str
+        partition_result: list[ElectLeadersResponse.PartitionResult]
+        def __init__(
+            self, *, topic: str = ..., partition_result: list[ElectLeadersResponse.PartitionResult] = ...
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    replica_election_results: list[ElectLeadersResponse.ReplicaElectionResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        replica_election_results: list[ElectLeadersResponse.ReplicaElectionResult] = ...,
+    ) -> None: ...
+
 class IncrementalAlterConfigsRequest(ApiMessage):
     class AlterableConfig:
         name: str
@@ -1587,6 +1988,101 @@ class IncrementalAlterConfigsResponse(ApiMessage):
         *,
         throttle_time_ms: int = ...,
         responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = ...,
+    ) -> None: ...
+
+class ListPartitionReassignmentsRequest(ApiMessage):
+    class ListPartitionReassignmentsTopics:
+        name: str
+        partition_indexes: list[int]
+        def __init__(self, *, name: str = ..., partition_indexes: list[int] = ...) -> None: ...
+
+    timeout_ms: int
+    topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None
+    def __init__(
+        self,
+        *,
+        timeout_ms: int = ...,
+        topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None = ...,
+    ) -> None: ...
+
+class ListPartitionReassignmentsResponse(ApiMessage):
+    class OngoingPartitionReassignment:
+        partition_index: int
+        replicas: list[int]
+        adding_replicas: list[int]
+        removing_replicas: list[int]
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            replicas: list[int] = ...,
+            adding_replicas: list[int] = ...,
+            removing_replicas: list[int] = ...,
+        ) -> None: ...
+
+    class OngoingTopicReassignment:
+        name: str
+        partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    topics: list[ListPartitionReassignmentsResponse.OngoingTopicReassignment]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        topics: list[ListPartitionReassignmentsResponse.OngoingTopicReassignment] = ...,
+    ) -> None: ...
+
+class OffsetDeleteRequest(ApiMessage):
+    class OffsetDeleteRequestPartition:
+        partition_index: int
+        def __init__(self, *, partition_index: int = ...) -> None: ...
+
+    class OffsetDeleteRequestTopic:
+        name: str
+        partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition]
+        def __init__(
+            self, *, name: str = ..., partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = ...
+        ) -> None: ...
+
+    group_id: str
+    topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic]
+    def __init__(
+        self, *, group_id: str = ..., topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = ...
+    ) -> None: ...
+
+class OffsetDeleteResponse(ApiMessage):
+    class OffsetDeleteResponsePartition:
+        partition_index: int
+        error_code: int
+        def __init__(self, *, partition_index: int = ..., error_code: int = ...) -> None: ...
+
+    class OffsetDeleteResponseTopic:
+        name: str
+        partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition]
+        def __init__(
+            self, *, name: str = ..., partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = ...
+        ) -> None: ...
+
+    error_code: int
+    throttle_time_ms: int
+    topics: list[OffsetDeleteResponse.OffsetDeleteResponseTopic]
+    def __init__(
+        self,
+        *,
+        error_code: int = ...,
+        throttle_time_ms: int = ...,
+        topics: list[OffsetDeleteResponse.OffsetDeleteResponseTopic] = ...,
     ) -> None: ...
 
 class DescribeClusterRequest(ApiMessage):
@@ -1637,4 +2133,105 @@ class DescribeClusterResponse(ApiMessage):
         controller_id: int = ...,
         brokers: list[DescribeClusterResponse.DescribeClusterBroker] = ...,
         cluster_authorized_operations: int = ...,
+    ) -> None: ...
+
+class ListConfigResourcesRequest(ApiMessage):
+    resource_types: list[int]
+    def __init__(self, *, resource_types: list[int] = ...) -> None: ...
+
+class ListConfigResourcesResponse(ApiMessage):
+    class ConfigResource:
+        resource_name: str
+        resource_type: int
+        def __init__(self, *, resource_name: str = ..., resource_type: int = ...) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    config_resources: list[ListConfigResourcesResponse.ConfigResource]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        config_resources: list[ListConfigResourcesResponse.ConfigResource] = ...,
+    ) -> None: ...
+
+class DescribeTopicPartitionsRequest(ApiMessage):
+    class TopicRequest:
+        name: str
+        def __init__(self, *, name: str = ...) -> None: ...
+
+    class Cursor:
+        topic_name: str
+        partition_index: int
+        def __init__(self, *, topic_name: str = ..., partition_index: int = ...) -> None: ...
+
+    topics: list[DescribeTopicPartitionsRequest.TopicRequest]
+    response_partition_limit: int
+    cursor: DescribeTopicPartitionsRequest.Cursor | None
+    def __init__(
+        self,
+        *,
+        topics: list[DescribeTopicPartitionsRequest.TopicRequest] = ...,
+        response_partition_limit: int = ...,
+        cursor: DescribeTopicPartitionsRequest.Cursor | None = ...,
+    ) -> None: ...
+
+class DescribeTopicPartitionsResponse(ApiMessage):
+    class DescribeTopicPartitionsResponsePartition:
+        error_code: int
+        partition_index: int
+        leader_id: int
+        leader_epoch: int
+        replica_nodes: list[int]
+        isr_nodes: list[int]
+        eligible_leader_replicas: list[int] | None
+        last_known_elr: list[int] | None
+        offline_replicas: list[int]
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            partition_index: int = ...,
+            leader_id: int = ...,
+            leader_epoch: int = ...,
+            replica_nodes: list[int] = ...,
+            isr_nodes: list[int] = ...,
+            eligible_leader_replicas: list[int] | None = ...,
+            last_known_elr: list[int] | None = ...,
+            offline_replicas: list[int] = ...,
+        ) -> None: ...
+
+    class DescribeTopicPartitionsResponseTopic:
+        error_code: int
+        name: str | None
+        topic_id: Uuid
+        is_internal: bool
+        partitions: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition]
+        topic_authorized_operations: int
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            name: str | None = ...,
+            topic_id: Uuid = ...,
+            is_internal: bool = ...,
+            partitions: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition] = ...,
+            topic_authorized_operations: int = ...,
+        ) -> None: ...
+
+    class Cursor:
+        topic_name: str
+        partition_index: int
+        def __init__(self, *, topic_name: str = ..., partition_index: int = ...) -> None: ...
+
+    throttle_time_ms: int
+    topics: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic]
+    next_cursor: DescribeTopicPartitionsResponse.Cursor | None
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        topics: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = ...,
+        next_cursor: DescribeTopicPartitionsResponse.Cursor | None = ...,
     ) -> None: ...

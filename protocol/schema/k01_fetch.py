@@ -1,9 +1,10 @@
 """Fetch (1): records from an offset on, for consumers and followers.
 
-4: isolation level and aborted transactions. 5: log start offset. 7: sessions that send only changes (KIP-227). 9: the
-leader epoch is checked (KIP-320). 10: zstd. 11: read from the closest replica (KIP-392). 12: flexible, diverging
-epochs (KIP-595). 13: topic ids for names. 15: the follower's epoch (KIP-903). 16: endpoints of new leaders (KIP-951).
-17: directory id (KIP-853). 18: the follower's high watermark (KIP-1166).
+1: throttle time. 2: record batches of magic 1. 3: a limit of bytes for the whole answer (KIP-74). 4: isolation level
+and aborted transactions. 5: log start offset. 7: sessions that send only changes (KIP-227). 9: the leader epoch is
+checked (KIP-320). 10: zstd. 11: read from the closest replica (KIP-392). 12: flexible, diverging epochs (KIP-595).
+13: topic ids for names. 15: the follower's epoch (KIP-903). 16: endpoints of new leaders (KIP-951). 17: directory id
+(KIP-853). 18: the follower's high watermark (KIP-1166).
 """
 
 from protocol.model import Field, Message
@@ -11,7 +12,7 @@ from protocol.model import Field, Message
 REQUEST = Message(
     "FetchRequest",
     api_key=1,
-    versions="4-18",
+    versions="0-18",
     flexible="12+",
     fields=[
         Field(
@@ -143,7 +144,7 @@ REQUEST = Message(
 RESPONSE = Message(
     "FetchResponse",
     api_key=1,
-    versions="4-18",
+    versions="0-18",
     flexible="12+",
     fields=[
         Field(

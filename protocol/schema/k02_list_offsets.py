@@ -1,8 +1,8 @@
 """ListOffsets (2): the offset that belongs to a timestamp, or to the special values below zero.
 
-2: isolation level. 4: leader epochs. 6: flexible. 7: -3, the record of the greatest timestamp (KIP-734). 8: -4, the
-first offset kept locally (KIP-405). 9: -5, the last offset in remote storage. 10: a timeout for remote reads. 11: -6,
-the earliest offset not yet uploaded.
+0: offsets where segments begin. 1: one offset (KIP-79). 2: isolation level. 4: leader epochs. 6: flexible. 7: -3, the
+record of the greatest timestamp (KIP-734). 8: -4, the first offset kept locally (KIP-405). 9: -5, the last offset in
+remote storage. 10: a timeout for remote reads. 11: -6, the earliest offset not yet uploaded.
 """
 
 from protocol.model import Field, Message
@@ -10,7 +10,7 @@ from protocol.model import Field, Message
 REQUEST = Message(
     "ListOffsetsRequest",
     api_key=2,
-    versions="1-11",
+    versions="0-11",
     flexible="6+",
     fields=[
         Field("replica_id", "int32", help="Broker id of a follower, -1 for a consumer."),
@@ -40,6 +40,7 @@ REQUEST = Message(
                             "int64",
                             help="Milliseconds, or -1 the end, -2 the start, and the other special values.",
                         ),
+                        Field("max_num_offsets", "int32", "0", default=1, help="Most offsets wanted."),
                     ],
                 ),
             ],
@@ -57,7 +58,7 @@ REQUEST = Message(
 RESPONSE = Message(
     "ListOffsetsResponse",
     api_key=2,
-    versions="1-11",
+    versions="0-11",
     flexible="6+",
     fields=[
         Field(
@@ -80,6 +81,7 @@ RESPONSE = Message(
                     fields=[
                         Field("partition_index", "int32", help="Partition number."),
                         Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                        Field("old_style_offsets", "[]int64", "0", help="Offsets found, the greatest first."),
                         Field(
                             "timestamp",
                             "int64",

@@ -1,7 +1,8 @@
 """OffsetCommit (8): positions of a group, to be kept by its coordinator.
 
-2: retention time, until 4. 6: leader epochs. 7: static members (KIP-345). 8: flexible. 9: members of the consumer
-protocol (KIP-848). 10: topic ids for names.
+0: kept in ZooKeeper. 1: generation and member, a time for each partition. 2: retention time, until 4. 6: leader
+epochs. 7: static members (KIP-345). 8: flexible. 9: members of the consumer protocol (KIP-848). 10: topic ids for
+names.
 """
 
 from protocol.model import Field, Message
@@ -9,7 +10,7 @@ from protocol.model import Field, Message
 REQUEST = Message(
     "OffsetCommitRequest",
     api_key=8,
-    versions="2-10",
+    versions="0-10",
     flexible="8+",
     fields=[
         Field("group_id", "string", help="Group."),
@@ -61,6 +62,13 @@ REQUEST = Message(
                             help="Leader epoch of the record before, -1 when unknown.",
                         ),
                         Field(
+                            "commit_timestamp",
+                            "int64",
+                            "1",
+                            default=-1,
+                            help="Milliseconds from which the offset is kept, -1 for now.",
+                        ),
+                        Field(
                             "committed_metadata",
                             "string",
                             nullable="0+",
@@ -76,7 +84,7 @@ REQUEST = Message(
 RESPONSE = Message(
     "OffsetCommitResponse",
     api_key=8,
-    versions="2-10",
+    versions="0-10",
     flexible="8+",
     fields=[
         Field(

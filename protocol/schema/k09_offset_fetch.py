@@ -1,8 +1,8 @@
 """OffsetFetch (9): the committed positions of groups.
 
-2: null asks for all topics, error of the whole group. 5: leader epochs. 6: flexible. 7: open transactions can be
-waited for (KIP-447). 8: many groups in one request (KIP-709). 9: members of the consumer protocol (KIP-848). 10:
-topic ids for names.
+0: kept in ZooKeeper. 2: null asks for all topics, error of the whole group. 5: leader epochs. 6: flexible. 7: open
+transactions can be waited for (KIP-447). 8: many groups in one request (KIP-709). 9: members of the consumer protocol
+(KIP-848). 10: topic ids for names.
 """
 
 from protocol.model import Field, Message
@@ -10,7 +10,7 @@ from protocol.model import Field, Message
 REQUEST = Message(
     "OffsetFetchRequest",
     api_key=9,
-    versions="1-10",
+    versions="0-10",
     flexible="6+",
     fields=[
         Field("group_id", "string", "0-7", help="Group."),
@@ -75,7 +75,7 @@ REQUEST = Message(
 RESPONSE = Message(
     "OffsetFetchResponse",
     api_key=9,
-    versions="1-10",
+    versions="0-10",
     flexible="6+",
     fields=[
         Field(

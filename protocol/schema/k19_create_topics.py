@@ -1,7 +1,8 @@
 """CreateTopics (19).
 
-4: -1 asks for the broker's default partition and replica count (KIP-464). 5: flexible, and the answer describes the
-topic (KIP-525). 6: quota errors (KIP-599). 7: the answer gives the topic id.
+1: checking only, and errors in words. 2: throttle time. 4: -1 asks for the broker's default partition and replica
+count (KIP-464). 5: flexible, and the answer describes the topic (KIP-525). 6: quota errors (KIP-599). 7: the answer
+gives the topic id.
 """
 
 from protocol.model import Field, Message
@@ -9,7 +10,7 @@ from protocol.model import Field, Message
 REQUEST = Message(
     "CreateTopicsRequest",
     api_key=19,
-    versions="2-7",
+    versions="0-7",
     flexible="5+",
     fields=[
         Field(
@@ -61,7 +62,7 @@ REQUEST = Message(
 RESPONSE = Message(
     "CreateTopicsResponse",
     api_key=19,
-    versions="2-7",
+    versions="0-7",
     flexible="5+",
     fields=[
         Field(

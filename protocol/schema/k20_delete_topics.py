@@ -1,6 +1,6 @@
 """DeleteTopics (20).
 
-4: flexible. 5: error messages and quota errors (KIP-599). 6: topics may be named by id (KIP-516).
+1: throttle time. 4: flexible. 5: error messages and quota errors (KIP-599). 6: topics may be named by id (KIP-516).
 """
 
 from protocol.model import Field, Message
@@ -8,7 +8,7 @@ from protocol.model import Field, Message
 REQUEST = Message(
     "DeleteTopicsRequest",
     api_key=20,
-    versions="1-6",
+    versions="0-6",
     flexible="4+",
     fields=[
         Field(
@@ -29,7 +29,7 @@ REQUEST = Message(
 RESPONSE = Message(
     "DeleteTopicsResponse",
     api_key=20,
-    versions="1-6",
+    versions="0-6",
     flexible="4+",
     fields=[
         Field(

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (23): where an epoch ends in the leader's log, to find where two logs part.
 
-2: the leader epoch is checked (KIP-320). 3: replica id. 4: flexible.
+1: the answer names the epoch. 2: the leader epoch is checked (KIP-320). 3: replica id. 4: flexible.
 """
 
 from protocol.model import Field, Message
@@ -8,7 +8,7 @@ from protocol.model import Field, Message
 REQUEST = Message(
     "OffsetForLeaderEpochRequest",
     api_key=23,
-    versions="2-4",
+    versions="0-4",
     flexible="4+",
     fields=[
         Field(
@@ -50,7 +50,7 @@ REQUEST = Message(
 RESPONSE = Message(
     "OffsetForLeaderEpochResponse",
     api_key=23,
-    versions="2-4",
+    versions="0-4",
     flexible="4+",
     fields=[
         Field(

@@ -8,7 +8,7 @@ from protocol.model import Field, Message
 REQUEST = Message(
     "DescribeConfigsRequest",
     api_key=32,
-    versions="1-4",
+    versions="0-4",
     flexible="4+",
     fields=[
         Field(
@@ -29,7 +29,7 @@ REQUEST = Message(
 RESPONSE = Message(
     "DescribeConfigsResponse",
     api_key=32,
-    versions="1-4",
+    versions="0-4",
     flexible="4+",
     fields=[
         Field(
@@ -54,6 +54,7 @@ RESPONSE = Message(
                         Field("name", "string", help="Setting."),
                         Field("value", "string", nullable="0+", help="Its value, null if it is a secret."),
                         Field("read_only", "bool", help="Whether it cannot be changed."),
+                        Field("is_default", "bool", "0", help="Whether nobody has set it."),
                         Field(
                             "config_source",
                             "int8",

@@ -25,6 +25,7 @@ from protocol.messages import (
     OffsetFetchRequest,
     ProduceRequest,
     ProduceResponse,
+    RequestHeader,
 )
 from protocol.model import Field, Message, Struct
 from tests.protocol import reference_codec
@@ -228,7 +229,7 @@ class TestHostile:
         self.refuses(FetchRequest, 12, plain[:-1] + tag[:2] + b"\x01\x02a")
 
     def test_version_that_does_not_exist(self) -> None:
-        self.refuses(FetchRequest, 3, bytes(100))
+        self.refuses(RequestHeader, 0, bytes(100))
         self.refuses(FetchRequest, 19, bytes(100))
         self.refuses(FetchRequest, -1, bytes(100))
         with pytest.raises(UnsupportedField, match="no version 19"):
@@ -272,7 +273,8 @@ class TestFieldsThatAVersionLacks:
             (FetchRequest(replica_state=FetchRequest.ReplicaState(replica_id=1)), 14, "replica_state"),
             (OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup()]), 7, "groups"),
             (OffsetFetchRequest(topics=None), 8, "topics"),
-            (CreateTopicsRequest(validate_only=True), 0, "no version 0"),
+            (CreateTopicsRequest(validate_only=True), 0, "validate_only"),
+            (RequestHeader(), 0, "no version 0"),
         ],
     )
     def test_others_are_refused(self, message: Any, version: int, field: str) -> None:

@@ -21,7 +21,7 @@ from protocol.messages import (
     ResponseHeader,
 )
 
-SERVED = [0, 1, 2, 3, *range(8, 17), 18, 19, 20, 22, 23, 32, 37, 42, 44, 60]
+SERVED = [*range(4), *range(8, 17), *range(18, 24), *range(29, 36), 37, 42, 43, 44, 46, 47, 60, 74, 75]
 OF_THE_CONTROLLER = [4, 5, 6]
 
 

@@ -32,13 +32,13 @@ def test_what_is_told_is_registered_and_can_be_coded(harness: Harness, version: 
     told = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
     assert len(told) == len(response.api_keys)
     assert told == {key: (one.min_version, one.max_version) for key, one in harness.broker.handlers.items()}
-    coded: dict[int, tuple[int, int]] = {}
-    for key in set(APIS) - CONTROLLERS:
+    assert told.keys() <= set(APIS) - CONTROLLERS
+    for key, (oldest, newest) in told.items():
         request: Any = request_class(key)
         response_of: Any = response_class(key)
         assert request.MAX_VERSION == response_of.MAX_VERSION
-        coded[key] = request.MIN_VERSION, NEWEST_STABLE.get(key, request.MAX_VERSION)
-    assert told == coded
+        assert oldest >= request.MIN_VERSION
+        assert newest == NEWEST_STABLE.get(key, request.MAX_VERSION)
     assert told[0][0] == 0  # librdkafka asks for Produce 0 before it believes in anything newer
 
 

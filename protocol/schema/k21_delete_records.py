@@ -1,0 +1,65 @@
+"""DeleteRecords (21): move the start of partitions up, so that older records are gone.
+
+2: flexible.
+"""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "DeleteRecordsRequest",
+    api_key=21,
+    versions="0-2",
+    flexible="2+",
+    fields=[
+        Field(
+            "topics",
+            "[]DeleteRecordsTopic",
+            help="Topics to cut.",
+            fields=[
+                Field("name", "string", help="Topic name."),
+                Field(
+                    "partitions",
+                    "[]DeleteRecordsPartition",
+                    help="Partitions to cut.",
+                    fields=[
+                        Field("partition_index", "int32", help="Partition number."),
+                        Field("offset", "int64", help="First offset to keep, -1 for the high watermark."),
+                    ],
+                ),
+            ],
+        ),
+        Field("timeout_ms", "int32", help="How long the broker may take before it answers with a timeout."),
+    ],
+)
+
+RESPONSE = Message(
+    "DeleteRecordsResponse",
+    api_key=21,
+    versions="0-2",
+    flexible="2+",
+    fields=[
+        Field(
+            "throttle_time_ms",
+            "int32",
+            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+        ),
+        Field(
+            "topics",
+            "[]DeleteRecordsTopicResult",
+            help="Topics.",
+            fields=[
+                Field("name", "string", help="Topic name."),
+                Field(
+                    "partitions",
+                    "[]DeleteRecordsPartitionResult",
+                    help="Partitions.",
+                    fields=[
+                        Field("partition_index", "int32", help="Partition number."),
+                        Field("low_watermark", "int64", help="First offset that any replica still has, -1 on failure."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                    ],
+                ),
+            ],
+        ),
+    ],
+)

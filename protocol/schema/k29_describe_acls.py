@@ -1,0 +1,63 @@
+"""DescribeAcls (29): the access rules that match a filter.
+
+1: pattern types (KIP-290). 2: flexible. 3: resources of type user.
+"""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "DescribeAclsRequest",
+    api_key=29,
+    versions="0-3",
+    flexible="2+",
+    fields=[
+        Field(
+            "resource_type_filter", "int8", help="1 any, 2 topic, 3 group, 4 cluster, 5 transactional id, and so on."
+        ),
+        Field("resource_name_filter", "string", nullable="0+", help="Resource, null for any."),
+        Field("pattern_type_filter", "int8", "1+", default=3, help="1 any, 2 whatever matches, 3 literal, 4 prefix."),
+        Field(
+            "principal_filter", "string", nullable="0+", help='Whom the rule is about, such as "User:a"; null for any.'
+        ),
+        Field("host_filter", "string", nullable="0+", help="Address that the rule is about, null for any."),
+        Field("operation", "int8", help="1 any, 2 all, 3 read, 4 write, 5 create, and so on."),
+        Field("permission_type", "int8", help="1 any, 2 deny, 3 allow."),
+    ],
+)
+
+RESPONSE = Message(
+    "DescribeAclsResponse",
+    api_key=29,
+    versions="0-3",
+    flexible="2+",
+    fields=[
+        Field(
+            "throttle_time_ms",
+            "int32",
+            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+        ),
+        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("error_message", "string", nullable="0+", help="What went wrong, in words, or null."),
+        Field(
+            "resources",
+            "[]DescribeAclsResource",
+            help="Resources with rules that match.",
+            fields=[
+                Field("resource_type", "int8", help="2 topic, 3 group, 4 cluster, 5 transactional id, and so on."),
+                Field("resource_name", "string", help="Resource."),
+                Field("pattern_type", "int8", "1+", default=3, help="3 literal, 4 prefix."),
+                Field(
+                    "acls",
+                    "[]AclDescription",
+                    help="Rules.",
+                    fields=[
+                        Field("principal", "string", help='Whom the rule is about, such as "User:a".'),
+                        Field("host", "string", help="Address that the rule is about, * for every one."),
+                        Field("operation", "int8", help="2 all, 3 read, 4 write, 5 create, and so on."),
+                        Field("permission_type", "int8", help="2 deny, 3 allow."),
+                    ],
+                ),
+            ],
+        ),
+    ],
+)

@@ -1,0 +1,64 @@
+"""ListPartitionReassignments (46): partitions that are on their way to other brokers (KIP-455)."""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "ListPartitionReassignmentsRequest",
+    api_key=46,
+    versions="0",
+    flexible="0+",
+    fields=[
+        Field(
+            "timeout_ms",
+            "int32",
+            default=60000,
+            help="How long the broker may take before it answers with a timeout.",
+        ),
+        Field(
+            "topics",
+            "[]ListPartitionReassignmentsTopics",
+            nullable="0+",
+            default=None,
+            help="Topics asked about, null for all.",
+            fields=[
+                Field("name", "string", help="Topic name."),
+                Field("partition_indexes", "[]int32", help="Partition numbers."),
+            ],
+        ),
+    ],
+)
+
+RESPONSE = Message(
+    "ListPartitionReassignmentsResponse",
+    api_key=46,
+    versions="0",
+    flexible="0+",
+    fields=[
+        Field(
+            "throttle_time_ms",
+            "int32",
+            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+        ),
+        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("error_message", "string", nullable="0+", help="What went wrong, in words, or null."),
+        Field(
+            "topics",
+            "[]OngoingTopicReassignment",
+            help="Topics with partitions on their way.",
+            fields=[
+                Field("name", "string", help="Topic name."),
+                Field(
+                    "partitions",
+                    "[]OngoingPartitionReassignment",
+                    help="Partitions on their way.",
+                    fields=[
+                        Field("partition_index", "int32", help="Partition number."),
+                        Field("replicas", "[]int32", help="Broker ids of all replicas, the preferred leader first."),
+                        Field("adding_replicas", "[]int32", help="Those of them that are being added."),
+                        Field("removing_replicas", "[]int32", help="Those of them that will go."),
+                    ],
+                ),
+            ],
+        ),
+    ],
+)

@@ -1,0 +1,58 @@
+"""OffsetDelete (47): forget committed positions of a group (KIP-496)."""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "OffsetDeleteRequest",
+    api_key=47,
+    versions="0",
+    fields=[
+        Field("group_id", "string", help="Group."),
+        Field(
+            "topics",
+            "[]OffsetDeleteRequestTopic",
+            help="Topics to forget.",
+            fields=[
+                Field("name", "string", help="Topic name."),
+                Field(
+                    "partitions",
+                    "[]OffsetDeleteRequestPartition",
+                    help="Partitions to forget.",
+                    fields=[Field("partition_index", "int32", help="Partition number.")],
+                ),
+            ],
+        ),
+    ],
+)
+
+RESPONSE = Message(
+    "OffsetDeleteResponse",
+    api_key=47,
+    versions="0",
+    fields=[
+        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field(
+            "throttle_time_ms",
+            "int32",
+            ignorable=True,
+            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+        ),
+        Field(
+            "topics",
+            "[]OffsetDeleteResponseTopic",
+            help="Topics.",
+            fields=[
+                Field("name", "string", help="Topic name."),
+                Field(
+                    "partitions",
+                    "[]OffsetDeleteResponsePartition",
+                    help="Partitions.",
+                    fields=[
+                        Field("partition_index", "int32", help="Partition number."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                    ],
+                ),
+            ],
+        ),
+    ],
+)
