@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 NO_LEADER = -1
 NO_EPOCH = -1
+HIGH_WATERMARK = -1
+"""As an offset in DeleteRecords."""
 DEFAULT_LAG_TIME_MAX_MS = 30_000
 
 
@@ -213,13 +215,48 @@ class Partition:
         return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def watch(self, callback: Watcher) -> int:
-        """Call `callback` after each append, HW advance and leadership change, until `unwatch(handle)`."""
+        """Call `callback` after each append, advance of the HW or the low watermark, and change of leadership, until
+        `unwatch(handle)`."""
         return self._waiters.watch(callback)
 
     def unwatch(self, handle: int) -> None:
         self._waiters.unwatch(handle)
 
+    # -- deleting records --------------------------------------------------------------------------------------
+
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start offset among the live replicas: no copy holds anything below it that is still served.
+        -1 while a live follower has not said where it starts."""
+        lowest = self.log_start_offset
+        for follower in self._followers.values():
+            if follower.log_start_offset < lowest and self._is_alive(follower.broker_id):
+                lowest = follower.log_start_offset
+        return lowest
+
+    def delete_records(self, offset: int) -> int:
+        """Hide everything below `offset`, HIGH_WATERMARK for all that is committed; returns the offset that was meant.
+
+        It is done once `low_watermark` has reached that; watchers are called whenever it may have moved. Raises
+        KafkaError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION (a topic that is only compacted), OFFSET_OUT_OF_RANGE.
+        """
+        log = self._leader_log()
+        if not log.config.delete:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{self.topic} is compacted: its records are not deleted")
+        if offset == HIGH_WATERMARK:
+            offset = log.high_watermark
+        if offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}")
+        log.advance_log_start_offset(offset)
+        if self._waiters.active:
+            self._waiters.run(self._commit_verdict)
+        return offset
+
     # -- reading -----------------------------------------------------------------------------------------------
+
+    def check_leads(self) -> None:
+        """Raises KafkaError NOT_LEADER_OR_FOLLOWER, or what ended the replica: KAFKA_STORAGE_ERROR on a failed disk."""
+        self._leader_log()
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Compare the epoch a client or follower believes in (-1: it does not say) with ours.
@@ -249,7 +286,7 @@ class Partition:
             self.check_epoch(current_leader_epoch)
         log = self.log
         if log is None or not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise KafkaError(self._resigned_with)
         upper_offset = log.high_watermark if replica_id < 0 else log.log_end_offset
         return log.read(offset, max_bytes, upper_offset, min_one_batch)
 
@@ -368,7 +405,7 @@ class Partition:
     def _leader_log(self) -> Log:
         log = self.log
         if log is None or not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise KafkaError(self._resigned_with)
         return log
 
     # -- in-sync replicas --------------------------------------------------------------------------------------
@@ -382,9 +419,10 @@ class Partition:
         follower = self._followers.get(replica_id)
         if follower is None:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {replica_id} is not a replica")
-        before = follower.log_end_offset
+        before, start_before = follower.log_end_offset, follower.log_start_offset
         follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms)
-        if before != offset and self._advance_high_watermark(now_ms) and self._waiters.active:
+        moved = before != offset and self._advance_high_watermark(now_ms)
+        if (moved or log_start_offset != start_before) and self._waiters.active:
             self._waiters.run(self._commit_verdict)
 
     def isr_to_expand(self, replica_id: int) -> list[int] | None:

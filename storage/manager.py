@@ -379,6 +379,11 @@ class LogManager:
         """As `checkpoints`, for the high watermarks, which are wanted more often."""
         return self._plan_checkpoints(HIGH_WATERMARK_FILE).run
 
+    def log_start_checkpoints(self) -> Callable[[], None]:
+        """The log start offsets alone, without a wait for the disk: DeleteRecords writes them before it answers."""
+        plan = CheckpointPlan(self._files, self._order, self._checkpoint_contents(LOG_START_OFFSET_FILE))
+        return lambda: plan.run(sync=False)
+
     def write_checkpoints(self) -> None:
         """All of them, here and now. Raises OSError."""
         self._plan_checkpoints(*_ALL_CHECKPOINTS).run()

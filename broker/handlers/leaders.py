@@ -1,9 +1,11 @@
-"""Where a partition is led: what Produce and Fetch tell a client that asked the wrong broker (KIP-951)."""
+"""Where a partition is led: what a client is told that asked the wrong broker (KIP-951)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -19,6 +21,13 @@ def current_leader(broker: Broker, topic: str, index: int, make: type[LeaderT]) 
         return make()
     fields: dict[str, Any] = {"leader_id": state.leader, "leader_epoch": state.leader_epoch}
     return make(**fields)
+
+
+def why_absent(broker: Broker, topic: str, index: int) -> ErrorCode:
+    """Why this broker has no replica of a partition: others have, or there is no such partition."""
+    if broker.metadata.partition(topic, index) is not None:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def node_endpoints(broker: Broker, call: Call, leader_ids: Iterable[int], make: type[NodeT]) -> list[NodeT]:

@@ -141,7 +141,7 @@ class TestReplicated:
         assert (answers, woken) == ([expected], [1])
         with pytest.raises(KafkaError) as error:
             partition.append(b"a", NOW, 1)
-        assert code_of(error) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert code_of(error) is expected
         # Late askers hear the same.
         partition.when_committed(1, answers.append)
         assert answers == [expected, expected]

@@ -1,0 +1,111 @@
+"""DeleteRecords (key 21), versions 0 to 2: hides the records below an offset, -1 for all that are committed.
+
+- 2 flexible.
+- Answered with the partition's low watermark once every live replica starts there, or with REQUEST_TIMED_OUT after
+  `timeout_ms`; then it happens all the same. The new start outlasts a crash of this broker when its answer is sent.
+- Whole segments below it are removed by the next retention run.
+- POLICY_VIOLATION on a topic that is only compacted; INVALID_TOPIC_EXCEPTION for internal topics, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker.handlers.leaders import why_absent
+from broker.internal_topics import INTERNAL_TOPICS
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import ZERO_UUID
+from protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+    from replication.partition import Partition
+
+NO_LOW_WATERMARK = -1
+
+Answer = DeleteRecordsResponse.DeleteRecordsPartitionResult
+
+
+@handles(ApiKey.DELETE_RECORDS, 0, 2)
+async def delete_records(broker: Broker, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
+    topics = []
+    waits: list[_Wait] = []
+    # The answer names each topic and each partition once; the last of several offsets for one counts.
+    wanted: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update((one.partition_index, one.offset) for one in topic.partitions)
+    for name, offsets in wanted.items():
+        answers = []
+        for index, offset in offsets.items():
+            answer = Answer(partition_index=index, low_watermark=NO_LOW_WATERMARK)
+            try:
+                waits.append(_begin(broker, name, index, offset, answer))
+            except KafkaError as error:
+                answer.error_code = error.code
+            answers.append(answer)
+        topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=name, partitions=answers))
+    if waits:
+        # Before the wait for the others: what a crash would bring back here is not deleted.
+        await broker.write_log_start_offsets()
+        await _all_reached(broker.loop, waits, request.timeout_ms / 1000)
+    return DeleteRecordsResponse(topics=topics)
+
+
+class _Wait:
+    """One partition on its way to a low watermark; `settle` fills in the answer when that is decided."""
+
+    __slots__ = ("_answer", "_target", "partition")
+
+    def __init__(self, partition: Partition, target: int, answer: Answer) -> None:
+        self.partition = partition
+        self._target = target
+        self._answer = answer
+        answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+
+    def settle(self) -> bool:
+        partition, answer = self.partition, self._answer
+        try:
+            partition.check_leads()
+        except KafkaError as error:
+            answer.error_code, answer.low_watermark = error.code, NO_LOW_WATERMARK
+            return True
+        low_watermark = partition.low_watermark
+        answer.low_watermark = low_watermark
+        if low_watermark < self._target:
+            return False
+        answer.error_code = ErrorCode.NONE
+        return True
+
+
+def _begin(broker: Broker, topic: str, index: int, offset: int, answer: Answer) -> _Wait:
+    if topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
+    partition = broker.partition_of(topic, ZERO_UUID, index)
+    if partition is None:
+        raise KafkaError(why_absent(broker, topic, index))
+    return _Wait(partition, partition.delete_records(offset), answer)
+
+
+async def _all_reached(loop: asyncio.AbstractEventLoop, waits: list[_Wait], timeout_s: float) -> None:
+    """Until every wait is settled, or the time is over."""
+    left = [wait for wait in waits if not wait.settle()]
+    if not left:
+        return
+    done: asyncio.Future[None] = loop.create_future()
+
+    def moved() -> None:
+        left[:] = [wait for wait in left if not wait.settle()]
+        if not left and not done.done():
+            done.set_result(None)
+
+    watched = [(wait.partition, wait.partition.watch(moved)) for wait in left]
+    try:
+        await asyncio.wait_for(done, timeout_s)
+    except TimeoutError:
+        return
+    finally:
+        for partition, handle in watched:
+            partition.unwatch(handle)
