@@ -204,17 +204,23 @@ class RecordBatch:
     def records(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
         """The records, decompressed if need be. CorruptBatch, also between two records, is the only error; the
         checksum is not looked at."""
+        return self.records_in(self.plain_body(max_decompressed_bytes))
+
+    def plain_body(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
+        """What follows the header, decompressed if need be. Raises CorruptBatch."""
         body = self.memory()[RECORD_BATCH_OVERHEAD:]
         codec = self.attributes & COMPRESSION_MASK
-        if codec:
-            try:
-                data = decompress(codec, body, max_decompressed_bytes)
-            except DecompressionError as error:
-                raise CorruptBatch(str(error)) from error
-        else:
-            data = bytes(body)
+        if not codec:
+            return bytes(body)
+        try:
+            return decompress(codec, body, max_decompressed_bytes)
+        except DecompressionError as error:
+            raise CorruptBatch(str(error)) from error
+
+    def records_in(self, plain_body: bytes) -> Iterator[Record]:
+        """The records of this batch, whose decompressed body is known. Errors as those of `records`."""
         append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE_BIT else None
-        return _parse_records(data, self.record_count, self.base_offset, self.base_timestamp, append_time)
+        return _parse_records(plain_body, self.record_count, self.base_offset, self.base_timestamp, append_time)
 
     def __repr__(self) -> str:
         return (
@@ -278,7 +284,7 @@ def build_batch(
             delta += 1
         if timestamp > max_timestamp:
             max_timestamp = timestamp
-        _append_record(body, timestamp - base_timestamp, delta, key, value, headers)
+        append_record(body, timestamp - base_timestamp, delta, key, value, headers)
     attributes = compression
     if timestamp_type == LOG_APPEND_TIME:
         attributes |= TIMESTAMP_TYPE_BIT
@@ -287,42 +293,64 @@ def build_batch(
         attributes |= TRANSACTIONAL_BIT
     if control:
         attributes |= CONTROL_BIT
-    return _assemble(
+    return assemble_batch(
         compress(compression, body, level) if compression else body,
-        base_offset,
-        leader_epoch,
-        _AFTER_CRC.pack(
-            attributes,
-            delta,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(records),
-        ),
+        attributes=attributes,
+        last_offset_delta=delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        record_count=len(records),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
     )
 
 
-def _assemble(body: Buffer, base_offset: int, leader_epoch: int, fields: bytes) -> bytearray:
+def assemble_batch(
+    body: Buffer,
+    *,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    record_count: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytearray:
+    """Header and checksum around records that are written, and compressed, already."""
     batch = bytearray(HEADER.size)
     length = RECORD_BATCH_OVERHEAD - LOG_OVERHEAD + len(body)
     struct.pack_into(">qiib", batch, 0, base_offset, length, leader_epoch, 2)
-    batch[ATTRIBUTES_AT:] = fields
+    batch[ATTRIBUTES_AT:] = _AFTER_CRC.pack(
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
     batch += body
     checksum = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
     struct.pack_into(">I", batch, CRC_AT, checksum)
     return batch
 
 
-def _append_record(
+def append_record(
     out: bytearray,
     timestamp_delta: int,
     offset_delta: int,
     key: bytes | None,
     value: bytes | None,
-    headers: Sequence[tuple[str, bytes | None]],
+    headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> None:
+    """Write one record behind those that `out` holds."""
     record = bytearray(1)  # attributes: none are in use
     if not _INT64_MIN <= timestamp_delta <= _INT64_MAX:
         timestamp_delta = _wrapped(timestamp_delta)
@@ -379,19 +407,19 @@ def _parse_record(
     data: bytes, position: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> tuple[Record, int]:
     """IndexError when the data ends early, else CorruptBatch. Lengths below 0 stand for null, as in Java."""
-    length, position = _varint(data, position)
+    length, position = read_varint(data, position)
     end = position + length
     if length < 0 or end > len(data):
         raise CorruptBatch(f"a record of {length} bytes, of which {len(data) - position} are there")
-    timestamp_delta, position = _varint(data, position + 1, 70)
-    offset_delta, position = _varint(data, position)
+    timestamp_delta, position = read_varint(data, position + 1, 70)
+    offset_delta, position = read_varint(data, position)
     key, position = _bytes(data, position, end)
     value, position = _bytes(data, position, end)
     header_count = data[position]
     position += 1
     headers: list[tuple[str, bytes | None]] = []
     if header_count:
-        header_count, position = _varint(data, position - 1)
+        header_count, position = read_varint(data, position - 1)
         if header_count < 0:
             raise CorruptBatch(f"a header count of {header_count}")
         for _ in range(header_count):
@@ -417,7 +445,7 @@ def _bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
         position += 1
         length = (length >> 1) ^ -(length & 1)
     else:
-        length, position = _varint(data, position)
+        length, position = read_varint(data, position)
     if length < 0:
         return None, position
     stop = position + length
@@ -426,7 +454,7 @@ def _bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     return data[position:stop], stop
 
 
-def _varint(data: bytes, position: int, max_shift: int = 35) -> tuple[int, int]:
+def read_varint(data: bytes, position: int, max_shift: int = 35) -> tuple[int, int]:
     """A zigzag varint (value, end) of at most 5 bytes, or 10 with ``max_shift`` 70."""
     byte = data[position]
     position += 1
