@@ -19,6 +19,7 @@ COMMANDS = {
     "console-producer": ("broker.cli.console_producer", "Send the lines of standard input to a topic."),
     "console-consumer": ("broker.cli.console_consumer", "Print the records of topics."),
     "groups": ("broker.cli.groups", "List, describe and delete consumer groups; reset their offsets."),
+    "dump-log": ("broker.cli.dump_log", "Show what is in the files of a log."),
     "spark": ("spark_jobs.cli", "Run a Spark job on topics, such as `gregor spark wordcount`."),
 }
 
