@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker.internal_topics import TopicCreator
     from broker.receive_buffers import BufferPool, ReceiveBudget
     from broker.registry import Entry
+    from broker.stalls import StallMeter
     from config.broker import BrokerConfig
     from coordinator.group.coordinator import GroupCoordinator
     from replication.metadata_image import MetadataImage
@@ -54,6 +55,7 @@ class Broker:
     groups: GroupCoordinator
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessions
+    stalls: StallMeter
     unadvertised: frozenset[str]
     """Listeners without an advertised host: a client is told the address that it came in by."""
 

@@ -116,6 +116,7 @@ class Server:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
+        self._node.stalls.start(loop)
         addresses = ", ".join(f"{name}://{host}:{port}" for name, host, port in self.info.listeners)
         logger.info("broker %d of cluster %s started, listening on %s", broker.broker_id, broker.cluster_id, addresses)
 
@@ -127,4 +128,5 @@ class Server:
     async def stop(self) -> None:
         for server in self._accepting:
             server.close()
+        self._node.stalls.stop()
         await self._node.close()

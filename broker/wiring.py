@@ -21,6 +21,7 @@ from broker.log import logger
 from broker.maintenance import Maintenance
 from broker.receive_buffers import BufferPool, ReceiveBudget
 from broker.registry import load_handlers
+from broker.stalls import Stalls
 from coordinator.group.config import GroupConfig
 from coordinator.group.coordinator import GroupCoordinator
 from replication.adoption import adopt
@@ -79,6 +80,7 @@ class Node:
         self._broker_epoch = -1
         self._opened = False
         self.failed = False
+        self.stalls = Stalls()
 
     async def open_storage(self) -> None:
         """Lock the data folders, open the metadata store, agree on whose they are. Raises StartError."""
@@ -168,6 +170,7 @@ class Node:
             groups=groups,
             producer_ids=ProducerIdAllocator(store, config.broker_id),
             fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"]),
+            stalls=self.stalls,
             unadvertised=frozenset(one.name for one in config.advertised_listeners if not one.host),
         )
         try:
