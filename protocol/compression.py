@@ -191,11 +191,29 @@ def _unlz4(data: Buffer, max_bytes: int) -> bytes:
 def _with_lz4_header_checksum(data: bytes) -> bytes:
     """The frame with the header checksum the format asks for: before message format 1, Kafka wrote another one
     (KAFKA-3160: it also summed up the magic), and its readers never looked."""
+    end = _lz4_header_end(data)
+    return data if end < 0 else _with_header_checksum(data, end, data[4:end])
+
+
+def with_wrong_lz4_header_checksum(data: bytes) -> bytes:
+    """What `compress` made with LZ4, as message sets of magic 0 carry it (KAFKA-3160): the header checksum sums up the
+    magic, too."""
+    end = _lz4_header_end(data)
+    if end < 0:
+        raise ValueError("not an LZ4 frame")
+    return _with_header_checksum(data, end, data[:end])
+
+
+def _lz4_header_end(data: bytes) -> int:
+    """Where the header checksum stands; -1: it is no LZ4 frame."""
     # magic 4, flags 1, block size 1, content size 8 (flag 0x08), dictionary id 4 (flag 0x01), header checksum 1
     if len(data) < 7 or not data.startswith(_LZ4_MAGIC):
-        return data
-    end = 6 + (8 if data[4] & 0x08 else 0) + (4 if data[4] & 0x01 else 0)
-    checksum = (_xxh32_short(data[4:end]) >> 8) & 0xFF
+        return -1
+    return 6 + (8 if data[4] & 0x08 else 0) + (4 if data[4] & 0x01 else 0)
+
+
+def _with_header_checksum(data: bytes, end: int, summed: bytes) -> bytes:
+    checksum = (_xxh32_short(summed) >> 8) & 0xFF
     return data[:end] + bytes((checksum,)) + data[end + 1 :]
 
 

@@ -1,4 +1,5 @@
 """Message sets, the record formats 0 and 1 of clients before 0.11, and their conversion up to record batches.
+(Down: protocol.down_conversion.)
 
 A set is entries one after another; all numbers big-endian:
 
@@ -24,29 +25,39 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 from zlib import crc32
 
-from protocol.compression import LZ4, NONE, DecompressionError, decompress
+from protocol.compression import LZ4, NONE, DecompressionError, compress, decompress
 from protocol.records import (
     CREATE_TIME,
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     LOG_APPEND_TIME,
     MAGIC_AT,
     NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
     Buffer,
     CorruptBatch,
-    Record,
-    build_batch,
+    append_record,
+    assemble_batch,
 )
+from protocol.slices import RECORDS_PER_SLICE, Slices, elsewhere, run_slices
 
 _ENTRY = struct.Struct(">qiIbb")
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
+_PREFIX = struct.Struct(">qiI")  # offset, message size, crc
+_HEADS = (struct.Struct(">bb"), struct.Struct(">bbq"))  # magic, attributes; and a timestamp
+_NULL = _INT32.pack(-1)
 
 _SIZE_END = 12  # offset and message size stand before what the size counts
 _CODEC_MASK = 0x07
 _TIMESTAMP_TYPE_BIT = 0x08
+
+_INLINE_COMPRESSED_BYTES = 2 * 1024
+"""What is longer may become so large that decompressing it is no work for the caller's thread."""
+_INLINE_PLAIN_BYTES = 16 * 1024
 
 
 class Message(NamedTuple):
@@ -87,17 +98,67 @@ def upconvert(data: Buffer, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPR
     Messages of magic 0 have no timestamp (-1). A timestamp type of LogAppendTime is carried over, so that whoever takes
     the batch refuses it as it would from a producer of today. CorruptBatch when the set cannot be read or is empty.
     """
-    records: list[Record] = []
+    return run_slices(upconverting(data, max_decompressed_bytes=max_decompressed_bytes))
+
+
+def upconverting(data: Buffer, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Slices[bytearray]:
+    """`upconvert` in slices. `data` is read no more once the first slice is done."""
+    body = bytearray()
+    count = 0
     codec = NONE
     timestamp_type = CREATE_TIME
-    for message in iter_messages(data, max_decompressed_bytes):
-        codec = codec or message.codec
-        timestamp_type = timestamp_type or message.timestamp_type
-        records.append(Record(len(records), message.timestamp, message.key, message.value, []))
-    if not records:
+    base_timestamp = newest = NO_TIMESTAMP
+    left = max_decompressed_bytes
+    for outer in _iter_shallow(bytes(data)):
+        messages: Iterator[Message] = iter((outer,))
+        if outer.codec != NONE:
+            codec = codec or outer.codec
+            unwrap = partial(_unwrap, outer, left)
+            small = outer.value is None or len(outer.value) <= _INLINE_COMPRESSED_BYTES
+            inner_set = unwrap() if small else (yield from elsewhere(unwrap))
+            left -= len(inner_set)
+            messages = _iter_unwrapped(outer, inner_set)
+        for _, timestamp, its_type, key, value, _, _ in messages:
+            if not count:
+                base_timestamp = newest = timestamp
+            elif timestamp > newest:
+                newest = timestamp
+            timestamp_type = timestamp_type or its_type
+            append_record(body, timestamp - base_timestamp, count, key, value)
+            count += 1
+            if not count % RECORDS_PER_SLICE:
+                yield None
+    if not count:
         raise CorruptBatch("a message set without messages")
-    newest = max(record.timestamp for record in records)
-    return build_batch(records, compression=codec, timestamp_ms=newest, timestamp_type=timestamp_type)
+    packed: Buffer = body
+    if codec != NONE:
+        pack = partial(compress, codec, body)
+        packed = pack() if len(body) <= _INLINE_PLAIN_BYTES else (yield from elsewhere(pack))
+    return assemble_batch(
+        packed,
+        attributes=codec | (TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME else 0),
+        last_offset_delta=count - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=newest,
+        record_count=count,
+    )
+
+
+def append_message(
+    out: bytearray,
+    offset: int,
+    magic: int,
+    attributes: int,
+    timestamp: int,
+    key: bytes | None,
+    value: bytes | None,
+) -> None:
+    """Write one entry of a set behind those that `out` holds. Magic 0 has no timestamp."""
+    body = _HEADS[magic].pack(magic, attributes, timestamp) if magic else _HEADS[0].pack(0, attributes)
+    body += _NULL if key is None else _INT32.pack(len(key)) + key
+    body += _NULL if value is None else _INT32.pack(len(value)) + value
+    out += _PREFIX.pack(offset, len(body) + 4, crc32(body))
+    out += body
 
 
 def _iter_shallow(data: bytes) -> Iterator[Message]:
@@ -152,17 +213,22 @@ def _unwrap(wrapper: Message, max_bytes: int) -> bytes:
 
 
 def _iter_inner(wrapper: Message, inner_set: bytes) -> Iterator[Message]:
-    inner = list(_iter_shallow(inner_set))
-    if not inner:
-        raise CorruptBatch("a compressed message set without messages")
+    inner = list(_iter_unwrapped(wrapper, inner_set))
     # With magic 1 inner offsets count from some start; the wrapper has the absolute offset of the last one.
     shift = wrapper.offset - inner[-1].offset if wrapper.magic == 1 else 0
-    append_time = wrapper.timestamp_type == LOG_APPEND_TIME
     for message in inner:
+        yield message._replace(offset=message.offset + shift)
+
+
+def _iter_unwrapped(wrapper: Message, inner_set: bytes) -> Iterator[Message]:
+    """The messages of a wrapper, offsets as they stand there. At least one."""
+    if not inner_set:
+        raise CorruptBatch("a compressed message set without messages")
+    append_time = wrapper.timestamp_type == LOG_APPEND_TIME
+    for message in _iter_shallow(inner_set):
         if message.magic != wrapper.magic or message.codec != NONE:
             raise CorruptBatch("a compressed message of another format than its wrapper, or compressed again")
         yield message._replace(
-            offset=message.offset + shift,
             timestamp=wrapper.timestamp if append_time else message.timestamp,
             timestamp_type=wrapper.timestamp_type,
             codec=wrapper.codec,
