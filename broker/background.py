@@ -1,4 +1,4 @@
-"""Work for threads: calls that release the GIL and would stall the loop (fsync, unlink, checkpoint files).
+"""Work for threads: calls that release the GIL and would stall the loop (fsync, unlink, checkpoint files, codecs).
 
 fsync has an executor of its own: a slow disk must not keep deletions waiting, nor the other way round.
 """
@@ -9,12 +9,15 @@ import asyncio
 import shutil
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.log import logger
+from protocol.slices import after_call
 
 if TYPE_CHECKING:
+    from protocol.slices import GoOn, Slices
     from storage.log import Log
 
 ResultT = TypeVar("ResultT")
@@ -26,6 +29,8 @@ class Background:
     def __init__(self) -> None:
         self._fsync = ThreadPoolExecutor(1, "fsync")
         self._files = ThreadPoolExecutor(1, "files")
+        self._codecs = ThreadPoolExecutor(1, "codecs")
+        self._slice = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self.flushes: dict[Log, asyncio.Event] = {}
         """Logs that somebody waits to see flushed, and what ends the flush under way (broker.maintenance.flush_to)."""
@@ -35,6 +40,27 @@ class Background:
 
     async def run(self, call: Callable[[], ResultT]) -> ResultT:
         return await asyncio.get_running_loop().run_in_executor(self._files, call)
+
+    async def in_slices(self, work: Slices[ResultT]) -> ResultT:
+        """Work cut into slices, its calls on a thread. All works together get one slice in a turn of the loop, and each
+        the next one in its turn. What it raises comes out here.
+        """
+        loop = asyncio.get_running_loop()
+        go_on: GoOn = partial(next, work)
+        while True:
+            async with self._slice:  # fair: whoever waits longest comes next
+                try:
+                    call = go_on()
+                except StopIteration as end:
+                    result: ResultT = end.value
+                    return result
+                if call is None:
+                    await asyncio.sleep(0)
+            go_on = partial(next, work)
+            if call is not None:
+                done = loop.run_in_executor(self._codecs, call)
+                await asyncio.wait((done,))
+                go_on = after_call(work, done.result)
 
     def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
         """Unlink renamed files and folders after `file.delete.delay.ms`, when nobody reads them any more."""
@@ -74,3 +100,4 @@ class Background:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._fsync.shutdown(wait=True)
         self._files.shutdown(wait=True)
+        self._codecs.shutdown(wait=True)

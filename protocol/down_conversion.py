@@ -22,7 +22,7 @@ from protocol.records import (
     RecordBatch,
     iter_batches,
 )
-from protocol.slices import RECORDS_PER_SLICE, Slices, elsewhere
+from protocol.slices import RECORDS_PER_SLICE, Slices
 
 _INLINE_COMPRESSED_BYTES = 2 * 1024
 _INLINE_PLAIN_BYTES = 16 * 1024
@@ -83,7 +83,7 @@ def _convert(
     if batch.size_bytes > room and not must:
         return b"", -1  # the wrapper will hardly be smaller
     unpack = batch.plain_body
-    body = unpack() if batch.size_bytes <= _INLINE_COMPRESSED_BYTES else (yield from elsewhere(unpack))
+    body = unpack() if batch.size_bytes <= _INLINE_COMPRESSED_BYTES else (yield unpack)
     inner = bytearray()
     base = last = newest = -1
     count = 0
@@ -100,7 +100,7 @@ def _convert(
     if not count:
         return b"", batch.next_offset
     pack = partial(_pack, codec, magic, inner)
-    packed = pack() if len(inner) <= _INLINE_PLAIN_BYTES else (yield from elsewhere(pack))
+    packed = pack() if len(inner) <= _INLINE_PLAIN_BYTES else (yield pack)
     wrapper = bytearray()
     append_message(wrapper, last, magic, codec | type_bit, newest, None, packed)
     if len(wrapper) > room and not must:

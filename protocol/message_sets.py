@@ -42,7 +42,7 @@ from protocol.records import (
     append_record,
     assemble_batch,
 )
-from protocol.slices import RECORDS_PER_SLICE, Slices, elsewhere, run_slices
+from protocol.slices import RECORDS_PER_SLICE, Slices, run_slices
 
 _ENTRY = struct.Struct(">qiIbb")
 _INT64 = struct.Struct(">q")
@@ -115,7 +115,7 @@ def upconverting(data: Buffer, *, max_decompressed_bytes: int = DEFAULT_MAX_DECO
             codec = codec or outer.codec
             unwrap = partial(_unwrap, outer, left)
             small = outer.value is None or len(outer.value) <= _INLINE_COMPRESSED_BYTES
-            inner_set = unwrap() if small else (yield from elsewhere(unwrap))
+            inner_set = unwrap() if small else (yield unwrap)
             left -= len(inner_set)
             messages = _iter_unwrapped(outer, inner_set)
         for _, timestamp, its_type, key, value, _, _ in messages:
@@ -133,7 +133,7 @@ def upconverting(data: Buffer, *, max_decompressed_bytes: int = DEFAULT_MAX_DECO
     packed: Buffer = body
     if codec != NONE:
         pack = partial(compress, codec, body)
-        packed = pack() if len(body) <= _INLINE_PLAIN_BYTES else (yield from elsewhere(pack))
+        packed = pack() if len(body) <= _INLINE_PLAIN_BYTES else (yield pack)
     return assemble_batch(
         packed,
         attributes=codec | (TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME else 0),

@@ -1,18 +1,21 @@
 """Long work in slices, for whoever must not be held up by it.
 
 A generator of such work yields None after each slice of about half a millisecond, or a call that need not be made on
-the caller's thread because it releases the GIL (a codec on much data); what the call returns is sent back in.
+the caller's thread because it releases the GIL (a codec on much data); what comes of the call, an error too, is sent
+back in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 ResultT = TypeVar("ResultT")
 
-Call = Callable[[], bytes]
-Slices = Generator[Call | None, bytes | None, ResultT]
+Call = Callable[[], Any]
+Slices = Generator[Call | None, Any, ResultT]
+GoOn = Callable[[], Call | None]
 
 RECORDS_PER_SLICE = 64
 """Reading one record and writing it in another format takes up to 8 us."""
@@ -20,18 +23,19 @@ RECORDS_PER_SLICE = 64
 
 def run_slices(slices: Slices[ResultT]) -> ResultT:
     """All of it here and now."""
-    done: bytes | None = None
+    go_on: GoOn = partial(next, slices)
     while True:
         try:
-            call = slices.send(done)
+            call = go_on()
         except StopIteration as end:
             result: ResultT = end.value
             return result
-        done = None if call is None else call()
+        go_on = partial(next, slices) if call is None else after_call(slices, call)
 
 
-def elsewhere(call: Call) -> Generator[Call | None, bytes | None, bytes]:
-    """For `yield from`: have the call made, and get its result."""
-    result = yield call
-    assert result is not None, "the result of a call is to be sent back in"
-    return result
+def after_call(slices: Slices[ResultT], call: Call) -> GoOn:
+    """Make the call that a slice ended with; returns how to go on with what came of it, an error too."""
+    try:
+        return partial(slices.send, call())
+    except Exception as error:
+        return partial(slices.throw, error)

@@ -12,6 +12,7 @@ from typing import TypeVar
 import pytest
 
 from broker.background import Background
+from protocol.slices import Slices
 
 ResultT = TypeVar("ResultT")
 
@@ -136,3 +137,79 @@ def test_close_ends_what_waits_and_waits_for_what_runs() -> None:
     loop.run(test())
     assert sorted(done) == ["ended", "synced"]
     loop.loop.close()
+
+
+def test_works_in_slices_take_turns_and_leave_turns_to_the_loop(loop: Loop) -> None:
+    told: list[str] = []
+
+    def work(name: str) -> Slices[str]:
+        for _ in range(3):
+            told.append(name)
+            yield None
+        return name.upper()
+
+    async def everything() -> list[str]:
+        other = asyncio.ensure_future(ticks())
+        found = await asyncio.gather(*(loop.background.in_slices(work(name)) for name in "ab"))
+        other.cancel()
+        return found
+
+    async def ticks() -> None:
+        while True:
+            told.append(".")
+            await asyncio.sleep(0)
+
+    assert loop.run(everything()) == ["A", "B"]
+    said = "".join(told)
+    assert said.replace(".", "") == "ababab"
+    assert "ab" not in said and "ba" not in said
+
+
+def test_calls_of_slices_run_on_a_thread_and_what_comes_of_them_goes_back(loop: Loop) -> None:
+    def work() -> Slices[tuple[str, str]]:
+        name = yield lambda: threading.current_thread().name
+        try:
+            yield fail
+        except OSError as error:
+            return name, str(error)
+        return name, "no error"
+
+    def fail() -> None:
+        raise OSError("no luck")
+
+    name, error = loop.run(loop.background.in_slices(work()))
+    assert name.startswith("codecs") and error == "no luck"
+
+
+def test_errors_of_slices_come_out_and_the_next_work_runs(loop: Loop) -> None:
+    def bad() -> Slices[None]:
+        yield None
+        raise ValueError("in a slice")
+
+    def good() -> Slices[int]:
+        yield None
+        return 7
+
+    with pytest.raises(ValueError, match="in a slice"):
+        loop.run(loop.background.in_slices(bad()))
+    assert loop.run(loop.background.in_slices(good())) == 7
+
+
+def test_a_work_that_is_given_up_lets_the_others_go_on(loop: Loop) -> None:
+    def endless() -> Slices[None]:
+        while True:
+            yield None
+
+    async def give_up() -> None:
+        task = asyncio.ensure_future(loop.background.in_slices(endless()))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    def short() -> Slices[str]:
+        yield None
+        return "done"
+
+    loop.run(give_up())
+    assert loop.run(loop.background.in_slices(short())) == "done"

@@ -172,6 +172,15 @@ def test_a_damaged_batch_is_not_given_a_new_checksum() -> None:
     assert ([one.offset for one in iter_messages(set_bytes)], next_offset) == ([0], 1)
 
 
+def test_a_body_that_does_not_unpack_ends_the_set_too() -> None:
+    packed = build_batch([record(1, random.Random(1).randbytes(5000))], compression=GZIP)
+    packed[61:71] = bytes(10)
+    struct.pack_into(">I", packed, 17, crc32c(bytes(packed[21:])))
+    assert convert(build_batch([record(0)]) + packed, 1).next_offset == 1
+    with pytest.raises(CorruptBatch, match="gzip"):
+        convert(packed, 1)
+
+
 def test_a_batch_cut_off_at_the_end_is_left() -> None:
     data = build_batch([record(0)]) + build_batch([record(1)])
     for end in range(len(data)):
