@@ -30,6 +30,7 @@ class LogConfig:
         "file_delete_delay_ms",
         "flush_messages",
         "flush_ms",
+        "gregor_deep_validation",
         "index_interval_bytes",
         "max_compaction_lag_ms",
         "max_message_bytes",
@@ -58,6 +59,7 @@ class LogConfig:
     file_delete_delay_ms: int
     flush_messages: int
     flush_ms: int
+    gregor_deep_validation: bool
     index_interval_bytes: int
     max_compaction_lag_ms: int
     max_message_bytes: int

@@ -1,4 +1,5 @@
-"""Every topic setting, in the names, types, defaults and ranges of Apache Kafka 4.3.1 (``LogConfig``).
+"""Every topic setting, in the names, types, defaults and ranges of Apache Kafka 4.3.1 (``LogConfig``); those of our
+own begin with ``gregor.`` and are described only where they are set.
 
 ``broker_synonyms`` are the broker keys that a topic without its own value takes it from, by falling rank.
 """
@@ -120,6 +121,13 @@ _DEFINITIONS = (
         [],
         "Replicas whose fetching counts against the replication quota: * or partition:broker pairs.",
         throttled_replicas=True,
+    ),
+    _topic(
+        "gregor.deep.validation",
+        "boolean",
+        False,
+        "Whether every record of a batch is looked at before it is stored, also of compressed ones.",
+        internal=True,
     ),
     _topic(
         "index.interval.bytes",

@@ -2,7 +2,7 @@
 
 `append_as_leader` is the hottest function of the broker. It is one frame: the usual batch of the usual producer passes
 a chain of comparisons, one system call and a dozen assignments; everything else is handed to a named function. Nothing
-here costs per record, except on compacted topics.
+here costs per record; topics whose records must be looked at have only small batches looked at here (storage.prepare).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from storage.batches import (
     ScannedBatch,
 )
 from storage.log_state import LogState
+from storage.prepare import PreparedBatch, prepare_quickly
 from storage.segment import Segment
 from storage.validate import check_batch, stamp_append_time
 
@@ -67,7 +68,8 @@ class LogAppends(LogState):
         self, records: memoryview | bytes | bytearray, leader_epoch: int, now_ms: int, *, from_client: bool = True
     ) -> AppendInfo:
         """Appends exactly one record batch, giving it the next offsets and the leader epoch: in place if the buffer is
-        writable, else in a copy. `from_client` is False for what the broker itself writes.
+        writable, else in a copy. `from_client` is False for what the broker itself writes. A batch whose records must
+        be looked at, or compressed anew, is refused with NeedsPreparation unless it is small (storage.prepare).
 
         Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
         INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
@@ -79,7 +81,7 @@ class LogAppends(LogState):
             (sent_offset, length, _, magic, crc, attributes, offset_delta, _, max_timestamp, producer_id,
              producer_epoch, first_sequence, count) = _unpack_header(view)  # fmt: skip
         except struct.error:
-            check_batch(view, self._config, now_ms, from_client=from_client)
+            check_batch(view, self._config, from_client=from_client)
             raise
         if (
             length != size_bytes - LENGTH_OVERHEAD
@@ -94,7 +96,11 @@ class LogAppends(LogState):
             or self._is_special
             or crc32c(view[CRC_START:]) != crc
         ):
-            check_batch(view, self._config, now_ms, from_client=from_client)
+            if type(records) is not PreparedBatch:
+                view = prepare_quickly(view, self._config, now_ms, from_client=from_client)
+            size_bytes = len(view)
+            (_, length, _, _, _, attributes, offset_delta, _, max_timestamp, producer_id,
+             producer_epoch, first_sequence, count) = _unpack_header(view)  # fmt: skip
 
         entry = None
         if producer_id >= 0:
@@ -102,7 +108,7 @@ class LogAppends(LogState):
             entry = self._producers.entries.get(producer_id)
             if entry is None or entry.epoch != producer_epoch or entry.next_sequence != first_sequence:
                 if first_sequence < 0:
-                    check_batch(view, self._config, now_ms, from_client=from_client)
+                    check_batch(view, self._config, from_client=from_client)
                     last_sequence = -1
                 duplicate = self._producers.check(
                     producer_id, producer_epoch, first_sequence, last_sequence, from_client=from_client

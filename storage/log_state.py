@@ -11,6 +11,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Uuid
 from storage.batches import MAX_RELATIVE_OFFSET
 from storage.index import OffsetIndex, TimeIndex
+from storage.prepare import is_special
 from storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class LogState:
         self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
         self._timestamp_after_max_ms = NEVER if self._stamps_append_time else config.message_timestamp_after_max_ms
         self._timestamp_before_max_ms = NEVER if self._stamps_append_time else config.message_timestamp_before_max_ms
-        self._is_special = config.compact
+        self._is_special = is_special(config)
         self._set_roll_limits()
 
     @property

@@ -1,7 +1,9 @@
-"""What is checked of a batch before a leader appends it, from its header alone.
+"""What is checked of a batch before a leader appends it, from its header alone. (Its records: storage.prepare.)
 
 The append path tests the usual case in a few comparisons of its own; whatever does not pass them comes here, to be
-told what is wrong or to be let through. The errors are those of Kafka's UnifiedLog and LogValidator.
+told what is wrong or to be let through. The errors, and which of several comes first, are those of Kafka's
+ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords and LogValidator, but for one: a codec that does
+not exist is UNSUPPORTED_COMPRESSION_TYPE here, and UNKNOWN_SERVER_ERROR there, by an exception that nobody expects.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from typing import TYPE_CHECKING
 from crc32c import crc32c
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import CorruptBatch, RecordBatch
 from storage.batches import (
     APPEND_TIME_BIT,
     CODEC_MASK,
@@ -23,7 +24,6 @@ from storage.batches import (
     LENGTH_OVERHEAD,
     MAX_CODEC,
     MAX_TIMESTAMP_POSITION,
-    NO_TIMESTAMP,
     STAMP,
     TRANSACTIONAL_BIT,
 )
@@ -31,33 +31,47 @@ from storage.batches import (
 if TYPE_CHECKING:
     from config.topic import LogConfig
 
+LENGTH_POSITION = 8
+MAGIC_POSITION = 16
+LEAST_MESSAGE_BYTES = 14
+"""Length field of the smallest message of any format: an empty one of magic 0."""
 
-def check_batch(view: memoryview, config: LogConfig, now_ms: int, *, from_client: bool) -> None:
-    """Raises the KafkaError a batch deserves; returns if it may be appended.
+
+class RefusedRecords(KafkaError):
+    """A batch is refused because of some of its records."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+        """(index in the batch, what is wrong with it), at most some hundred of them."""
+
+
+def check_batch(view: memoryview, config: LogConfig, *, from_client: bool) -> memoryview:
+    """Raises the KafkaError that the header deserves; else returns the batch, without the piece of another one that
+    may follow it.
 
     `from_client` is False for what this broker writes itself (offsets, markers): control batches are legal then, and
     sequences and base offsets are not looked at.
     """
-    size_bytes = len(view)
-    if size_bytes < HEADER_BYTES:
-        raise _refusal(ErrorCode.CORRUPT_MESSAGE, f"{size_bytes} bytes are no record batch")
-    (base_offset, length, _, magic, crc, attributes, last_offset_delta, _, max_timestamp, producer_id,
-     _, base_sequence, count) = HEADER.unpack_from(view)  # fmt: skip
+    batch_bytes = _batch_bytes(view)
+    if batch_bytes is None:
+        # Too short to tell, or cut off: Kafka finds no batch at all in it.
+        raise _refusal(ErrorCode.INVALID_RECORD, f"{len(view)} bytes hold no whole record batch")
+    magic = view[MAGIC_POSITION]
     if magic != 2:
-        code = ErrorCode.INVALID_RECORD if magic in (0, 1) else ErrorCode.CORRUPT_MESSAGE
-        raise _refusal(code, f"magic {magic}, only record batches of magic 2 are taken")
-    batch_bytes = length + LENGTH_OVERHEAD
-    if not HEADER_BYTES <= batch_bytes <= size_bytes:
-        raise _refusal(ErrorCode.CORRUPT_MESSAGE, f"batch of {batch_bytes} bytes in {size_bytes} bytes")
-    if batch_bytes < size_bytes:
+        raise _refusal(ErrorCode.INVALID_RECORD, f"magic {magic}, only record batches of magic 2 are taken")
+    if _batch_bytes(view[batch_bytes:]) is not None:
         raise _refusal(
-            ErrorCode.INVALID_RECORD, f"exactly one batch expected: {size_bytes - batch_bytes} bytes follow it"
+            ErrorCode.INVALID_RECORD, f"exactly one batch expected: {len(view) - batch_bytes} bytes follow it"
         )
-    if size_bytes > config.max_message_bytes:
-        raise _refusal(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"batch of {size_bytes} bytes, max.message.bytes is {config.max_message_bytes}",
-        )
+    if batch_bytes < HEADER_BYTES:
+        raise _refusal(ErrorCode.CORRUPT_MESSAGE, f"{batch_bytes} bytes are no record batch")
+    view = view[:batch_bytes]
+    (base_offset, _, _, _, crc, attributes, last_offset_delta, _, _, producer_id,
+     _, base_sequence, count) = HEADER.unpack_from(view)  # fmt: skip
+    if from_client and base_offset != 0:
+        raise _refusal(ErrorCode.INVALID_RECORD, f"base offset {base_offset}, producers must send 0")
+    check_size(batch_bytes, config)
     if crc32c(view[CRC_START:]) != crc:
         raise _refusal(ErrorCode.CORRUPT_MESSAGE, "wrong checksum")
     if attributes & CODEC_MASK > MAX_CODEC:
@@ -69,35 +83,32 @@ def check_batch(view: memoryview, config: LogConfig, now_ms: int, *, from_client
     if from_client:
         if attributes & CONTROL_BIT:
             raise _refusal(ErrorCode.INVALID_RECORD, "clients may not write control batches")
-        if attributes & APPEND_TIME_BIT:
-            raise _refusal(ErrorCode.INVALID_TIMESTAMP, "producers may not set the append time type")
-        if base_offset != 0:
-            raise _refusal(ErrorCode.INVALID_RECORD, f"base offset {base_offset}, producers must send 0")
         if producer_id >= 0 and base_sequence < 0:
             raise _refusal(ErrorCode.INVALID_RECORD, f"sequence {base_sequence} with producer id {producer_id}")
-    if config.message_timestamp_type == "CreateTime" and max_timestamp != NO_TIMESTAMP:
-        check_timestamp(max_timestamp, config, now_ms)
-    if config.compact and not attributes & CONTROL_BIT:
-        check_keys(view)
+    return view
 
 
-def check_timestamp(timestamp: int, config: LogConfig, now_ms: int) -> None:
-    earliest = now_ms - config.message_timestamp_before_max_ms
-    latest = now_ms + config.message_timestamp_after_max_ms
-    if not earliest <= timestamp <= latest:
+def check_size(batch_bytes: int, config: LogConfig) -> None:
+    if batch_bytes > config.max_message_bytes:
         raise _refusal(
-            ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp} of a batch lies outside of {earliest} to {latest}"
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"batch of {batch_bytes} bytes, max.message.bytes is {config.max_message_bytes}",
         )
 
 
-def check_keys(view: memoryview) -> None:
-    """Compacted topics keep the last record of each key, so each record needs one."""
-    try:
-        without = sum(record.key is None for record in RecordBatch(view).records())
-    except CorruptBatch as error:
-        raise _refusal(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    if without:
-        raise _refusal(ErrorCode.INVALID_RECORD, f"{without} records without a key in a compacted topic")
+def _batch_bytes(view: memoryview) -> int | None:
+    """Size of the batch or message that the bytes begin with; None if there is no whole one. CORRUPT_MESSAGE where
+    none can begin. (Kafka's ByteBufferLogInputStream.)"""
+    if len(view) < LENGTH_OVERHEAD:
+        return None
+    length = int.from_bytes(view[LENGTH_POSITION:LENGTH_OVERHEAD], signed=True)
+    if length < LEAST_MESSAGE_BYTES:
+        raise _refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch cannot have {length} bytes after its length")
+    if len(view) <= MAGIC_POSITION:
+        return None
+    if view[MAGIC_POSITION] > 2:
+        raise _refusal(ErrorCode.CORRUPT_MESSAGE, f"there is no magic {view[MAGIC_POSITION]}")
+    return length + LENGTH_OVERHEAD if length + LENGTH_OVERHEAD <= len(view) else None
 
 
 def stamp_append_time(view: memoryview, now_ms: int) -> None:

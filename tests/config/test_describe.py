@@ -63,7 +63,7 @@ def test_a_topic_setting_without_a_broker_setting() -> None:
 def test_all_settings_of_a_topic() -> None:
     broker = BrokerConfig()
     names = [entry.name for entry in describe_topic({}, broker)]
-    assert names == [key for key in TOPIC_KEYS if key != "internal.segment.bytes"]
+    assert names == [key for key, definition in TOPIC_KEYS.items() if not definition.internal]
     assert "internal.segment.bytes" in [entry.name for entry in describe_topic({"internal.segment.bytes": "5"}, broker)]
     values = {entry.name: entry.value for entry in describe_topic({"cleanup.policy": "delete, compact"}, broker)}
     assert (values["cleanup.policy"], values["min.cleanable.dirty.ratio"]) == ("delete,compact", "0.5")

@@ -13,11 +13,21 @@ from tests.config.kafka_facts import default_text, read_facts, sorted_choices, v
 FACTS = read_facts("topic")
 
 
+OURS = {"gregor.deep.validation": False}
+SHARED = [definition for key, definition in TOPIC_KEYS.items() if key not in OURS]
+
+
 def test_the_same_settings() -> None:
-    assert sorted(TOPIC_KEYS) == sorted(FACTS)
+    assert sorted(set(TOPIC_KEYS) - set(OURS)) == sorted(FACTS)
 
 
-@pytest.mark.parametrize("definition", TOPIC_KEYS.values(), ids=lambda definition: definition.key)
+@pytest.mark.parametrize("key", OURS)
+def test_our_own_are_off_and_hidden_until_set(key: str) -> None:
+    assert TOPIC_KEYS[key].default == OURS[key]
+    assert TOPIC_KEYS[key].internal
+
+
+@pytest.mark.parametrize("definition", SHARED, ids=lambda definition: definition.key)
 def test_type_default_and_range(definition: ConfigDef) -> None:
     fact = FACTS[definition.key]
     assert definition.type == fact.type

@@ -15,13 +15,15 @@ from tests.storage.logs import NOW_MS, batch, log_config, open_log, patched, seq
 HOUR_MS = 3_600_000
 
 REFUSED = {
-    "nothing": (b"", ErrorCode.CORRUPT_MESSAGE),
-    "half a header": (batch()[:30], ErrorCode.CORRUPT_MESSAGE),
-    "cut off": (batch()[:-1], ErrorCode.CORRUPT_MESSAGE),
+    "nothing": (b"", ErrorCode.INVALID_RECORD),
+    "half a header": (batch()[:30], ErrorCode.INVALID_RECORD),
+    "cut off": (batch()[:-1], ErrorCode.INVALID_RECORD),
     "length too short": (patched(batch(), ">i", 8, 48), ErrorCode.CORRUPT_MESSAGE),
+    "length too short for any message": (patched(batch(), ">i", 8, 13), ErrorCode.CORRUPT_MESSAGE),
     "negative length": (patched(batch(), ">i", 8, -13), ErrorCode.CORRUPT_MESSAGE),
     "two batches": (batch() + batch(), ErrorCode.INVALID_RECORD),
-    "a tail": (batch() + b"\0", ErrorCode.INVALID_RECORD),
+    "a tail that is no batch": (batch() + bytes(17), ErrorCode.CORRUPT_MESSAGE),
+    "a tail of magic 9": (batch() + patched(batch(), ">b", 16, 9), ErrorCode.CORRUPT_MESSAGE),
     "magic 1": (patched(batch(), ">b", 16, 1), ErrorCode.INVALID_RECORD),
     "magic 3": (patched(batch(), ">b", 16, 3), ErrorCode.CORRUPT_MESSAGE),
     "checksum": (patched(batch(), ">I", 17, 0xDEAD), ErrorCode.CORRUPT_MESSAGE),
@@ -34,7 +36,7 @@ REFUSED = {
     "negative delta": (patched(batch(), ">i", 23, -1), ErrorCode.INVALID_RECORD),
     "control batch": (batch(control=True), ErrorCode.INVALID_RECORD),
     "transaction without producer": (batch(transactional=True), ErrorCode.INVALID_RECORD),
-    "append time": (patched(batch(), ">h", 21, 8), ErrorCode.INVALID_TIMESTAMP),
+    "append time without a time": (patched(batch(timestamp_ms=-1), ">h", 21, 8), ErrorCode.INVALID_TIMESTAMP),
     "base offset": (batch(base_offset=5), ErrorCode.INVALID_RECORD),
     "no sequence": (sequenced(7, 0, -1), ErrorCode.INVALID_RECORD),
     "too large": (batch(size=5000), ErrorCode.MESSAGE_TOO_LARGE),
@@ -78,6 +80,16 @@ def test_broker_itself_may_write_it(name: str) -> None:
     assert log.log_end_offset == 1
 
 
+@pytest.mark.parametrize("tail", [b"\0", bytes(11), bytes(8) + b"\0\0\0\x20", batch()[:-1]])
+def test_the_beginning_of_another_batch_is_cut_off(tail: bytes) -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    sent = batch(2)
+    assert log.append_as_leader(sent + tail, 0, NOW_MS).last_offset == 1
+    stored = files.read_bytes(f"{log.directory}/{0:020d}.log")
+    assert (len(stored), stored[16:]) == (len(sent), sent[16:])
+
+
 def test_timestamps_before_the_topics_bound_are_refused() -> None:
     log = open_log(MemoryFiles(), message_timestamp_before_max_ms=1000)
     log.append_as_leader(batch(timestamp_ms=NOW_MS - 1000), 0, NOW_MS)
@@ -100,7 +112,7 @@ def test_fast_checks_and_full_checks_agree(data: st.DataObject) -> None:
     config = log_config()
     log = open_log(MemoryFiles())
     try:
-        check_batch(memoryview(bytes(sent)), config, NOW_MS, from_client=True)
+        check_batch(memoryview(bytes(sent)), config, from_client=True)
     except KafkaError as error:
         with pytest.raises(KafkaError) as raised:
             log.append_as_leader(bytes(sent), 0, NOW_MS)
@@ -130,7 +142,7 @@ def test_compacted_topic_refuses_records_that_cannot_be_read() -> None:
     damaged[61] = 0x7F  # the first record's length
     with pytest.raises(KafkaError) as raised:
         log.append_as_leader(patched(damaged, ">b", 16, 2), 0, NOW_MS)
-    assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert raised.value.code is ErrorCode.INVALID_RECORD
 
 
 def test_append_time_is_stamped_into_the_header_alone() -> None:
@@ -153,5 +165,5 @@ def test_topic_with_append_time_ignores_what_producers_say() -> None:
     assert (read.crc_ok(), read.max_timestamp, read.timestamp_type, read.leader_epoch) == (True, NOW_MS, 1, 4)
     assert log.segments[0].max_timestamp == NOW_MS
     with pytest.raises(KafkaError) as raised:
-        log.append_as_leader(REFUSED["append time"][0], 0, NOW_MS)
+        log.append_as_leader(patched(batch(), ">h", 21, 8), 0, NOW_MS)
     assert raised.value.code is ErrorCode.INVALID_TIMESTAMP
