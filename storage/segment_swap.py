@@ -1,0 +1,158 @@
+"""Putting a compacted segment in the place of those it was made from.
+
+    <base>.log.cleaned, ...     written and synced by the cleaner
+    <base>.log.swap, ...        begin_swap: from here on, and once `sync` has run, a crash completes the swap
+    *.log.deleted               finish_swap: the old segments, whose readers go on reading
+    <base>.log                  finish_swap: the new one
+
+A crash before the second step leaves the old segments, one after it the new one (storage.leftovers); never a mixture.
+Between begin and finish a thread syncs the folder; whatever happens to the log meanwhile makes finish_swap refuse.
+(Kafka's LocalLog.replaceSegments.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from storage.compaction import Bound, DirtyRange, dirty_range
+from storage.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
+from storage.log_state import LogState
+from storage.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+    file_stem,
+)
+
+if TYPE_CHECKING:
+    from storage.files import Files
+
+__all__ = ["Bound", "LogChanged", "SegmentSwap", "SwapPlan"]
+
+_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+
+class LogChanged(Exception):
+    """The segments that were compacted are no longer those of the log: it was truncated, or lost some to retention."""
+
+
+class SwapPlan:
+    """A swap that has begun."""
+
+    __slots__ = ("_files", "base_offset", "directory", "generation", "size_bytes", "sources", "suffixes")
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        size_bytes: int,
+        sources: Sequence[Segment],
+        suffixes: Sequence[str],
+        generation: int,
+    ) -> None:
+        self._files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.sources = sources
+        self.suffixes = suffixes
+        self.generation = generation
+
+    def sync(self) -> None:
+        """Makes the .swap names durable. On any thread; raises OSError."""
+        self._files.sync_directory(self.directory)
+
+
+class SegmentSwap(LogState):
+    """The part of Log that compaction works through."""
+
+    __slots__ = ()
+
+    @property
+    def generation(self) -> int:
+        """Grows when content that was in the log is taken back (truncation)."""
+        return self._generation
+
+    def dirty_range(self, now_ms: int, stable_offset: int | None = None) -> DirtyRange:
+        """How far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        config = self._config
+        try:
+            return dirty_range(
+                self._segments,
+                cleaned_offset=self.cleaned_offset,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=self.log_end_offset,
+                stable_offset=self.high_watermark if stable_offset is None else stable_offset,
+                min_lag_ms=config.min_compaction_lag_ms,
+                max_lag_ms=config.max_compaction_lag_ms,
+                now_ms=now_ms,
+            )
+        except OSError as error:
+            self._fail(error, "cannot tell the age of a segment")
+
+    def begin_swap(self, base_offset: int, size_bytes: int, sources: Sequence[Segment], generation: int) -> SwapPlan:
+        """The .cleaned files of a segment, of this size, are to replace `sources`: they get .swap names. `generation`
+        is that of the log when it was read. Raises LogChanged, KafkaError; then the .cleaned files are left."""
+        self._place_of(sources, generation)
+        stem = file_stem(self.directory, base_offset)
+        files = self._files
+        suffixes = [suffix for suffix in _SUFFIXES if files.exists(stem + suffix + CLEANED_SUFFIX)]
+        plan = SwapPlan(files, self.directory, base_offset, size_bytes, sources, suffixes, generation)
+        try:
+            for suffix in suffixes:
+                files.rename(stem + suffix + CLEANED_SUFFIX, stem + suffix + SWAP_SUFFIX)
+        except OSError as error:
+            self._fail(error, "cannot rename a compacted segment")
+        return plan
+
+    def finish_swap(self, plan: SwapPlan) -> list[str]:
+        """Returns the paths of what was replaced, to be unlinked after file.delete.delay.ms. Raises LogChanged: the
+        .swap files must go then (`discard_swap`), and KafkaError: the log is offline."""
+        place = self._place_of(plan.sources, plan.generation)
+        stem = file_stem(self.directory, plan.base_offset)
+        paths: list[str] = []
+        try:
+            for segment in plan.sources:
+                paths += segment.mark_deleted()
+                if segment.base_offset != plan.base_offset:
+                    paths += self._producers.mark_snapshot_deleted(segment.base_offset)
+            for suffix in plan.suffixes:
+                self._files.rename(stem + suffix + SWAP_SUFFIX, stem + suffix)
+        except OSError as error:
+            # Half of it is done; a start finds the .swap files and does the rest.
+            self._take_offline(error)
+            self._fail(error, "cannot replace compacted segments")
+        new = Segment.open(self._files, self.directory, plan.base_offset, size_bytes=plan.size_bytes)
+        self._segments[place] = [new]
+        self._bases[place] = [plan.base_offset]
+        self._directory_changed = True
+        return paths
+
+    def discard_swap(self, plan: SwapPlan) -> list[str]:
+        """Takes back `begin_swap`; returns what to unlink. No error when the folder is gone."""
+        stem = file_stem(self.directory, plan.base_offset)
+        paths = []
+        for suffix in plan.suffixes:
+            path = stem + suffix + SWAP_SUFFIX
+            try:
+                self._files.rename(path, path + DELETED_SUFFIX)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._fail(error, "cannot take back a compaction")
+            paths.append(path + DELETED_SUFFIX)
+        return paths
+
+    def _place_of(self, sources: Sequence[Segment], generation: int) -> slice:
+        first = self._segment_index(sources[0].base_offset)
+        place = slice(first, first + len(sources))
+        found = self._segments[place]
+        unchanged = len(found) == len(sources) and all(one is other for one, other in zip(found, sources, strict=True))
+        if generation != self._generation or not unchanged or found[-1] is self._active or self.offline:
+            raise LogChanged(f"{self.topic}-{self.partition} changed while it was compacted")
+        return place

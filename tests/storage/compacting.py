@@ -1,0 +1,74 @@
+"""A whole compaction of one log in this process, as the broker and its worker do it together; and what must come of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol.records import Record, RecordBatch, iter_batches
+from storage.cleaner import CleaningJob, CleaningRun
+from storage.files import Files
+from storage.log import Log
+
+
+def job_for(log: Log, now_ms: int, **changes: Any) -> CleaningJob:
+    """What the broker tells its worker about a log."""
+    dirty = log.dirty_range(now_ms)
+    config = log.config
+    fields: dict[str, Any] = {
+        "directory": log.directory,
+        "segments": [
+            (one.base_offset, one.size_bytes)
+            for one in log.segments
+            if one.base_offset < dirty.first_uncleanable_offset
+        ],
+        "first_dirty_offset": dirty.first_dirty_offset,
+        "first_uncleanable_offset": dirty.first_uncleanable_offset,
+        "now_ms": now_ms,
+        "delete_retention_ms": config.delete_retention_ms,
+        "segment_bytes": config.segment_bytes,
+        "index_bytes": config.segment_index_bytes,
+        "index_interval_bytes": config.index_interval_bytes,
+        "map_bytes": 1 << 20,
+        "map_load_factor": 0.9,
+        "window_bytes": 4096,
+        **changes,
+    }
+    return CleaningJob(**fields)
+
+
+def live_producers(log: Log) -> dict[int, tuple[int, int]]:
+    return {
+        entry.producer_id: (entry.batches[-1][1] if entry.batches else -1, entry.epoch)
+        for entry in log.producer_ids().values()
+    }
+
+
+def compact(files: Files, log: Log, now_ms: int, **changes: Any) -> int:
+    """Compacts all that may be, unlinks the old segments, and returns the new first dirty offset."""
+    run = CleaningRun(files, job_for(log, now_ms, **changes), live_producers(log))
+    run.build_map()
+    for group in run.groups():
+        sources = [one for one in log.segments if one.base_offset in {source.base_offset for source in group}]
+        generation = log.generation
+        cleaned = run.clean(group)
+        plan = log.begin_swap(cleaned.base_offset, cleaned.size_bytes, sources, generation)
+        plan.sync()
+        paths = log.finish_swap(plan)
+        files.sync_directory(log.directory)
+        for path in paths:
+            files.unlink(path)
+    log.cleaned_offset = run.end_offset
+    return run.end_offset
+
+
+def all_batches(log: Log) -> list[RecordBatch]:
+    """The batches of a log from its files, segment after segment."""
+    return [
+        batch
+        for segment in log.segments
+        for batch in iter_batches(segment.log.read(segment.size_bytes, 0) if segment.size_bytes else b"")
+    ]
+
+
+def all_records(log: Log) -> list[Record]:
+    return [record for batch in all_batches(log) for record in batch.records()]
