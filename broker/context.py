@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.endpoints import endpoint_for
-from broker.log import logger
 from protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
@@ -67,10 +66,7 @@ class Broker:
         """Make the present log start offsets outlast a crash of this process. Where a disk refuses them they are tried
         again with the next checkpoints.
         """
-        try:
-            await self.background.run(self.logs.log_start_checkpoints())
-        except OSError as error:
-            logger.error("log start offsets could not be written: %s", error)
+        self.logs.report(await self.background.run(self.logs.log_start_checkpoints()))
 
     def partition_of(self, topic: str, topic_id: Uuid, index: int) -> Partition | None:
         """The local replica that a request names, by id where it has one."""

@@ -130,10 +130,10 @@ class Maintenance:
                 self._background.remove_later(paths, delays_ms[os.path.dirname(paths[0])])
 
     async def _checkpoint_high_watermarks(self) -> None:
-        await self._background.run(self._logs.high_watermark_checkpoints())
+        self._logs.report(await self._background.run(self._logs.high_watermark_checkpoints()))
 
     async def _checkpoint(self) -> None:
-        await self._background.run(self._logs.checkpoints())
+        self._logs.report(await self._background.run(self._logs.checkpoints()))
 
     async def _expire_producers(self) -> None:
         now_ms = self._clock_ms()

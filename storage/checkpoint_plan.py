@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from posixpath import dirname
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ class CheckpointPlan:
         paths: Sequence[str] = (),
         directories: Sequence[str] = (),
     ) -> None:
-        """`contents` by path. `paths` (small files written without a sync) and `directories` are synced as well."""
+        """`contents` by path, of files of data folders. `paths` (small files of partitions that were written without a
+        sync) and `directories` (data folders) are synced as well."""
         self._files = files
         self._order = order
         self._contents = contents
@@ -47,22 +50,38 @@ class CheckpointPlan:
         self._number = order.last_number
         self.done = False
 
-    def run(self, *, sync: bool = True) -> None:
-        """Raises OSError. Without `sync` it costs no wait for the disk, and outlasts only a crash of the process."""
+    def run(self, *, sync: bool = True) -> dict[str, OSError]:
+        """Returns what went wrong, by data folder: one that fails keeps the others from nothing. Without `sync` it
+        costs no wait for the disk, and outlasts only a crash of the process."""
         order = self._order
+        errors: dict[str, OSError] = {}
         with order.lock:
             for path in self._paths if sync else ():
-                try:
-                    self._files.sync_file(path)
-                except FileNotFoundError:
-                    continue  # its partition was removed meanwhile
+                self._in_folder(dirname(dirname(path)), errors, partial(self._files.sync_file, path))
             for directory in self._directories if sync else ():
-                try:
-                    self._files.sync_directory(directory)
-                except FileNotFoundError:
-                    continue
+                self._in_folder(directory, errors, partial(self._files.sync_directory, directory))
             for path, data in self._contents.items():
                 if order.numbers_written.get(path, 0) < self._number:
-                    self._files.write_atomically(path, data, sync=sync)
-                    order.numbers_written[path] = self._number
-        self.done = True
+                    write = partial(self._files.write_atomically, path, data, sync=sync)
+                    if self._in_folder(dirname(path), errors, write, missing_is_gone=False):
+                        order.numbers_written[path] = self._number
+        self.done = not errors
+        return errors
+
+    @staticmethod
+    def _in_folder(
+        folder: str, errors: dict[str, OSError], action: Callable[[], None], missing_is_gone: bool = True
+    ) -> bool:
+        """Whether the action was done. A partition may have been removed meanwhile, and what belonged to it."""
+        if folder in errors:
+            return False
+        try:
+            action()
+        except FileNotFoundError as error:
+            if not missing_is_gone:
+                errors[folder] = error
+            return False
+        except OSError as error:
+            errors[folder] = error
+            return False
+        return True

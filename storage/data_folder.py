@@ -3,7 +3,8 @@
     meta.properties                     whose it is
     .lock                               held while a broker runs
     .kafka_cleanshutdown                there after a clean stop, until the next start has read it
-    recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint
+    recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint,
+    cleaner-offset-checkpoint
     <topic>-<partition>/                one folder per partition; see folder_names
 
 Other directories are left alone. None may ever be made here: Apache Kafka refuses to start on what it does not know.
@@ -13,9 +14,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from typing import TYPE_CHECKING
 
 from storage.checkpoints import (
+    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
@@ -52,6 +55,9 @@ class DataFolder:
     __slots__ = (
         "_files",
         "_lock",
+        "cleaned_offsets",
+        "failure",
+        "full",
         "high_watermarks",
         "log_start_offsets",
         "partitions_count",
@@ -62,13 +68,20 @@ class DataFolder:
 
     def __init__(self, path: str, files: Files) -> None:
         self.path = path
+        self.absolute_path = os.path.abspath(path)
+        """What clients know it by."""
         self._files = files
         self._lock: FolderLock | None = None
         self.was_clean = False
+        self.failure: Exception | None = None
+        """Why nothing in it is served any more; None as long as it is in use. Ends only with the next start."""
+        self.full = False
+        """Whether the volume had no room when it was last written to (broker.disk_watch)."""
         self.partitions_count = 0
         self.recovery_points: Offsets = {}
         self.log_start_offsets: Offsets = {}
         self.high_watermarks: Offsets = {}
+        self.cleaned_offsets: Offsets = {}
 
     def __repr__(self) -> str:
         return f"DataFolder({self.path!r})"
@@ -120,6 +133,11 @@ class DataFolder:
         self.recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
         self.log_start_offsets = self._read_offsets(LOG_START_OFFSET_FILE)
         self.high_watermarks = self._read_offsets(HIGH_WATERMARK_FILE)
+        self.cleaned_offsets = self._read_offsets(CLEANER_OFFSET_FILE)
+
+    def offsets(self) -> tuple[Offsets, ...]:
+        """All that the checkpoints held."""
+        return self.recovery_points, self.log_start_offsets, self.high_watermarks, self.cleaned_offsets
 
     # What is in it
 

@@ -8,13 +8,16 @@
 Epochs and start offsets both ascend strictly. (Kafka's LeaderEpochCheckpointFile and LeaderEpochFileCache, KIP-101.)
 
 Every change is written at once, but synced only by the log's next flush, before its recovery point moves: whatever a
-crash takes from this file lies above the recovery point, where recovery reads it again from the batches.
+crash takes from this file lies above the recovery point, where recovery reads it again from the batches. For the same
+reason a disk without room holds nothing up: the next flush writes what could not be written.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
+
+from storage.disk_errors import is_full
 
 if TYPE_CHECKING:
     from storage.files import Files
@@ -28,7 +31,7 @@ UNKNOWN = (-1, -1)
 class LeaderEpochs:
     """The (epoch, start offset) pairs of one log, and their file."""
 
-    __slots__ = ("_epochs", "_files", "_start_offsets", "dirty", "intact", "latest", "path")
+    __slots__ = ("_epochs", "_files", "_start_offsets", "dirty", "intact", "latest", "path", "unwritten")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
@@ -39,6 +42,8 @@ class LeaderEpochs:
         """The highest epoch, -1 if there is none."""
         self.dirty = False
         """Written, but not synced since; cleared by the flush that takes care of `path`."""
+        self.unwritten = False
+        """The disk had no room for the last change: the file is older than this."""
         self.intact = True
         """False when the file held something else than it must: then it says nothing, and the whole log should be
         read to make it again."""
@@ -135,8 +140,20 @@ class LeaderEpochs:
         self._start_offsets = self._start_offsets[which]
         self.latest = self._epochs[-1] if self._epochs else -1
 
+    def write_unwritten(self) -> None:
+        """Brings the file up to date, if it is not. Raises OSError as long as there is no room."""
+        if self.unwritten:
+            self._files.write_atomically(self.path, format_epochs(self.entries()), sync=False)
+            self.unwritten = False
+
     def _write(self) -> None:
-        self._files.write_atomically(self.path, format_epochs(self.entries()), sync=False)
+        try:
+            self._files.write_atomically(self.path, format_epochs(self.entries()), sync=False)
+            self.unwritten = False
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self.unwritten = True
         self.dirty = True
         self.intact = True
 

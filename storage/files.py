@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -54,6 +55,8 @@ class File(Protocol):
     def size_bytes(self) -> int: ...
 
     def modified_ms(self) -> int: ...
+
+    def set_modified_ms(self, modified_ms: int) -> None: ...
 
     def sync(self) -> None:
         """fsync. May be called on any thread while the file is held."""
@@ -180,6 +183,9 @@ class OsFile:
     def modified_ms(self) -> int:
         return os.stat(self._fd if self._fd >= 0 else self.path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, modified_ms: int) -> None:
+        os.utime(self._fd if self._fd >= 0 else self.path, ns=(modified_ms * 1_000_000,) * 2)
+
     def sync(self) -> None:
         os.fsync(self.fileno())
 
@@ -259,14 +265,20 @@ class OsFiles:
         temporary = path + ".tmp"
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
-            if sync:
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(temporary, path)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+                if sync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(temporary, path)
+        except OSError:
+            # On a full disk what was written of it would take the room that others may need.
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
         if sync:
             self.sync_directory(os.path.dirname(path))
 

@@ -256,8 +256,8 @@ class TimeIndex(SparseIndex):
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Appends an entry if the timestamp is above the last entry's."""
         if timestamp > self.last_timestamp:
+            self._last_timestamp = timestamp  # also if the append fails: the entry is a pending one then
             self._append(self.ENTRY.pack(timestamp, offset - self.base_offset))
-            self._last_timestamp = timestamp
 
     def append_packed(self, entries: bytearray) -> None:
         """Many entries in their file form, in one write."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID, Uuid
+from storage.disk_errors import is_full
 from storage.epochs import LeaderEpochs
 from storage.flush import FlushPlan
 from storage.log_append import AppendInfo, LogAppends
@@ -18,6 +19,7 @@ from storage.log_state import LogState
 from storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerEntry, ProducerStates
 from storage.retention import segments_to_delete
 from storage.segment import LOG_SUFFIX, Segment
+from storage.segment_swap import SegmentSwap
 
 if TYPE_CHECKING:
     from config.topic import LogConfig
@@ -30,7 +32,7 @@ SEGMENTS_PER_FLUSH = 64
 """A plan holds the descriptors of all it is to sync."""
 
 
-class Log(LogReads, LogAppends, LogState):
+class Log(LogReads, LogAppends, SegmentSwap, LogState):
     """Not thread-safe: everything is called on one thread, except FlushPlan.run."""
 
     __slots__ = ()
@@ -185,6 +187,8 @@ class Log(LogReads, LogAppends, LogState):
 
     def _after_truncation(self) -> None:
         self._generation += 1
+        if self.cleaned_offset is not None:
+            self.cleaned_offset = min(self.cleaned_offset, self.log_end_offset)
         self._known_positions.clear()
         self._set_roll_limits()
 
@@ -216,8 +220,11 @@ class Log(LogReads, LogAppends, LogState):
     def delete_old_segments(self, now_ms: int) -> list[str]:
         """Removes the segments that retention.ms, retention.bytes or the log start offset no longer let stay.
 
-        Their files are renamed to *.deleted; the paths are returned, to be unlinked after file.delete.delay.ms.
+        Their files are renamed to *.deleted; the paths are returned, to be unlinked after file.delete.delay.ms. While
+        the log is being compacted nothing is removed.
         """
+        if self.cleaning:
+            return []
         config = self._config
         try:
             due = segments_to_delete(
@@ -239,7 +246,12 @@ class Log(LogReads, LogAppends, LogState):
         if not count:
             return []
         if count == len(self._segments):
-            self.roll(now_ms)
+            try:
+                self.roll(now_ms)
+            except KafkaError as error:
+                # Without room for a new one the active segment stays until the others have made some.
+                if not is_full(error) or count == 1:
+                    raise
             count = min(count, len(self._segments) - 1)
         paths: list[str] = []
         self.advance_log_start_offset(max(self.log_start_offset, self._bases[count]))
@@ -280,6 +292,7 @@ class Log(LogReads, LogAppends, LogState):
         if self._epochs.dirty:
             paths.append(self._epochs.path)
         try:
+            self._epochs.write_unwritten()
             for segment in self._segments[first:]:
                 if segment.base_offset < target or (self._directory_changed and not rolled_only):
                     segment.write_indexes()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Uuid
 from storage.batches import MAX_RELATIVE_OFFSET
+from storage.disk_errors import is_full
 from storage.index import OffsetIndex, TimeIndex
 from storage.prepare import is_special
 from storage.segment import Segment
@@ -24,6 +26,10 @@ logger = logging.getLogger(__name__)
 
 NEVER = 2**63 - 1
 KNOWN_POSITIONS = 64
+
+
+def _nobody_asks(_log: LogState, _error: OSError) -> None:
+    return
 
 
 class LogState:
@@ -51,12 +57,15 @@ class LogState:
         "_stamps_append_time",
         "_timestamp_after_max_ms",
         "_timestamp_before_max_ms",
+        "cleaned_offset",
+        "cleaning",
         "directory",
         "high_watermark",
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
         "offline",
+        "on_error",
         "partition",
         "recovery_point",
         "topic",
@@ -91,8 +100,14 @@ class LogState:
         self.recovery_point = min(recovery_point, log_end_offset)
         """Everything below it was synced."""
         self.last_flush_ms = now_ms
+        self.cleaned_offset: int | None = None
+        """Compaction has dealt with everything below it; None: it was never here."""
+        self.cleaning = False
+        """A compaction is under way: retention waits until it is over."""
         self.offline = False
         """Set when a file could not be brought back to a known state: nothing is appended any more."""
+        self.on_error: Callable[[LogState, OSError], None] = _nobody_asks
+        """Called with every error of the operating system that a method fails with, before it raises."""
         self._files = files
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
@@ -154,8 +169,7 @@ class LogState:
         if active.base_offset == base_offset:
             return active
         try:
-            self._producers.take_snapshot(base_offset)
-            active.become_inactive()
+            self._complete_active(base_offset)
             segment = Segment.create(self._files, self.directory, base_offset, now_ms=now_ms)
         except OSError as error:
             try:
@@ -169,6 +183,20 @@ class LogState:
         self._rolled_offset = base_offset
         self._add_active(segment)
         return segment
+
+    def _complete_active(self, end_offset: int) -> None:
+        """What a segment gets when it ends. A disk without room keeps it from nothing: retention may have to roll to
+        make room. The next start then replays more batches, and index entries wait for the next flush."""
+        try:
+            self._producers.take_snapshot(end_offset)
+        except OSError as error:
+            if not is_full(error):
+                raise
+        try:
+            self._active.become_inactive()
+        except OSError as error:
+            if not is_full(error):
+                raise
 
     def _add_active(self, segment: Segment) -> None:
         self._segments.append(segment)
@@ -249,6 +277,7 @@ class LogState:
     # Trouble
 
     def _fail(self, error: OSError, doing: str) -> NoReturn:
+        self.on_error(self, error)
         # Clients may get to see the message: no paths in it.
         reason = error.strerror or type(error).__name__
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition}: {doing}: {reason}") from error

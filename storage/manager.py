@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,20 +22,23 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID, Uuid, random_uuid, uuid_to_text
 from storage.checkpoint_plan import CheckpointOrder, CheckpointPlan
 from storage.checkpoints import (
+    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
     format_offsets,
 )
-from storage.data_folder import DataFolder
+from storage.data_folders import DataFolders
 from storage.folder_names import FolderKind, folder_name, marked_folder_name
-from storage.identity import PARTITION_METADATA_FILE, MetaProperties, agree_on_meta, format_partition_metadata
+from storage.identity import PARTITION_METADATA_FILE, format_partition_metadata
 from storage.log import Log
-from storage.recovery import FolderLoader, unchecked_bytes
+from storage.recovery import FolderLoader, is_segment_name, unchecked_bytes
 
 if TYPE_CHECKING:
     from config.broker import BrokerConfig
+    from storage.data_folder import DataFolder
     from storage.files import Files
+    from storage.log_state import LogState
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +48,7 @@ FOLDERS_PER_STEP = 32
 
 Key = tuple[str, int]
 
-_ALL_CHECKPOINTS = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE)
+_ALL_CHECKPOINTS = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
 
 
 class DuplicatePartition(Exception):
@@ -78,15 +81,13 @@ class _Pending(NamedTuple):
     unchecked_bytes: int
 
 
-class LogManager:
+class LogManager(DataFolders):
     """The logs, by (topic, partition), and the data folders they lie in."""
 
     def __init__(self, config: BrokerConfig, files: Files, clock_ms: Callable[[], int]) -> None:
-        self._files = files
-        self._clock_ms = clock_ms
+        super().__init__(config.log_dirs, files, clock_ms)
         self._default_config = LogConfig.defaults(config)
         self._producer_expiration_ms: int = config["producer.id.expiration.ms"]
-        self.folders = [DataFolder(path.rstrip("/") or "/", files) for path in dict.fromkeys(config.log_dirs)]
         self.logs: dict[Key, Log] = {}
         self.failed: dict[Key, Exception] = {}
         self.progress = LoadProgress()
@@ -94,8 +95,6 @@ class LogManager:
         """Whether `load` has come so far that `is_loading` knows every partition."""
         self.unlinkable: list[str] = []
         """Leftovers that `load` has found, files and folders: for a thread to remove. Take them and empty the list."""
-        self.broker_id: int | None = None
-        self.cluster_id: str | None = None
         self._pending: dict[Key, _Pending] = {}
         self._homes: dict[Key, DataFolder] = {}
         self._high_watermarks: dict[Key, int] = {}
@@ -104,39 +103,6 @@ class LogManager:
         """Of removed partitions: the checkpoint files may still hold their offsets."""
         self._unsynced_paths: list[str] = []
         self._unsynced_folders: set[str] = set()
-
-    # Whose folders these are
-
-    def lock(self) -> None:
-        """Takes all data folders, making those that do not exist. Raises FolderInUse, OSError; then none is held."""
-        try:
-            for folder in self.folders:
-                folder.lock()
-        except BaseException:
-            self.unlock()
-            raise
-
-    def unlock(self) -> None:
-        for folder in self.folders:
-            folder.unlock()
-
-    def load_meta(self, cluster_id: str | None, broker_id: int | None) -> str:
-        """Settles whose folders these are, and writes it into those that do not say so yet. None: not known.
-
-        Returns the cluster id: the given one, else the folders', else a new one. The broker id is in `broker_id` then;
-        None if nobody knows it (call again once it is known: until then nothing is written).
-        Raises InconsistentFolder when a folder belongs to another broker or cluster, and MalformedFile.
-        """
-        stored = {folder.meta_path: folder.read_meta() for folder in self.folders}
-        self.broker_id, agreed = agree_on_meta(stored, broker_id, cluster_id)
-        self.cluster_id = agreed or self.cluster_id or uuid_to_text(random_uuid())
-        if self.broker_id is not None:
-            for folder in self.folders:
-                known = stored[folder.meta_path]
-                wanted = (known or MetaProperties())._replace(broker_id=self.broker_id, cluster_id=self.cluster_id)
-                if wanted != known:
-                    folder.write_meta(wanted, self._clock_ms())
-        return self.cluster_id
 
     # Start
 
@@ -150,7 +116,7 @@ class LogManager:
         started_s = time.monotonic()
         yield from self._find_folders()
         self.listed = True
-        unclean = [folder.path for folder in self.folders if not folder.was_clean]
+        unclean = [folder.path for folder in self.online_folders() if not folder.was_clean]
         if self.progress.bytes_total:
             logger.info(
                 "%s: no clean stop, checking up to %.1f MB in %d partitions",
@@ -167,18 +133,29 @@ class LogManager:
 
     def _find_folders(self) -> Iterator[None]:
         listed = 0
-        for folder in self.folders:
-            folder.take_clean_marker()
-            folder.read_checkpoints()
-            partitions, marked = folder.list_partitions()
+        for folder in self.online_folders():
+            try:
+                folder.take_clean_marker()
+                folder.read_checkpoints()
+                partitions, marked = folder.list_partitions()
+            except OSError as error:
+                self._failed_at_start(folder, error)
+                continue
             self.unlinkable += marked
             for path, name in partitions:
                 key = name.topic, name.partition
                 if (other := self._pending.get(key)) is not None:
-                    raise DuplicatePartition(
-                        f"{other.path} and {path} are the same partition. Move one of them away: the older one, or the "
-                        f"one on a disk that failed"
-                    )
+                    if not self._holds_segments(path):
+                        self.unlinkable.append(path)
+                        continue
+                    if self._holds_segments(other.path):
+                        raise DuplicatePartition(
+                            f"{other.path} and {path} are the same partition. Move one of them away: the older one, or "
+                            f"the one on a disk that failed"
+                        )
+                    self.unlinkable.append(other.path)
+                    other.folder.partitions_count -= 1
+                    self.progress.partitions_total -= 1
                 size_bytes = 0
                 if not folder.was_clean:
                     with suppress(OSError):  # loading it will say what is wrong with it
@@ -191,8 +168,12 @@ class LogManager:
                 if listed % FOLDERS_PER_STEP == 0:
                     yield None
             # Whoever makes such a partition anew must not inherit the offsets of the one that was removed.
-            for offsets in (folder.recovery_points, folder.log_start_offsets, folder.high_watermarks):
+            for offsets in folder.offsets():
                 self._stale_keys.update(offsets.keys() - self._pending.keys())
+
+    def _holds_segments(self, path: str) -> bool:
+        """False of a folder that was made for a partition and left at once: the next data folder took it."""
+        return any(is_segment_name(entry.name) for entry in self._files.list_directory(path))
 
     def _load_one(
         self, key: Key, pending: _Pending, topic_config: Callable[[str], LogConfig] | None
@@ -211,6 +192,8 @@ class LogManager:
                 # One partition that cannot be read must not keep the others from being served.
                 logger.error("%s cannot be loaded and is not served: %s", pending.path, error)
                 self.failed[key] = error
+                if isinstance(error, OSError):
+                    self.on_trouble(pending.folder, None, error)
                 break
             else:
                 progress.bytes_done = min(progress.bytes_done + done, bytes_before + pending.unchecked_bytes)
@@ -226,6 +209,8 @@ class LogManager:
             # Kept here until somebody who knows the replicas sets it: the next checkpoint must not lose it.
             log.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
             self._high_watermarks[key] = checkpoint
+            log.cleaned_offset = pending.folder.cleaned_offsets.get(key)
+            log.on_error = self._log_failed
             self.logs[key] = log
             yield log
 
@@ -255,18 +240,26 @@ class LogManager:
     def get(self, topic: str, partition: int) -> Log | None:
         return self.logs.get((topic, partition))
 
-    def get_or_create(self, topic: str, partition: int, topic_id: Uuid, config: LogConfig) -> Log:
+    def get_or_create(
+        self, topic: str, partition: int, topic_id: Uuid, config: LogConfig, *, is_new: bool = True
+    ) -> Log:
         """The partition's log, with this configuration; a new one lies in the data folder that has the fewest.
 
-        Raises KafkaError: INCONSISTENT_TOPIC_ID when the log belongs to another topic of that name,
-        KAFKA_STORAGE_ERROR when it could not be loaded, is not loaded yet, or cannot be made.
+        `is_new` is False of a partition that this broker may have had before: while a data folder has failed, no log
+        is made for it, as its records may lie there. Raises KafkaError: INCONSISTENT_TOPIC_ID when the log belongs to
+        another topic of that name, KAFKA_STORAGE_ERROR when it could not be loaded, is not loaded yet, or cannot be
+        made.
         """
         key = topic, partition
         log = self.logs.get(key)
         if log is None:
-            return self._create(key, topic_id, config)
+            return self._create(key, topic_id, config, is_new)
         if log.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
-            self._write_topic_id(log.directory, topic_id)
+            try:
+                self._write_topic_id(log.directory, topic_id)
+            except OSError as error:
+                self.on_trouble(self._homes[key], log, error)
+                raise _storage_error(f"cannot write the topic id of {topic}-{partition}", error) from error
             log.topic_id = topic_id
         elif topic_id not in (log.topic_id, ZERO_UUID):
             raise KafkaError(
@@ -290,6 +283,7 @@ class LogManager:
         try:
             self._files.rename(log.directory, path)
         except OSError as error:
+            self.on_trouble(folder, log, error)
             raise _storage_error(f"cannot rename {log.directory}", error) from error
         log.close(clean=False)
         del self.logs[key], self._homes[key]
@@ -311,20 +305,65 @@ class LogManager:
         """As the last start found it; 0 of a log that is younger."""
         return self._high_watermarks.get((topic, partition), 0)
 
-    def _create(self, key: Key, topic_id: Uuid, config: LogConfig) -> Log:
+    def describe(self) -> Iterator[tuple[str, str, int, int, int, bool]]:
+        """Of each log: data folder, topic, partition, bytes, how many records it is behind its high watermark, and
+        whether it is the copy that a move is making. Logs may come and go between two steps."""
+        for key, log in list(self.logs.items()):
+            home = self._homes.get(key)
+            if home is not None:
+                behind = max(log.high_watermark - log.log_end_offset, 0)
+                yield home.path, log.topic, log.partition, log.size_bytes, behind, False
+
+    # Failures
+
+    def fail_folder(self, folder: DataFolder, error: Exception) -> list[Key]:
+        """Nothing in the data folder is used any more, until the next start; returns the partitions that were."""
+        if folder.failure is not None:
+            return []
+        folder.failure = error
+        lost = [key for key in self.logs if self._homes[key] is folder]
+        for key in lost:
+            self.fail_log(self.logs[key], error)
+        return lost
+
+    def fail_log(self, log: Log, error: Exception) -> None:
+        """As fail_folder, for one partition alone."""
+        key = log.topic, log.partition
+        if self.logs.get(key) is log:
+            del self.logs[key]
+            self.failed[key] = error
+            log.offline = True
+            log.close(clean=False)
+
+    def report(self, errors: Mapping[str, OSError]) -> None:
+        """Takes what the writing of checkpoints returned: the errors by data folder."""
+        for folder in self.folders:
+            if (error := errors.get(folder.path)) is not None:
+                self.on_trouble(folder, None, error)
+
+    def _log_failed(self, log: LogState, error: OSError) -> None:
+        home = self._homes.get((log.topic, log.partition))
+        if home is not None and self.logs.get((log.topic, log.partition)) is log:
+            self.on_trouble(home, log, error)
+
+    def _create(self, key: Key, topic_id: Uuid, config: LogConfig, is_new: bool) -> Log:
         topic, partition = key
         if key in self._pending:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is still being loaded")
         if (error := self.failed.get(key)) is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} could not be loaded: {error}")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{partition} failed: {error}")
+        if not is_new and len(self.online_folders()) < len(self.folders):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} may lie in a data folder that has failed"
+            )
         if key in self._stale_keys:
-            try:
-                CheckpointPlan(self._files, self._order, self._checkpoint_contents(*_ALL_CHECKPOINTS)).run(sync=False)
-            except OSError as failure:
-                raise _storage_error("cannot write checkpoints", failure) from failure
+            plan = CheckpointPlan(self._files, self._order, self._checkpoint_contents(*_ALL_CHECKPOINTS))
+            if errors := plan.run(sync=False):
+                self.report(errors)
+                raise _storage_error("cannot write checkpoints", next(iter(errors.values())))
             self._stale_keys.clear()
         last_error: Exception | None = None
-        for folder in sorted(self.folders, key=lambda folder: folder.partitions_count):
+        for folder in sorted(self.online_folders(), key=lambda folder: folder.partitions_count):
             directory = f"{folder.path}/{folder_name(topic, partition)}"
             try:
                 self._files.make_directory(directory)
@@ -341,9 +380,15 @@ class LogManager:
                     producer_expiration_ms=self._producer_expiration_ms,
                 )
             except (OSError, KafkaError) as failure:
-                logger.error("cannot make a log in %s: %s", directory, failure)
                 last_error = failure
+                # A next folder may take it, and none may be left behind then.
+                with suppress(OSError):
+                    self._files.remove_directory(directory)
+                cause = failure if isinstance(failure, OSError) else failure.__cause__
+                if isinstance(cause, OSError):
+                    self.on_trouble(folder, None, cause)
                 continue
+            log.on_error = self._log_failed
             self.logs[key] = log
             self._homes[key] = folder
             folder.partitions_count += 1
@@ -370,28 +415,33 @@ class LogManager:
                 continue
             yield paths
 
-    def checkpoints(self) -> Callable[[], None]:
-        """Recovery points and log start offsets as they are now, to be written by calling the result on a thread
-        (it raises OSError)."""
+    def checkpoints(self) -> Callable[[], dict[str, OSError]]:
+        """Recovery points and log start offsets as they are now, to be written by calling the result on a thread. What
+        that returns is for `report`."""
         return self._plan_checkpoints(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE).run
 
-    def high_watermark_checkpoints(self) -> Callable[[], None]:
+    def high_watermark_checkpoints(self) -> Callable[[], dict[str, OSError]]:
         """As `checkpoints`, for the high watermarks, which are wanted more often."""
         return self._plan_checkpoints(HIGH_WATERMARK_FILE).run
 
-    def log_start_checkpoints(self) -> Callable[[], None]:
+    def log_start_checkpoints(self) -> Callable[[], dict[str, OSError]]:
         """The log start offsets alone, without a wait for the disk: DeleteRecords writes them before it answers."""
         plan = CheckpointPlan(self._files, self._order, self._checkpoint_contents(LOG_START_OFFSET_FILE))
         return lambda: plan.run(sync=False)
 
-    def write_checkpoints(self) -> None:
-        """All of them, here and now. Raises OSError."""
-        self._plan_checkpoints(*_ALL_CHECKPOINTS).run()
+    def cleaner_checkpoints(self) -> Callable[[], dict[str, OSError]]:
+        """As `checkpoints`, for the offsets up to which logs are compacted."""
+        return self._plan_checkpoints(CLEANER_OFFSET_FILE).run
+
+    def write_checkpoints(self) -> dict[str, OSError]:
+        """All of them, here and now; returns the errors by data folder."""
+        return self._plan_checkpoints(*_ALL_CHECKPOINTS).run()
 
     def _plan_checkpoints(self, *names: str) -> CheckpointPlan:
         """With them goes what was put off: syncing new partition.metadata files, and folders that were renamed."""
         paths, self._unsynced_paths = self._unsynced_paths, []
-        directories, self._unsynced_folders = sorted(self._unsynced_folders), set()
+        online = {folder.path for folder in self.online_folders()}
+        directories, self._unsynced_folders = sorted(self._unsynced_folders & online), set()
         return CheckpointPlan(self._files, self._order, self._checkpoint_contents(*names), paths, directories)
 
     def _checkpoint_contents(self, *names: str) -> dict[str, bytes]:
@@ -399,7 +449,7 @@ class LogManager:
         logs_by_folder: dict[str, list[tuple[Key, Log]]] = {folder.path: [] for folder in self.folders}
         for key, log in self.logs.items():
             logs_by_folder[self._homes[key].path].append((key, log))
-        for folder in self.folders:
+        for folder in self.online_folders():
             logs = logs_by_folder[folder.path]
             for name in names:
                 if name == RECOVERY_POINT_FILE:
@@ -412,6 +462,9 @@ class LogManager:
                         if log.log_start_offset > log.segments[0].base_offset
                     }
                     kept = folder.log_start_offsets
+                elif name == CLEANER_OFFSET_FILE:
+                    offsets = {key: log.cleaned_offset for key, log in logs if log.cleaned_offset is not None}
+                    kept = folder.cleaned_offsets
                 else:
                     offsets = {key: log.high_watermark for key, log in logs}
                     kept = folder.high_watermarks
@@ -438,13 +491,15 @@ class LogManager:
                 unclean.add(self._homes[key].path)
         unclean.update(pending.folder.path for pending in self._pending.values() if not pending.folder.was_clean)
         unclean.update(self._homes[key].path for key in self.failed)
-        try:
-            self.write_checkpoints()
-            for folder in self.folders:
+        errors = self.write_checkpoints()
+        for folder in self.online_folders():
+            try:
+                if (failure := errors.get(folder.path)) is not None:
+                    raise failure
                 if folder.path not in unclean:
                     folder.put_clean_marker(broker_epoch)
-        except OSError as error:
-            logger.error("the stop is not clean, the next start will check the logs: %s", error)
+            except OSError as error:
+                logger.error("%s: the stop is not clean, the next start checks its logs: %s", folder.path, error)
         self.unlock()
 
 

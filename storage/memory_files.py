@@ -86,6 +86,9 @@ class MemoryFile:
     def modified_ms(self) -> int:
         return self._content().modified_ms
 
+    def set_modified_ms(self, modified_ms: int) -> None:
+        self._content().modified_ms = modified_ms
+
     def sync(self) -> None:
         self._files.count("sync", self.path)
         content = self._content()
@@ -124,6 +127,7 @@ class MemoryFiles:
         self._durable_names: dict[str, _Content] = {}
         self._directories = {"/", ""}
         self._faults: dict[tuple[str, int], OSError | int] = {}
+        self._broken: dict[str, OSError] = {}
 
     # Trouble to come
 
@@ -134,6 +138,13 @@ class MemoryFiles:
     def shorten(self, size_bytes: int, after: int = 0) -> None:
         """Lets a write take only so many bytes, once `after` more writes have gone well."""
         self._faults["write", self.calls["write"] + after] = size_bytes
+
+    def break_folder(self, path: str, error: OSError) -> None:
+        """Everything below this path fails from now on."""
+        self._broken[path + "/"] = error
+
+    def mend_folder(self, path: str) -> None:
+        del self._broken[path + "/"]
 
     def crash(self) -> None:
         """Everything that was not synced is gone. Open Files of files that survive go on working."""
@@ -160,6 +171,7 @@ class MemoryFiles:
         return path in self._contents or path in self._directories
 
     def list_directory(self, path: str) -> list[DirectoryEntry]:
+        self._check_broken(path)
         if path not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         return [
@@ -176,6 +188,7 @@ class MemoryFiles:
         ]
 
     def make_directory(self, path: str) -> None:
+        self._check_broken(path)
         while path not in self._directories:
             self._directories.add(path)
             path = posixpath.dirname(path)
@@ -224,6 +237,7 @@ class MemoryFiles:
         self._contents.pop(path, None)
 
     def remove_directory(self, path: str) -> None:
+        self._check_broken(path)
         for names in (self._contents, self._durable_names):
             for name in [name for name in names if name.startswith(path + "/")]:
                 del names[name]
@@ -235,6 +249,7 @@ class MemoryFiles:
         """Raises the fault that was ordered for this call; returns the number of bytes a write may take, or None."""
         fault = self._faults.pop((operation, self.calls[operation]), None)
         self.calls[operation] += 1
+        self._check_broken(path)
         if isinstance(fault, OSError):
             raise fault
         return fault
@@ -244,6 +259,11 @@ class MemoryFiles:
             return self._contents[path]
         except KeyError:
             raise FileNotFoundError(errno.ENOENT, "no such file", path) from None
+
+    def _check_broken(self, path: str) -> None:
+        for prefix, error in self._broken.items():
+            if f"{path}/".startswith(prefix):
+                raise error
 
     def _check_directory(self, path: str) -> None:
         if posixpath.dirname(path) not in self._directories:

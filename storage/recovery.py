@@ -15,6 +15,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from storage.batches import HEADER, HEADER_BYTES
+from storage.disk_errors import is_full
 from storage.epochs import LeaderEpochs
 from storage.index import OffsetIndex, TimeIndex
 from storage.leftovers import tidy_folder
@@ -100,7 +101,11 @@ class FolderLoader:
         if not clean or self._producers.snapshot_offsets:
             yield from self._load_producers(log_end_offset)
         if not clean:
-            self._producers.take_snapshot(log_end_offset)
+            try:
+                self._producers.take_snapshot(log_end_offset)
+            except OSError as error:
+                if not is_full(error):  # it only saves the next start some time
+                    raise
         return Log.open(
             self._directory,
             self._config,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+import errno
 
 from storage.checkpoint_plan import CheckpointOrder, CheckpointPlan
 from storage.memory_files import MemoryFiles
@@ -58,14 +58,26 @@ def test_what_was_removed_meanwhile_is_passed_over() -> None:
     assert files.read_bytes("/data/a") == b"1"
 
 
-def test_a_failure_is_raised_and_the_plan_not_done() -> None:
+def test_a_failure_is_returned_and_the_plan_not_done() -> None:
     files, order = files_with(), CheckpointOrder()
     plan = CheckpointPlan(files, order, {"/data/a": b"1"})
     files.fail("write_atomically")
-    with pytest.raises(OSError, match="made to fail"):
-        plan.run()
+    assert str(plan.run()["/data"]).endswith("made to fail")
     assert not plan.done
-    assert not order.lock.locked()
     CheckpointPlan(files, order, {"/data/a": b"2"}).run()
     plan.run()
     assert files.read_bytes("/data/a") == b"2"
+
+
+def test_a_folder_that_fails_keeps_the_others_from_nothing() -> None:
+    files = files_with()
+    files.make_directory("/more")
+    files.break_folder("/data", OSError(errno.EIO, "broken"))
+    contents = {"/data/a": b"1", "/data/b": b"1", "/more/a": b"1"}
+    errors = CheckpointPlan(files, CheckpointOrder(), contents, ["/data/t-0/x"], ["/data", "/more"]).run()
+    assert {folder: error.errno for folder, error in errors.items()} == {"/data": errno.EIO}
+    assert files.read_bytes("/more/a") == b"1"
+
+
+def test_a_folder_that_is_gone_is_a_failure() -> None:
+    assert list(CheckpointPlan(files_with(), CheckpointOrder(), {"/gone/a": b"1"}).run()) == ["/gone"]

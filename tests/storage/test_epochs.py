@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -168,3 +170,21 @@ def test_changes_are_dirty_and_a_failed_one_is_none() -> None:
     assert (epochs.entries(), epochs.latest, epochs.dirty) == ([], -1, False)
     epochs.assign(1, 0)
     assert epochs.dirty
+
+
+def test_a_disk_without_room_holds_nothing_up() -> None:
+    files = MemoryFiles()
+    epochs = epochs_of([(1, 0)], files)
+    for change in (lambda: epochs.assign(2, 10), lambda: epochs.truncate_from_start(12)):
+        files.fail("write_atomically", error=OSError(errno.ENOSPC, "full"))
+        change()
+        assert epochs.unwritten
+        assert epochs.dirty
+    assert epochs.entries() == [(2, 12)]
+    assert LeaderEpochs.load(files, "/d").entries() == [(1, 0)]
+    files.fail("write_atomically", error=OSError(errno.ENOSPC, "full"))
+    with pytest.raises(OSError, match="full"):
+        epochs.write_unwritten()
+    epochs.write_unwritten()
+    assert not epochs.unwritten
+    assert LeaderEpochs.load(files, "/d").entries() == [(2, 12)]

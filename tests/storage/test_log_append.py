@@ -261,7 +261,8 @@ def state_of(log: Log) -> object:
 def test_any_write_may_fail_and_leaves_no_trace(
     trouble: str, as_follower: bool, pending_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each write of a sequence of appends fails once, in a log of its own; then all goes on as if it had not."""
+    """Each write of a sequence of appends fails once, in a log of its own; then all goes on as if it had not. Those that
+    a roll makes for the indexes of the old segment fail nothing: they come again with the next flush."""
 
     def append(log: Log, number: int) -> None:
         data = sequenced(7, 0, number, timestamp_ms=NOW_MS + number)
@@ -278,8 +279,9 @@ def test_any_write_may_fail_and_leaves_no_trace(
         append(twin, number)
     writes = twin_files.calls["write"]
     assert writes > 12  # indexes among them
-    twin.segments[-1].write_indexes()
+    twin.flush()
 
+    failed_appends = 0
     for failing in range(writes):
         files = MemoryFiles()
         log = open_log(files, **limits)
@@ -297,12 +299,14 @@ def test_any_write_may_fail_and_leaves_no_trace(
                 assert state_of(log) == before
                 failures += 1
                 append(log, number)
-        assert failures == 1
+        assert failures <= 1
+        failed_appends += failures
         assert state_of(log) == state_of(twin)
-        log.segments[-1].write_indexes()
+        log.flush()
         for segment in twin.segments:
             for suffix in (".log", ".index", ".timeindex"):
                 assert files.read_bytes(segment.stem + suffix) == twin_files.read_bytes(segment.stem + suffix)
+    assert failed_appends >= 10
 
 
 @pytest.mark.parametrize("operation", ["create", "write_atomically"])

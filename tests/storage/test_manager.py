@@ -389,7 +389,7 @@ class TestLoading:
         ((key, error),) = again.failed.items()
         assert isinstance(error, OSError)
         assert f"/data/t-{key[1]} cannot be loaded" in caplog.text
-        with pytest.raises(KafkaError, match="could not be loaded"):
+        with pytest.raises(KafkaError, match="failed: "):
             again.get_or_create(*key, TOPIC_ID, SMALL_SEGMENTS)
         again.close_all()
         assert not files.exists("/data/.kafka_cleanshutdown")
@@ -417,8 +417,21 @@ class TestLoading:
         files = MemoryFiles()
         for folder in ("/a", "/b"):
             files.make_directory(f"{folder}/t-0")
+            files.create(f"{folder}/t-0/{0:020d}.log")
         with pytest.raises(DuplicatePartition, match=r"/a/t-0 and /b/t-0 are the same partition"):
             started(files, "/a", "/b")
+
+    @pytest.mark.parametrize("empty", ["/a", "/b"])
+    def test_a_folder_that_was_left_at_once_is_no_second_one(self, empty: str) -> None:
+        files = MemoryFiles()
+        manager = started(files, "/a" if empty == "/b" else "/b")
+        fill(manager.get_or_create("t", 0, TOPIC_ID, SMALL_SEGMENTS), 4)
+        manager.close_all()
+        files.make_directory(f"{empty}/t-0")
+        again = started(files, "/a", "/b")
+        assert again.logs["t", 0].log_end_offset == 4
+        assert again.unlinkable == [f"{empty}/t-0"]
+        assert sorted(folder.partitions_count for folder in again.folders) == [0, 1]
 
     def test_unknown_folders_are_left_alone_and_named_once(self, caplog: pytest.LogCaptureFixture) -> None:
         files = MemoryFiles()

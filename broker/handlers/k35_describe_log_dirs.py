@@ -1,0 +1,72 @@
+"""DescribeLogDirs (key 35), versions 0 to 5: the data folders, their partitions with sizes, and their volumes.
+
+- 2 flexible; 3 an error of the whole answer; 4 total and usable bytes of the volume (KIP-827); 5 whether the folder
+  takes no new partitions (KIP-1066), which is never so here.
+- A failed folder is answered with KAFKA_STORAGE_ERROR and without partitions.
+- A partition that moves to another folder is there twice: as it is, and as the copy under way, marked as future.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+    from storage.data_folder import DataFolder
+
+_SLICE_S = 0.001
+
+Result = DescribeLogDirsResponse.DescribeLogDirsResult
+Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
+Partition = DescribeLogDirsResponse.DescribeLogDirsPartition
+
+
+@handles(ApiKey.DESCRIBE_LOG_DIRS, 0, 5)
+async def describe_log_dirs(broker: Broker, request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    folders = broker.logs.folders
+    results = {folder.path: Result(log_dir=folder.absolute_path) for folder in folders}
+    topics: dict[tuple[str, str], Topic] = {}
+    until = time.monotonic() + _SLICE_S
+    for path, topic, index, size_bytes, offset_lag, is_future in broker.logs.describe():
+        if wanted is None or (topic, index) in wanted:
+            described = topics.get((path, topic))
+            if described is None:
+                described = topics[path, topic] = Topic(name=topic)
+                results[path].topics.append(described)
+            described.partitions.append(
+                Partition(
+                    partition_index=index, partition_size=size_bytes, offset_lag=offset_lag, is_future_key=is_future
+                )
+            )
+        if time.monotonic() >= until:
+            await asyncio.sleep(0)
+            until = time.monotonic() + _SLICE_S
+    volumes = await broker.background.run(lambda: [_volume(folder) for folder in folders])
+    for folder, volume in zip(folders, volumes, strict=True):
+        result = results[folder.path]
+        if folder.failure is not None or volume is None:
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            result.topics = []
+        else:
+            result.total_bytes, result.usable_bytes = volume
+    return DescribeLogDirsResponse(results=list(results.values()))
+
+
+def _volume(folder: DataFolder) -> tuple[int, int] | None:
+    """(total, usable) bytes of the volume that the folder lies on; None when it cannot be asked."""
+    try:
+        volume = os.statvfs(folder.path)
+    except OSError:
+        return None
+    return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize

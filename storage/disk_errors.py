@@ -1,0 +1,27 @@
+"""What an error of the operating system says about the disk below a data folder."""
+
+from __future__ import annotations
+
+import errno
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""No room. It passes, and nothing that was written is lost."""
+
+BROKEN = frozenset(
+    number
+    for name in ("EIO", "EROFS", "ENODEV", "ENXIO", "ESTALE", "EUCLEAN", "EREMOTEIO", "ENOTCONN", "ENOMEDIUM")
+    if (number := getattr(errno, name, None)) is not None
+)
+"""The device or the mount is at fault, not one file on it."""
+
+OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN})
+"""A limit of this process or machine: the disk is as good as before."""
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether the error, or the one that it was raised from, says that there is no room."""
+    while error is not None:
+        if isinstance(error, OSError):
+            return error.errno in FULL
+        error = error.__cause__
+    return False
