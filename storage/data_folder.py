@@ -55,6 +55,7 @@ class DataFolder:
     __slots__ = (
         "_files",
         "_lock",
+        "absolute_path",
         "cleaned_offsets",
         "failure",
         "full",
