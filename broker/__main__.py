@@ -20,6 +20,7 @@ COMMANDS = {
     "console-consumer": ("broker.cli.console_consumer", "Print the records of topics."),
     "groups": ("broker.cli.groups", "List, describe and delete consumer groups; reset their offsets."),
     "dump-log": ("broker.cli.dump_log", "Show what is in the files of a log."),
+    "verify": ("broker.cli.verify", "Check the files of a data folder; changes nothing."),
     "spark": ("spark_jobs.cli", "Run a Spark job on topics, such as `gregor spark wordcount`."),
 }
 

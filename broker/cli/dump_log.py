@@ -22,7 +22,7 @@ from broker.cli.dump_offsets import offsets_contents
 from broker.cli.dump_records import Shown, dump_log, plain_contents
 from broker.cli.errors import CommandError
 from protocol.records import CorruptBatch
-from storage.files import OsFiles
+from storage.read_only import ReadOnlyFiles
 from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 
 DEFAULT_MAX_MESSAGE_BYTES = 5 * 1024 * 1024
@@ -86,7 +86,7 @@ class _Dump:
         self._sanity_only: bool = given["index_sanity_check"]
         self._verify_only: bool = given["verify_index_only"]
         self._max_message_bytes: int = given["max_message_size"]
-        self._files = OsFiles()
+        self._files = ReadOnlyFiles()
         self._gaps: dict[str, list[tuple[int, int]]] = {}
         self._indexes: dict[str, IndexComplaints] = {}
         self._damaged = False

@@ -1,0 +1,131 @@
+"""`gregor verify`: says whether the files of a data folder are whole and agree with each other. Changes nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+import click
+
+from broker.cli.command import run
+from broker.cli.errors import CommandError
+from storage.read_only import ReadOnlyFiles
+from storage.verify import FolderReport, Progress, Totals, find_duplicates, look_at_folder, verify_folder
+from storage.verify_segment import Finding
+
+PROGRESS_EVERY_S = 0.2
+SAID_EVERY_S = 10.0
+"""Where nobody watches, so often a line says how far it has come."""
+
+EPILOG = """\b
+Examples:
+  gregor verify gregor-data
+  gregor verify /disk1/kafka /disk2/kafka --topic orders:0,1
+  gregor verify gregor-data --deep-iteration
+
+The broker may be running; what it is just writing is not complained about. Exit code 1 when anything is wrong.
+"""
+
+
+@click.command("verify", epilog=EPILOG)
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
+@click.option("--topic", "topics", multiple=True, metavar="NAME[:0,1,..]", help="Only these partitions; repeatable.")
+@click.option("--deep-iteration", is_flag=True, help="Decompress and read each record, too; slow.")
+def verify(folders: Sequence[str], topics: Sequence[str], deep_iteration: bool) -> int:
+    """Check the data folders of a broker: batches and their checksums, offsets, indexes, leader epochs, producer
+    snapshots, checkpoints. Says what is wrong, where, and what to do; changes nothing."""
+    wanted = [_partitions(text) for text in topics]
+    files = ReadOnlyFiles()
+    show = _Show()
+    reports = []
+    for folder in folders:
+        path = os.path.normpath(folder)
+        if not os.path.isdir(path):
+            raise CommandError(f"{path} is no folder; give the folders that log.dirs names.")
+        try:
+            reports.append(_chosen(look_at_folder(files, path, show.finding), wanted))
+        except OSError as error:
+            raise CommandError(f"cannot read {error.filename or path}: {(error.strerror or '').lower()}.") from None
+    if wanted and not any(report.partitions for report in reports):
+        raise CommandError(f"no such partition in {', '.join(folders)}: {', '.join(topics)}.")
+    find_duplicates(reports, show.finding)
+    totals = Totals()
+    for report in reports:
+        if report.in_use:
+            show.line(f"{report.path} is in use by a running broker; its latest records may be missing here.")
+        elif not report.was_clean:
+            show.line(f"{report.path} was not closed cleanly; the next start will check its logs.")
+        for progress in verify_folder(files, report, show.finding, totals, records=deep_iteration):
+            show.progress(progress)
+    show.clear()
+    what = f"{totals.partitions} partitions, {totals.segments} segments, {totals.batches} batches, {totals.bytes} bytes"
+    print(f"{what}: {'no problems' if not show.problems else f'{show.problems} problems'}.")
+    return 1 if show.problems else 0
+
+
+def _partitions(text: str) -> tuple[str, frozenset[int] | None]:
+    """`orders:0,1` -> topic and partitions; None stands for all of them."""
+    topic, colon, numbers = text.partition(":")
+    if not colon:
+        return topic, None
+    try:
+        return topic, frozenset(int(number) for number in numbers.split(","))
+    except ValueError:
+        raise CommandError(f"'{text}' names no partitions; give NAME or NAME:0,1.") from None
+
+
+def _chosen(report: FolderReport, wanted: Sequence[tuple[str, frozenset[int] | None]]) -> FolderReport:
+    if not wanted:
+        return report
+    kept = [
+        (path, folder)
+        for path, folder in report.partitions
+        if any(folder.topic == topic and (some is None or folder.partition in some) for topic, some in wanted)
+    ]
+    return report._replace(partitions=kept)
+
+
+class _Show:
+    """Findings on standard output; how far it has come on standard error."""
+
+    def __init__(self) -> None:
+        self.problems = 0
+        self._draws = sys.stderr.isatty()
+        self._drawn = False
+        self._next_s = time.monotonic() + (PROGRESS_EVERY_S if self._draws else SAID_EVERY_S)
+
+    def finding(self, finding: Finding) -> None:
+        self.problems += not finding.harmless
+        self.line(f"{'note: ' if finding.harmless else ''}{finding}.")
+
+    def line(self, text: str) -> None:
+        self.clear()
+        print(text)
+
+    def progress(self, at: Progress) -> None:
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            return
+        percent = 100 * at.done_bytes // max(1, at.total_bytes)
+        name = os.path.basename(at.path)
+        said = f"{percent}% of {at.total_bytes / 1e6:.0f} MB, at {name}"
+        if self._draws:
+            self._next_s = now_s + PROGRESS_EVERY_S
+            print(f"\r{said[:78]:<78}", end="", file=sys.stderr, flush=True)
+            self._drawn = True
+        else:
+            self._next_s = now_s + SAID_EVERY_S
+            print(said, file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Takes the progress line away, so that another can be written."""
+        if self._drawn:
+            self._drawn = False
+            print(f"\r{'':<78}\r", end="", file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry point of the sub-command."""
+    return run(verify, arguments)
