@@ -93,6 +93,7 @@ def _parse_endpoint(key: str, text: str) -> tuple[str, str, int]:
         and _HOST_CHARS.issuperset(host)
         and port.isascii()
         and port.isdigit()
+        and len(port) <= 10
         and int(port) <= 65535
     )
     if not legal:

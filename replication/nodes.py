@@ -186,7 +186,7 @@ def decode_broker(broker_id: int, data: bytes) -> BrokerRegistration:
         tuple(endpoints),
         rack if isinstance(rack, str) else None,
         _field(value, "jmx_port", int, what) if "jmx_port" in value else -1,
-        int(timestamp) if timestamp.isascii() and timestamp.isdigit() else 0,
+        int(timestamp) if re.fullmatch(r"[0-9]{1,19}", timestamp) else 0,
         features if isinstance(features, dict) else {},
     )
 

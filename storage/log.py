@@ -358,7 +358,7 @@ def list_segments(files: Files, directory: str, now_ms: int = 0) -> list[Segment
     found = []
     for name, is_directory, size_bytes in files.list_directory(directory):
         stem = name.removesuffix(LOG_SUFFIX)
-        if name.endswith(LOG_SUFFIX) and len(stem) == 20 and stem.isdigit() and not is_directory:
+        if name.endswith(LOG_SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit() and not is_directory:
             found.append((int(stem), size_bytes))
     return [
         Segment.open(files, directory, base_offset, size_bytes=size_bytes, now_ms=now_ms)

@@ -196,7 +196,7 @@ class ProducerStates:
     def list_snapshots(self, names: Iterable[str]) -> None:
         """Takes note of the snapshots among the names of the folder's files."""
         stems = (name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX))
-        self.snapshot_offsets = sorted(int(stem) for stem in stems if stem.isdigit())
+        self.snapshot_offsets = sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
 
     def load(self, log_start_offset: int, end_offset: int, now_ms: int) -> int:
         """Replaces the state by that of the newest good snapshot at or below `end_offset`.

@@ -50,7 +50,7 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
     addresses = []
     for item in text.split(","):
         host, colon, port = item.strip().removeprefix("PLAINTEXT://").rpartition(":")
-        if not colon or not host.strip("[]") or not port.isdecimal() or not 0 < int(port) < 65536:
+        if not colon or not host.strip("[]") or len(port) > 5 or not port.isdecimal() or not 0 < int(port) < 65536:
             raise CommandError(f"'{item.strip()}' is not an address of a broker; give HOST:PORT, e.g. localhost:9092.")
         addresses.append((host.strip("[]"), int(port)))
     return addresses

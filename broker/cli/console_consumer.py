@@ -101,7 +101,7 @@ def parse_offset(text: str | None, from_beginning: bool) -> int:
     named = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
     if text.lower() in named:
         return named[text.lower()]
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > 19:
         raise click.UsageError(f"'{text}' is not an offset; give 'earliest', 'latest' or a number from 0 on.")
     return int(text)
 

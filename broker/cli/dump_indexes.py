@@ -76,7 +76,7 @@ def dump_index(
         _say_sanity(path, file, OffsetIndex(files, path, base_offset), write)
         return complaints
     for offset, position in _entries(file, OffsetIndex.ENTRY, base_offset, offset_column=0):
-        found = _first(read_entries(log, position, position + max_message_bytes))
+        found = None if position < 0 else _first(read_entries(log, position, position + max_message_bytes))
         if found is None:
             raise CommandError(f"{path}: no batch of {log.path} begins at position {position}.")
         last_offset = last_offset_of(found)
@@ -98,7 +98,7 @@ def dump_time_index(files: Files, path: str, sanity_only: bool, verify_only: boo
         return complaints
     previous = -1
     for offset, timestamp in _entries(file, TimeIndex.ENTRY, base_offset, offset_column=1):
-        position = offset_index.lookup(offset)[1]
+        position = max(0, offset_index.lookup(offset)[1])  # the offset index may be damaged, too
         found = next((entry for entry in read_entries(log, position) if last_offset_of(entry) >= offset), None)
         if found is None or last_offset_of(found) != offset:
             complaints.not_found.append((offset, -1 if found is None else last_offset_of(found)))

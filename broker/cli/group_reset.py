@@ -30,6 +30,8 @@ SCENARIOS = (
     *("--to-earliest", "--to-latest", "--to-current", "--to-offset"),
     *("--shift-by", "--to-datetime", "--by-duration", "--from-file"),
 )
+# Partition and offset.
+_PLAN_NUMBERS = re.compile(r"[0-9]{1,10},[0-9]{1,19}")
 # java.time.Duration's text: days, then a T before hours, minutes and seconds; any of them may be negative.
 _DURATION = re.compile(
     r"(?P<sign>[+-]?)P(?:(?P<days>[+-]?\d+)D)?"
@@ -63,9 +65,9 @@ def parse_datetime_ms(text: str) -> int:
     """`2024-05-01T12:00:00.000`, with an offset such as +02:00 or Z; without one it is UTC, as in Kafka's tool."""
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
         raise CommandError(f"'{text}' is not a time of the form YYYY-MM-DDThh:mm:ss.sss.") from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def parse_duration_ms(text: str) -> int:
@@ -74,7 +76,10 @@ def parse_duration_ms(text: str) -> int:
     parts = {name: value for name, value in match.groupdict().items() if value and name != "sign"} if match else {}
     if match is None or not parts:
         raise CommandError(f"'{text}' is not a duration of the form PnDTnHnMnS, e.g. PT1H30M.")
-    span = timedelta(**{name: float(value.replace(",", ".")) for name, value in parts.items()})
+    try:
+        span = timedelta(**{name: float(value.replace(",", ".")) for name, value in parts.items()})
+    except OverflowError:
+        raise CommandError(f"'{text}' is longer than any time that has passed; give e.g. PT1H30M.") from None
     return round(span / timedelta(milliseconds=1)) * (-1 if match["sign"] == "-" else 1)
 
 
@@ -86,7 +91,7 @@ def parse_scope(texts: Iterable[str]) -> dict[str, list[int] | None]:
         if not colon:
             scope[topic] = None
             continue
-        if not re.fullmatch(r"\d+(,\d+)*", numbers):
+        if not re.fullmatch(r"[0-9]{1,10}(,[0-9]{1,10})*", numbers):
             raise CommandError(f"'{text}' does not name partitions; give e.g. {topic}:0,1.")
         scope[topic] = [*(scope.get(topic) or []), *map(int, numbers.split(","))]
     return scope
@@ -95,11 +100,15 @@ def parse_scope(texts: Iterable[str]) -> dict[str, list[int] | None]:
 def read_plan(text: str, groups: Sequence[str]) -> dict[str, dict[Place, int]]:
     """What --export printed: topic,partition,offset for a single group, group,topic,partition,offset for several."""
     plan: dict[str, dict[Place, int]] = {}
-    for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
+    try:
+        rows = list(csv.reader(io.StringIO(text)))
+    except csv.Error as error:
+        raise CommandError(f"the file is not one of comma-separated values: {error}") from None
+    for number, row in enumerate(rows, start=1):
         if not row:
             continue
         group, *rest = row if len(row) == 4 else [groups[0], *row]
-        if len(rest) != 3 or not rest[1].strip().isdecimal() or not rest[2].strip().isdecimal():
+        if len(rest) != 3 or not _PLAN_NUMBERS.fullmatch(f"{rest[1].strip()},{rest[2].strip()}"):
             raise CommandError(f"line {number} of the file is not [group,]topic,partition,offset: {','.join(row)}")
         plan.setdefault(group, {})[rest[0], int(rest[1])] = int(rest[2])
     return plan
