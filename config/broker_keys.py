@@ -2,11 +2,12 @@
 
 Apache Kafka 4.3.1 decides names, types, defaults and ranges; 3.9.1 those of ZooKeeper mode. On purpose different:
 ``listeners`` (the loopback only), ``log.dir``, ``node.id`` (optional), ``zookeeper.connect`` (empty: the embedded
-store). Names that are known but without any effect here are in ``known_keys.py``.
+store). Rows with ``no_effect`` change nothing here and say why; the other keys of 4.3.1 are in ``inert_keys.py``.
 """
 
 from __future__ import annotations
 
+from config.broker_cluster_keys import CLUSTER_SETTINGS
 from config.definitions import CLUSTER_WIDE, DOUBLE_MAX, INT_MAX, LONG_MAX, PER_BROKER, ConfigDef
 
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -14,34 +15,28 @@ _SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DEFAULT_PROTOCOL_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 _W = CLUSTER_WIDE  # rows without `dynamic` are read-only
 
+_ONE_LOOP = "one event loop serves all connections, and each kind of disk work has a thread of its own"
+_NO_PURGE = "a request that is answered is forgotten at once"
+_NO_REMOTE = "gregor has no remote storage"
+
 _IDENTITY = (
     ConfigDef(
         "node.id", "int", -1, "Number of this broker in its cluster; wins over broker.id.", minimum=0, also=(-1,)
     ),
     ConfigDef("broker.id", "int", -1, "Number of this broker in its cluster; -1 leaves the choice to the broker."),
-    ConfigDef("broker.id.generation.enable", "boolean", True, "Whether a broker without a number may get one."),
-    ConfigDef("reserved.broker.max.id", "int", 1000, "Generated broker numbers start above this one.", minimum=0),
-    ConfigDef("broker.rack", "string", None, "Rack or zone of this broker, told to clients and used for assignment."),
-)
-
-_METADATA_STORE = (
     ConfigDef(
-        "zookeeper.connect",
-        "string",
-        "",
-        "host:port[,host:port][/chroot] of the ZooKeeper ensemble; empty keeps the metadata in an embedded store.",
+        "broker.id.generation.enable", "boolean", True, "Whether a broker without a number may get one.", retired=True
     ),
-    ConfigDef("zookeeper.session.timeout.ms", "int", 18000, "A broker silent for so long loses its registration."),
     ConfigDef(
-        "zookeeper.connection.timeout.ms",
+        "reserved.broker.max.id",
         "int",
-        None,
-        "How long to wait for the first connection; unset takes zookeeper.session.timeout.ms.",
+        1000,
+        "Generated broker numbers start above this one.",
+        minimum=0,
+        no_effect="metadata is kept in an embedded store",
+        retired=True,
     ),
-    ConfigDef("zookeeper.set.acl", "boolean", False, "Whether nodes are created with access control lists."),
-    ConfigDef(
-        "zookeeper.max.in.flight.requests", "int", 10, "Unanswered requests to ZooKeeper before waiting.", minimum=1
-    ),
+    ConfigDef("broker.rack", "string", None, "Rack or zone of this broker, told to clients and used for assignment."),
 )
 
 _NETWORK = (
@@ -69,7 +64,14 @@ _NETWORK = (
         "Picks the listener among brokers by protocol when inter.broker.listener.name is unset.",
         choices=_SECURITY_PROTOCOLS,
     ),
-    ConfigDef("control.plane.listener.name", "string", None, "The listener the controller uses towards brokers."),
+    ConfigDef(
+        "control.plane.listener.name",
+        "string",
+        None,
+        "The listener the controller uses towards brokers.",
+        no_effect="there are no other brokers",
+        retired=True,
+    ),
     ConfigDef("socket.request.max.bytes", "int", 104857600, "Largest request frame that is taken.", minimum=1),
     ConfigDef("socket.listen.backlog.size", "int", 50, "Connections the kernel queues before accept.", minimum=1),
     ConfigDef("socket.send.buffer.bytes", "int", 102400, "SO_SNDBUF of a connection; -1 leaves the system's."),
@@ -96,12 +98,26 @@ _NETWORK = (
         -1,
         "Bytes of requests read and not yet handled, over all connections; reading pauses above it. -1: no limit.",
     ),
-    ConfigDef("num.network.threads", "int", 3, "Read for compatibility: one loop serves all.", minimum=1, dynamic=_W),
-    ConfigDef("num.io.threads", "int", 8, "Upper bound of threads for blocking disk work.", minimum=1, dynamic=_W),
     ConfigDef(
-        "background.threads", "int", 10, "Upper bound of threads for deletion and the like.", minimum=1, dynamic=_W
+        "num.network.threads", "int", 3, "Threads that serve connections.", minimum=1, dynamic=_W, no_effect=_ONE_LOOP
     ),
-    ConfigDef("request.timeout.ms", "int", 30000, "How long this broker waits for another broker's answer."),
+    ConfigDef("num.io.threads", "int", 8, "Threads that answer requests.", minimum=1, dynamic=_W, no_effect=_ONE_LOOP),
+    ConfigDef(
+        "background.threads",
+        "int",
+        10,
+        "Threads for deletion and the like.",
+        minimum=1,
+        dynamic=_W,
+        no_effect=_ONE_LOOP,
+    ),
+    ConfigDef(
+        "request.timeout.ms",
+        "int",
+        30000,
+        "How long this broker waits for another broker's answer.",
+        no_effect="there are no other brokers",
+    ),
     ConfigDef("max.request.partition.size.limit", "int", 2000, "Partitions one describe answer may list.", minimum=1),
 )
 
@@ -176,6 +192,24 @@ _LOG = (
     ),
     ConfigDef("log.retention.hours", "int", 168, "As log.retention.ms, in hours."),
     ConfigDef("log.retention.bytes", "long", -1, "Size per partition above which it loses old segments.", dynamic=_W),
+    ConfigDef(
+        "log.local.retention.bytes",
+        "long",
+        -2,
+        "Local share of log.retention.bytes with remote storage; -2: the same.",
+        minimum=-2,
+        dynamic=_W,
+        no_effect=_NO_REMOTE,
+    ),
+    ConfigDef(
+        "log.local.retention.ms",
+        "long",
+        -2,
+        "Local share of log.retention.ms with remote storage; -2: the same.",
+        minimum=-2,
+        dynamic=_W,
+        no_effect=_NO_REMOTE,
+    ),
     ConfigDef("log.retention.check.interval.ms", "long", 300000, "How often retention looks.", minimum=1),
     ConfigDef(
         "log.cleanup.policy",
@@ -244,7 +278,12 @@ _LOG = (
         "log.flush.offset.checkpoint.interval.ms", "int", 60000, "How often recovery points are saved.", minimum=0
     ),
     ConfigDef(
-        "log.flush.start.offset.checkpoint.interval.ms", "int", 60000, "How often log starts are saved.", minimum=0
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "int",
+        60000,
+        "How often log starts are saved.",
+        minimum=0,
+        no_effect="log starts are saved together with recovery points",
     ),
     ConfigDef(
         "num.recovery.threads.per.data.dir",
@@ -253,6 +292,7 @@ _LOG = (
         "Threads per data folder for recovery at start and flushing at stop.",
         minimum=1,
         dynamic=_W,
+        no_effect=_ONE_LOOP,
     ),
     ConfigDef(
         "log.initial.task.delay.ms",
@@ -261,19 +301,57 @@ _LOG = (
         "Wait before the periodic log tasks start.",
         minimum=0,
         internal=True,
+        no_effect="the periodic log tasks begin at once",
     ),
-    ConfigDef("log.dir.failure.timeout.ms", "long", 30000, "Time to report a failed data folder.", minimum=1),
+    ConfigDef(
+        "log.dir.failure.timeout.ms",
+        "long",
+        30000,
+        "Time to report a failed data folder.",
+        minimum=1,
+        no_effect="nobody has to be told: the controller is in the same process",
+    ),
 )
 
 _CLEANER = (
     ConfigDef("log.cleaner.enable", "boolean", True, "Whether compacted topics are compacted."),
     ConfigDef("log.cleaner.threads", "int", 1, "Workers that compact.", minimum=0, dynamic=_W),
-    ConfigDef("log.cleaner.backoff.ms", "long", 15000, "Pause when nothing is to compact.", minimum=0, dynamic=_W),
-    ConfigDef("log.cleaner.dedupe.buffer.size", "long", 134217728, "Memory of all key maps, in bytes.", dynamic=_W),
-    ConfigDef("log.cleaner.io.buffer.size", "int", 524288, "Read and write buffers, in bytes.", minimum=0, dynamic=_W),
-    ConfigDef("log.cleaner.io.buffer.load.factor", "double", 0.9, "How full a key map may get.", dynamic=_W),
     ConfigDef(
-        "log.cleaner.io.max.bytes.per.second", "double", DOUBLE_MAX, "Most bytes read and written a second.", dynamic=_W
+        "log.cleaner.backoff.ms",
+        "long",
+        15000,
+        "Pause when nothing is to compact.",
+        minimum=0,
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.cleaner.dedupe.buffer.size",
+        "long",
+        134217728,
+        "Memory of all key maps, in bytes.",
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.cleaner.io.buffer.size",
+        "int",
+        524288,
+        "Read and write buffers, in bytes.",
+        minimum=0,
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.cleaner.io.buffer.load.factor",
+        "double",
+        0.9,
+        "How full a key map may get.",
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.cleaner.io.max.bytes.per.second",
+        "double",
+        DOUBLE_MAX,
+        "Most bytes read and written a second.",
+        dynamic=_W,
     ),
     ConfigDef(
         "log.cleaner.min.cleanable.ratio",
@@ -303,9 +381,23 @@ _CLEANER = (
 _FETCH_AND_PRODUCERS = (
     ConfigDef("fetch.max.bytes", "int", 57671680, "Most bytes of records in one fetch answer.", minimum=1024),
     ConfigDef("max.incremental.fetch.session.cache.slots", "int", 1000, "Incremental fetch sessions held.", minimum=0),
-    ConfigDef("fetch.purgatory.purge.interval.requests", "int", 1000, "Parked fetches between clean-ups."),
-    ConfigDef("producer.purgatory.purge.interval.requests", "int", 1000, "Parked produces between clean-ups."),
-    ConfigDef("delete.records.purgatory.purge.interval.requests", "int", 1, "As above, for record deletions."),
+    ConfigDef(
+        "fetch.purgatory.purge.interval.requests", "int", 1000, "Parked fetches between clean-ups.", no_effect=_NO_PURGE
+    ),
+    ConfigDef(
+        "producer.purgatory.purge.interval.requests",
+        "int",
+        1000,
+        "Parked produces between clean-ups.",
+        no_effect=_NO_PURGE,
+    ),
+    ConfigDef(
+        "delete.records.purgatory.purge.interval.requests",
+        "int",
+        1,
+        "As above, for record deletions.",
+        no_effect=_NO_PURGE,
+    ),
     ConfigDef(
         "producer.id.expiration.ms",
         "int",
@@ -334,7 +426,13 @@ _GROUPS = (
     ConfigDef("offsets.topic.replication.factor", "short", 3, "Replicas of __consumer_offsets.", minimum=1),
     ConfigDef("offsets.topic.num.partitions", "int", 50, "Partitions of __consumer_offsets.", minimum=1),
     ConfigDef("offsets.topic.segment.bytes", "int", 104857600, "Segment size of __consumer_offsets.", minimum=1),
-    ConfigDef("offsets.topic.compression.codec", "int", 0, "Codec number of __consumer_offsets; 0: none."),
+    ConfigDef(
+        "offsets.topic.compression.codec",
+        "int",
+        0,
+        "Codec number of __consumer_offsets; 0: none.",
+        no_effect="committed offsets are stored as they are",
+    ),
     ConfigDef(
         "offsets.retention.minutes", "int", 10080, "How long offsets outlive their group's last member.", minimum=1
     ),
@@ -342,79 +440,27 @@ _GROUPS = (
         "offsets.retention.check.interval.ms", "long", 600000, "How often expired offsets are looked for.", minimum=1
     ),
     ConfigDef("offsets.commit.timeout.ms", "int", 5000, "How long a commit waits for its replicas.", minimum=1),
-    ConfigDef("offsets.commit.required.acks", "short", -1, "Acknowledgements a commit waits for; only -1 is served."),
-)
-
-_TRANSACTIONS = (
     ConfigDef(
-        "transaction.max.timeout.ms", "int", 900000, "Longest transaction timeout a producer may ask.", minimum=1
+        "offsets.commit.required.acks",
+        "short",
+        -1,
+        "Acknowledgements a commit waits for; only -1 is served.",
+        retired=True,
+        no_effect="a commit always waits for all replicas in sync",
     ),
-    ConfigDef(
-        "transactional.id.expiration.ms", "int", 604800000, "An idle transactional id is forgotten after it.", minimum=1
-    ),
-    ConfigDef("transaction.state.log.replication.factor", "short", 3, "Replicas of __transaction_state.", minimum=1),
-    ConfigDef("transaction.state.log.num.partitions", "int", 50, "Partitions of __transaction_state.", minimum=1),
-    ConfigDef(
-        "transaction.state.log.segment.bytes", "int", 104857600, "Segment size of __transaction_state.", minimum=1
-    ),
-    ConfigDef("transaction.state.log.min.isr", "int", 2, "min.insync.replicas of __transaction_state.", minimum=1),
-    ConfigDef("transaction.state.log.load.buffer.size", "int", 5242880, "Bytes per read when one loads.", minimum=1),
-    ConfigDef(
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        "int",
-        10000,
-        "How often overdue transactions are aborted.",
-        minimum=1,
-    ),
-    ConfigDef(
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
-        "int",
-        3600000,
-        "How often expired transactional ids are removed.",
-        minimum=1,
-    ),
-    ConfigDef(
-        "transaction.partition.verification.enable",
-        "boolean",
-        True,
-        "Whether a partition must be part of the transaction before records are taken.",
-        dynamic=_W,
-    ),
-)
-
-_REPLICATION = (
-    ConfigDef("replica.lag.time.max.ms", "long", 30000, "A follower behind for so long leaves the ISR."),
-    ConfigDef("replica.fetch.max.bytes", "int", 1048576, "Bytes a follower asks for per partition.", minimum=0),
-    ConfigDef("replica.fetch.response.max.bytes", "int", 10485760, "Bytes a follower asks for in all.", minimum=0),
-    ConfigDef("replica.fetch.min.bytes", "int", 1, "Bytes a follower's fetch waits for."),
-    ConfigDef("replica.fetch.wait.max.ms", "int", 500, "Longest a follower's fetch waits."),
-    ConfigDef("replica.fetch.backoff.ms", "int", 1000, "Pause after a failed fetch.", minimum=0),
-    ConfigDef("replica.socket.timeout.ms", "int", 30000, "Socket timeout of a follower's requests."),
-    ConfigDef("replica.socket.receive.buffer.bytes", "int", 65536, "SO_RCVBUF of a follower's connections."),
-    ConfigDef("num.replica.fetchers", "int", 1, "Fetchers per leader broker.", minimum=1, dynamic=_W),
-    ConfigDef("replica.high.watermark.checkpoint.interval.ms", "long", 5000, "How often high watermarks are saved."),
-    ConfigDef("controller.socket.timeout.ms", "int", 30000, "Socket timeout from controller to broker."),
-    ConfigDef("auto.leader.rebalance.enable", "boolean", True, "Whether preferred leaders are restored by and by."),
-    ConfigDef("leader.imbalance.check.interval.seconds", "long", 300, "How often that is looked at.", minimum=1),
-    ConfigDef("leader.imbalance.per.broker.percentage", "int", 10, "Share of foreign leaders that sets it off."),
-    ConfigDef("controlled.shutdown.enable", "boolean", True, "Whether a stopping broker hands over its leaders first."),
-    ConfigDef("controlled.shutdown.max.retries", "int", 3, "Attempts at that."),
-    ConfigDef("controlled.shutdown.retry.backoff.ms", "long", 5000, "Pause between them."),
 )
 
 BROKER_KEYS: dict[str, ConfigDef] = {
     definition.key: definition
     for group in (
         _IDENTITY,
-        _METADATA_STORE,
         _NETWORK,
         _TOPICS,
         _LOG,
         _CLEANER,
         _FETCH_AND_PRODUCERS,
         _GROUPS,
-        _TRANSACTIONS,
-        _REPLICATION,
+        CLUSTER_SETTINGS,
     )
     for definition in group
 }

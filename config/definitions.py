@@ -38,7 +38,8 @@ class ConfigDef:
     bound a number, except that the values in ``also`` are legal outside of them. ``choices`` bounds a string, or each
     element of a list. ``dynamic`` says whether a running broker's setting may be altered, and for whom.
     ``broker_synonyms`` (topic settings) are the broker keys that a topic without its own value takes it from, the first
-    of highest rank.
+    of highest rank. ``no_effect`` is the reason why a setting changes nothing here: it is checked, kept and shown all
+    the same. ``internal`` and ``retired`` ones (Apache Kafka 4 dropped these) are shown only where somebody set them.
     """
 
     __slots__ = (
@@ -53,6 +54,8 @@ class ConfigDef:
         "key",
         "maximum",
         "minimum",
+        "no_effect",
+        "retired",
         "type",
     )
 
@@ -71,6 +74,8 @@ class ConfigDef:
         dynamic: str = READ_ONLY,
         broker_synonyms: tuple[str, ...] = (),
         internal: bool = False,
+        no_effect: str = "",
+        retired: bool = False,
     ) -> None:
         self.key = key
         self.type = type
@@ -84,6 +89,13 @@ class ConfigDef:
         self.dynamic = dynamic
         self.broker_synonyms = broker_synonyms
         self.internal = internal
+        self.no_effect = no_effect
+        self.retired = retired
+
+    @property
+    def documentation(self) -> str:
+        """The help that clients are shown; it says so where a setting changes nothing."""
+        return f"{self.help} Without effect here: {self.no_effect}." if self.no_effect else self.help
 
     @property
     def sensitive(self) -> bool:
@@ -138,7 +150,8 @@ class ConfigDef:
             digits = text[1:] if text[:1] in ("+", "-") else text
             if not (digits.isascii() and digits.isdigit()):
                 raise self._illegal(text)
-            number = int(text)
+            # 20 digits fit no type already, and int() refuses thousands of them.
+            number = int(digits.lstrip("0")[:20] or "0") * (-1 if text[0] == "-" else 1)
             limit = 1 << (_WIDTH_BITS[kind] - 1)
             if not -limit <= number < limit:
                 raise ConfigError(self.key, text, f"does not fit a {_WIDTH_BITS[kind]}-bit number; {self._must()}")

@@ -16,13 +16,20 @@ from config.broker import (
     DYNAMIC_DEFAULT_BROKER_CONFIG,
     STATIC_BROKER_CONFIG,
     BrokerConfig,
+    broker_definition,
+    listener_key,
 )
 from config.broker_keys import BROKER_KEYS, broker_synonyms
-from config.definitions import READ_ONLY, ConfigDef
+from config.definitions import READ_ONLY, ConfigDef, ConfigError
+from config.inert_keys import inert_keys
 from config.topic import broker_default
 from config.topic_keys import TOPIC_KEYS
 
 DYNAMIC_TOPIC_CONFIG = "DYNAMIC_TOPIC_CONFIG"
+DYNAMIC_BROKER_LOGGER_CONFIG = "DYNAMIC_BROKER_LOGGER_CONFIG"
+DYNAMIC_CLIENT_METRICS_CONFIG = "DYNAMIC_CLIENT_METRICS_CONFIG"
+DYNAMIC_GROUP_CONFIG = "DYNAMIC_GROUP_CONFIG"
+UNKNOWN = "unknown"
 
 # Numbers of the wire format (``DescribeConfigsResponse.ConfigSource`` and ``.ConfigType``).
 SOURCE_IDS = {
@@ -31,8 +38,12 @@ SOURCE_IDS = {
     DYNAMIC_DEFAULT_BROKER_CONFIG: 3,
     STATIC_BROKER_CONFIG: 4,
     DEFAULT_CONFIG: 5,
+    DYNAMIC_BROKER_LOGGER_CONFIG: 6,
+    DYNAMIC_CLIENT_METRICS_CONFIG: 7,
+    DYNAMIC_GROUP_CONFIG: 8,
 }
 TYPE_IDS = {
+    UNKNOWN: 0,
     "boolean": 1,
     "string": 2,
     "int": 3,
@@ -76,10 +87,10 @@ def describe_topic_key(key: str, overrides: Mapping[str, str], broker: BrokerCon
     own = overrides.get(key)
     value = definition.parse(own) if own is not None else broker_default(definition, broker)
     first = definition.broker_synonyms[:1]
-    synonyms = _layers(first[0], broker) if first and first[0] in BROKER_KEYS else []
+    synonyms = broker_layers(first[0], broker) if first and first[0] in BROKER_KEYS else []
     if own is not None:
         synonyms.insert(0, ConfigSynonym(key, definition.format(value), DYNAMIC_TOPIC_CONFIG))
-    return _entry(definition, definition.format(value), synonyms, read_only=False)
+    return config_entry(definition, definition.format(value), synonyms, read_only=False)
 
 
 def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
@@ -92,61 +103,85 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[C
 
 
 def describe_broker_key(key: str, broker: BrokerConfig) -> ConfigEntry:
-    """One broker setting. KeyError for an unknown key."""
-    definition = BROKER_KEYS[key]
-    value = definition.format(broker[key])
-    return _entry(definition, value, _layers(key, broker), read_only=definition.dynamic == READ_ONLY)
+    """One broker setting, or a single listener's. What nobody knows is described as a secret that cannot be altered."""
+    definition = broker_definition(key)
+    if definition is None:
+        return ConfigEntry(
+            key, None, broker.source(key), UNKNOWN, True, True, tuple(broker_layers(key, broker, hidden=True)), ""
+        )
+    # Of a single listener nothing is said to be alterable: so does Apache Kafka, though it can be.
+    read_only = definition.dynamic == READ_ONLY or bool(listener_key(key))
+    return config_entry(
+        definition, _broker_text(key, definition, broker), broker_layers(key, broker), read_only=read_only, name=key
+    )
 
 
 def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
-    """All settings of this broker but internal ones that nobody set."""
-    return [
-        describe_broker_key(key, broker)
-        for key, definition in BROKER_KEYS.items()
-        if not definition.internal or key in broker.static_texts
-    ]
+    """All settings of this broker; of internal and retired ones, and unknown ones, those that somebody set."""
+    table = {**BROKER_KEYS, **inert_keys()}
+    listed = [key for key, definition in table.items() if not (definition.internal or definition.retired)]
+    given = (*broker.static_texts, *broker.unknown_texts, *broker.dynamic_default_texts, *broker.dynamic_texts)
+    return [describe_broker_key(key, broker) for key in dict.fromkeys((*listed, *given))]
 
 
 def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
     """The dynamic settings of all brokers together (a BROKER resource without a name)."""
     entries = []
     for key, text in broker.dynamic_default_texts.items():
-        synonyms = [ConfigSynonym(key, text, DYNAMIC_DEFAULT_BROKER_CONFIG)]
-        entries.append(_entry(BROKER_KEYS[key], text, synonyms, read_only=False))
+        definition = broker_definition(key)
+        if definition is not None:
+            synonyms = [one for one in broker_layers(key, broker) if one.source == DYNAMIC_DEFAULT_BROKER_CONFIG]
+            entries.append(config_entry(definition, text, synonyms, read_only=bool(listener_key(key)), name=key))
     return entries
 
 
-def _layers(key: str, broker: BrokerConfig) -> list[ConfigSynonym]:
-    names = broker_synonyms(key)
-    defaults = {name: text for name in names if (text := _default_text(BROKER_KEYS[name])) is not None}
+def _broker_text(key: str, definition: ConfigDef, broker: BrokerConfig) -> str | None:
+    """The value in effect, as text; as it was given where it changes nothing and cannot be read."""
+    if key in broker:
+        return definition.format(broker[key])
+    for texts in (broker.dynamic_texts, broker.dynamic_default_texts, broker.static_texts):
+        if key in texts:
+            try:
+                return definition.format(definition.parse(texts[key]))
+            except ConfigError:
+                return texts[key]
+    return definition.format(definition.default)
+
+
+def broker_layers(key: str, broker: BrokerConfig, *, hidden: bool = False) -> list[ConfigSynonym]:
+    names = (key, base) if (base := listener_key(key)) else broker_synonyms(key)
+    defaults = {name: text for name in names if (text := _default_text(name)) is not None}
     found: list[ConfigSynonym] = []
     for texts, source in (
         (broker.dynamic_texts, DYNAMIC_BROKER_CONFIG),
         (broker.dynamic_default_texts, DYNAMIC_DEFAULT_BROKER_CONFIG),
-        (broker.static_texts, STATIC_BROKER_CONFIG),
+        ({**broker.static_texts, **broker.unknown_texts}, STATIC_BROKER_CONFIG),
         (defaults, DEFAULT_CONFIG),
     ):
-        found += [ConfigSynonym(name, texts[name], source) for name in names if name in texts]
+        found += [ConfigSynonym(name, None if hidden else texts[name], source) for name in names if name in texts]
     while found and found[0].name != key:
         found.pop(0)
     return found
 
 
-def _default_text(definition: ConfigDef) -> str | None:
-    return definition.format(definition.default)
+def _default_text(name: str) -> str | None:
+    definition = None if listener_key(name) else broker_definition(name)
+    return None if definition is None else definition.format(definition.default)
 
 
-def _entry(definition: ConfigDef, value: str | None, synonyms: list[ConfigSynonym], *, read_only: bool) -> ConfigEntry:
+def config_entry(
+    definition: ConfigDef, value: str | None, synonyms: list[ConfigSynonym], *, read_only: bool, name: str = ""
+) -> ConfigEntry:
     if definition.sensitive:
         value = None
         synonyms = [ConfigSynonym(synonym.name, None, synonym.source) for synonym in synonyms]
     return ConfigEntry(
-        definition.key,
+        name or definition.key,
         value,
         synonyms[0].source if synonyms else DEFAULT_CONFIG,
         definition.type,
         definition.sensitive,
         read_only,
         tuple(synonyms),
-        definition.help,
+        definition.documentation,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from config.definitions import CLUSTER_WIDE, LONG_MAX, ConfigDef
 
+_NO_REMOTE = "gregor has no remote storage"
 _THROTTLE_FORM = "must be * or partition:broker pairs such as 0:101,1:102"
 
 
@@ -33,6 +34,7 @@ def _topic(
     choices: tuple[str, ...] = (),
     throttled_replicas: bool = False,
     internal: bool = False,
+    no_effect: str = "",
 ) -> ConfigDef:
     return ConfigDef(
         key,
@@ -47,6 +49,7 @@ def _topic(
         dynamic=CLUSTER_WIDE,
         broker_synonyms=synonyms,
         internal=internal,
+        no_effect=no_effect,
     )
 
 
@@ -121,6 +124,7 @@ _DEFINITIONS = (
         [],
         "Replicas whose fetching counts against the replication quota: * or partition:broker pairs.",
         throttled_replicas=True,
+        no_effect="gregor has no quotas",
     ),
     _topic(
         "gregor.deep.validation",
@@ -150,6 +154,7 @@ _DEFINITIONS = (
         [],
         "Replicas whose serving counts against the replication quota: * or partition:broker pairs.",
         throttled_replicas=True,
+        no_effect="gregor has no quotas",
     ),
     _topic(
         "local.retention.bytes",
@@ -158,6 +163,7 @@ _DEFINITIONS = (
         "Local share of retention.bytes with remote storage; -2: the same.",
         "log.local.retention.bytes",
         minimum=-2,
+        no_effect=_NO_REMOTE,
     ),
     _topic(
         "local.retention.ms",
@@ -166,6 +172,7 @@ _DEFINITIONS = (
         "Local share of retention.ms with remote storage; -2: the same.",
         "log.local.retention.ms",
         minimum=-2,
+        no_effect=_NO_REMOTE,
     ),
     _topic(
         "max.compaction.lag.ms",
@@ -226,8 +233,14 @@ _DEFINITIONS = (
     ),
     _topic("min.insync.replicas", "int", 1, "Replicas in sync that acks=all needs.", "min.insync.replicas", minimum=1),
     _topic("preallocate", "boolean", False, "Whether a new segment gets its full size on disk.", "log.preallocate"),
-    _topic("remote.log.copy.disable", "boolean", False, "Remote storage becomes read-only."),
-    _topic("remote.log.delete.on.disable", "boolean", False, "Leaving remote storage deletes what lies there."),
+    _topic("remote.log.copy.disable", "boolean", False, "Remote storage becomes read-only.", no_effect=_NO_REMOTE),
+    _topic(
+        "remote.log.delete.on.disable",
+        "boolean",
+        False,
+        "Leaving remote storage deletes what lies there.",
+        no_effect=_NO_REMOTE,
+    ),
     _topic("remote.storage.enable", "boolean", False, "Remote storage; gregor has none, so only false is taken."),
     _topic(
         "retention.bytes",

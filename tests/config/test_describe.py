@@ -15,6 +15,7 @@ from config.describe import (
     describe_topic,
     describe_topic_key,
 )
+from config.inert_keys import inert_keys
 from config.topic_keys import TOPIC_KEYS
 
 
@@ -57,7 +58,10 @@ def test_a_topic_setting_without_a_broker_setting() -> None:
     entry = describe_topic_key("remote.storage.enable", {}, BrokerConfig())
     assert (entry.value, entry.source, entry.type_id, entry.synonyms) == ("false", "DEFAULT_CONFIG", 1, ())
     entry = describe_topic_key("local.retention.ms", {}, BrokerConfig())
-    assert (entry.value, entry.synonyms) == ("-2", ())
+    assert (entry.value, entry.synonyms) == (
+        "-2",
+        (ConfigSynonym("log.local.retention.ms", "-2", "DEFAULT_CONFIG"),),
+    )
 
 
 def test_all_settings_of_a_topic() -> None:
@@ -83,7 +87,8 @@ def test_a_broker_setting() -> None:
 def test_all_settings_of_a_broker() -> None:
     broker = BrokerConfig()
     names = [entry.name for entry in describe_broker(broker)]
-    assert names == [key for key, definition in BROKER_KEYS.items() if not definition.internal]
+    table = {**BROKER_KEYS, **inert_keys()}
+    assert names == [key for key, definition in table.items() if not (definition.internal or definition.retired)]
     internal = BrokerConfig({"log.initial.task.delay.ms": "0"})
     assert "log.initial.task.delay.ms" in [entry.name for entry in describe_broker(internal)]
 
@@ -101,3 +106,41 @@ def test_passwords_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = describe_broker_key("some.secret", BrokerConfig({"some.secret": "hunter2"}))
     assert (entry.value, entry.sensitive, entry.type_id) == (None, True, 9)
     assert entry.synonyms == (ConfigSynonym("some.secret", None, "STATIC_BROKER_CONFIG"),)
+
+
+def test_settings_without_effect_say_so() -> None:
+    entry = describe_broker_key("remote.log.reader.threads", BrokerConfig({"remote.log.reader.threads": "4"}))
+    assert (entry.value, entry.source_id, entry.read_only) == ("4", 4, False)
+    assert (
+        entry.documentation
+        == "Threads that read from remote storage. Without effect here: gregor has no remote storage."
+    )
+    bad = describe_broker_key("remote.log.reader.threads", BrokerConfig({"remote.log.reader.threads": "many"}))
+    assert bad.value == "many"
+
+
+def test_what_is_retired_or_unknown_is_shown_where_it_is_set() -> None:
+    given = {"zookeeper.session.timeout.ms": "5", "my.plugin.secret": "x", "listener.name.a.ssl.key.password": "y"}
+    found = {entry.name: entry for entry in describe_broker(BrokerConfig(given))}
+    assert found["zookeeper.session.timeout.ms"].value == "5"
+    unknown = found["my.plugin.secret"]
+    assert (unknown.value, unknown.sensitive, unknown.read_only, unknown.type_id) == (None, True, True, 0)
+    assert unknown.synonyms == (ConfigSynonym("my.plugin.secret", None, "STATIC_BROKER_CONFIG"),)
+    hidden = found["listener.name.a.ssl.key.password"]
+    assert (hidden.value, hidden.sensitive, hidden.type_id) == (None, True, 9)
+
+
+def test_a_listeners_own_setting() -> None:
+    broker = BrokerConfig({"max.connections": "9"})
+    key = "listener.name.plaintext.max.connections"
+    broker.update_dynamic({key: "7"}, {key: "8"})
+    entry = describe_broker_key(key, broker)
+    assert (entry.name, entry.value, entry.source_id, entry.type_id, entry.read_only) == (key, "7", 2, 3, True)
+    assert [(one.name, one.value) for one in entry.synonyms] == [
+        (key, "7"),
+        (key, "8"),
+        ("max.connections", "9"),
+        ("max.connections", "2147483647"),
+    ]
+    (default,) = describe_broker_defaults(broker)
+    assert (default.value, default.synonyms) == ("8", (ConfigSynonym(key, "8", "DYNAMIC_DEFAULT_BROKER_CONFIG"),))

@@ -140,7 +140,7 @@ def test_parse_overrides_gives_typed_values() -> None:
 
 
 def test_broker_default_of_keys_that_no_broker_key_stands_for() -> None:
-    broker = BrokerConfig({"log.local.retention.ms": "5"})
+    broker = BrokerConfig()
     assert broker_default(TOPIC_KEYS["remote.storage.enable"], broker) is False
     assert broker_default(TOPIC_KEYS["local.retention.ms"], broker) == -2
     assert broker_default(TOPIC_KEYS["flush.messages"], broker) == LONG_MAX

@@ -1,0 +1,205 @@
+"""Broker settings of clusters: the metadata store, transactions, replication. Part of ``broker_keys.BROKER_KEYS``."""
+
+from __future__ import annotations
+
+from config.definitions import CLUSTER_WIDE, ConfigDef
+
+_W = CLUSTER_WIDE  # rows without `dynamic` are read-only
+
+_NO_ZOOKEEPER = "metadata is kept in an embedded store"
+_ALONE = "there are no other brokers"
+_NO_TRANSACTIONS = "gregor has no transactions yet"
+
+_METADATA_STORE = (
+    ConfigDef(
+        "zookeeper.connect",
+        "string",
+        "",
+        "host:port[,host:port][/chroot] of the ZooKeeper ensemble; empty keeps the metadata in an embedded store.",
+        retired=True,
+    ),
+    ConfigDef(
+        "zookeeper.session.timeout.ms",
+        "int",
+        18000,
+        "A broker silent for so long loses its registration.",
+        no_effect=_NO_ZOOKEEPER,
+        retired=True,
+    ),
+    ConfigDef(
+        "zookeeper.connection.timeout.ms",
+        "int",
+        None,
+        "How long to wait for the first connection; unset takes zookeeper.session.timeout.ms.",
+        no_effect=_NO_ZOOKEEPER,
+        retired=True,
+    ),
+    ConfigDef(
+        "zookeeper.set.acl",
+        "boolean",
+        False,
+        "Whether nodes are created with access control lists.",
+        no_effect=_NO_ZOOKEEPER,
+        retired=True,
+    ),
+    ConfigDef(
+        "zookeeper.max.in.flight.requests",
+        "int",
+        10,
+        "Unanswered requests to ZooKeeper before waiting.",
+        minimum=1,
+        no_effect=_NO_ZOOKEEPER,
+        retired=True,
+    ),
+)
+
+_TRANSACTIONS = (
+    ConfigDef(
+        "transaction.max.timeout.ms",
+        "int",
+        900000,
+        "Longest transaction timeout a producer may ask.",
+        minimum=1,
+        no_effect=_NO_TRANSACTIONS,
+    ),
+    ConfigDef(
+        "transactional.id.expiration.ms",
+        "int",
+        604800000,
+        "An idle transactional id is forgotten after it.",
+        minimum=1,
+        no_effect=_NO_TRANSACTIONS,
+    ),
+    ConfigDef(
+        "transaction.state.log.replication.factor",
+        "short",
+        3,
+        "Replicas of __transaction_state.",
+        minimum=1,
+        no_effect=_NO_TRANSACTIONS,
+    ),
+    ConfigDef(
+        "transaction.state.log.num.partitions",
+        "int",
+        50,
+        "Partitions of __transaction_state.",
+        minimum=1,
+        no_effect=_NO_TRANSACTIONS,
+    ),
+    ConfigDef(
+        "transaction.state.log.segment.bytes",
+        "int",
+        104857600,
+        "Segment size of __transaction_state.",
+        minimum=1,
+        no_effect=_NO_TRANSACTIONS,
+    ),
+    ConfigDef(
+        "transaction.state.log.min.isr",
+        "int",
+        2,
+        "min.insync.replicas of __transaction_state.",
+        minimum=1,
+        no_effect=_NO_TRANSACTIONS,
+    ),
+    ConfigDef(
+        "transaction.state.log.load.buffer.size",
+        "int",
+        5242880,
+        "Bytes per read when one loads.",
+        minimum=1,
+        no_effect=_NO_TRANSACTIONS,
+    ),
+    ConfigDef(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        "int",
+        10000,
+        "How often overdue transactions are aborted.",
+        minimum=1,
+        no_effect=_NO_TRANSACTIONS,
+    ),
+    ConfigDef(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        "int",
+        3600000,
+        "How often expired transactional ids are removed.",
+        minimum=1,
+        no_effect=_NO_TRANSACTIONS,
+    ),
+    ConfigDef(
+        "transaction.partition.verification.enable",
+        "boolean",
+        True,
+        "Whether a partition must be part of the transaction before records are taken.",
+        dynamic=_W,
+        no_effect=_NO_TRANSACTIONS,
+    ),
+)
+
+_REPLICATION = (
+    ConfigDef("replica.lag.time.max.ms", "long", 30000, "A follower behind for so long leaves the ISR."),
+    ConfigDef(
+        "replica.fetch.max.bytes",
+        "int",
+        1048576,
+        "Bytes a follower asks for per partition.",
+        minimum=0,
+        no_effect=_ALONE,
+    ),
+    ConfigDef(
+        "replica.fetch.response.max.bytes",
+        "int",
+        10485760,
+        "Bytes a follower asks for in all.",
+        minimum=0,
+        no_effect=_ALONE,
+    ),
+    ConfigDef("replica.fetch.min.bytes", "int", 1, "Bytes a follower's fetch waits for.", no_effect=_ALONE),
+    ConfigDef("replica.fetch.wait.max.ms", "int", 500, "Longest a follower's fetch waits.", no_effect=_ALONE),
+    ConfigDef("replica.fetch.backoff.ms", "int", 1000, "Pause after a failed fetch.", minimum=0, no_effect=_ALONE),
+    ConfigDef("replica.socket.timeout.ms", "int", 30000, "Socket timeout of a follower's requests.", no_effect=_ALONE),
+    ConfigDef(
+        "replica.socket.receive.buffer.bytes", "int", 65536, "SO_RCVBUF of a follower's connections.", no_effect=_ALONE
+    ),
+    ConfigDef("num.replica.fetchers", "int", 1, "Fetchers per leader broker.", minimum=1, dynamic=_W, no_effect=_ALONE),
+    ConfigDef("replica.high.watermark.checkpoint.interval.ms", "long", 5000, "How often high watermarks are saved."),
+    ConfigDef(
+        "controller.socket.timeout.ms", "int", 30000, "Socket timeout from controller to broker.", no_effect=_ALONE
+    ),
+    ConfigDef(
+        "auto.leader.rebalance.enable",
+        "boolean",
+        True,
+        "Whether preferred leaders are restored by and by.",
+        no_effect=_ALONE,
+    ),
+    ConfigDef(
+        "leader.imbalance.check.interval.seconds",
+        "long",
+        300,
+        "How often that is looked at.",
+        minimum=1,
+        no_effect=_ALONE,
+    ),
+    ConfigDef(
+        "leader.imbalance.per.broker.percentage",
+        "int",
+        10,
+        "Share of foreign leaders that sets it off.",
+        no_effect=_ALONE,
+        retired=True,
+    ),
+    ConfigDef(
+        "controlled.shutdown.enable",
+        "boolean",
+        True,
+        "Whether a stopping broker hands over its leaders first.",
+        no_effect=_ALONE,
+    ),
+    ConfigDef("controlled.shutdown.max.retries", "int", 3, "Attempts at that.", no_effect=_ALONE, retired=True),
+    ConfigDef(
+        "controlled.shutdown.retry.backoff.ms", "long", 5000, "Pause between them.", no_effect=_ALONE, retired=True
+    ),
+)
+
+CLUSTER_SETTINGS = (*_METADATA_STORE, *_TRANSACTIONS, *_REPLICATION)

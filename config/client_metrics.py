@@ -1,0 +1,58 @@
+"""Settings of client metrics subscriptions (CLIENT_METRICS resources, KIP-714), as Apache Kafka 4.3.1 checks them.
+
+They are checked, kept and described. No client is asked for its metrics yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from config.definitions import ConfigDef, ConfigError
+
+_NO_EFFECT = "clients are not asked for metrics yet"
+_MATCHED = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+
+CLIENT_METRICS_KEYS: dict[str, ConfigDef] = {
+    definition.key: definition
+    for definition in (
+        ConfigDef("interval.ms", "int", 300000, "How often a client sends them.", no_effect=_NO_EFFECT),
+        ConfigDef("match", "list", [], "name=pattern of the clients that are asked; empty: all.", no_effect=_NO_EFFECT),
+        ConfigDef("metrics", "list", [], "Prefixes of the metrics to send; * means all.", no_effect=_NO_EFFECT),
+    )
+}
+
+
+class UnknownClientMetricsKey(ConfigError):
+    """No such setting, or an interval out of range: Apache Kafka has another error code for these two."""
+
+
+def check_client_metrics(texts: Mapping[str, str]) -> None:
+    """ConfigError, UnknownClientMetricsKey in its two cases, unless a subscription may have these settings."""
+    for key, text in texts.items():
+        definition = CLIENT_METRICS_KEYS.get(key)
+        if definition is None:
+            raise UnknownClientMetricsKey(key, text, f"must be one of {', '.join(CLIENT_METRICS_KEYS)}")
+        value = definition.parse(text)
+        if isinstance(value, int) and not 100 <= value <= 3_600_000:
+            raise UnknownClientMetricsKey(key, text, "must be from 100 to 3600000 (1 hour)")
+        if key == "match" and isinstance(value, list):
+            for pattern in value:
+                _check_pattern(pattern)
+
+
+def _check_pattern(pattern: str) -> None:
+    name, found, expression = pattern.partition("=")
+    if not found or "=" in expression or name.strip() not in _MATCHED:
+        raise ConfigError("match", pattern, f"must be name=pattern, name one of {', '.join(_MATCHED)}")
+    try:
+        re.compile(expression.strip())
+    except re.error as error:
+        raise ConfigError("match", pattern, f"is no regular expression: {error}") from None

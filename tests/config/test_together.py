@@ -1,0 +1,50 @@
+"""Settings that bound each other, and how far a running broker's may change at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from config.broker import BrokerConfig
+from config.definitions import ConfigError
+
+
+@pytest.mark.parametrize("text", ["nonsense", "127.0.0.1:x", "127.0.0.1:-1", ":5"])
+def test_overrides_are_pairs(text: str) -> None:
+    with pytest.raises(ConfigError, match="host:count"):
+        BrokerConfig({"max.connections.per.ip.overrides": text})
+
+
+def test_the_dedupe_buffer_has_a_share_for_each_thread() -> None:
+    BrokerConfig({"log.cleaner.dedupe.buffer.size": "3000000", "log.cleaner.threads": "2"})
+    with pytest.raises(ConfigError, match="each cleaner thread"):
+        BrokerConfig({"log.cleaner.dedupe.buffer.size": "3000000", "log.cleaner.threads": "3"})
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "taken"),
+    [
+        ("num.io.threads", "4", True),
+        ("num.io.threads", "16", True),
+        ("num.io.threads", "3", False),
+        ("num.io.threads", "17", False),
+        ("log.cleaner.threads", "3", False),
+        ("max.connection.creation.rate", "0", False),
+        ("max.connection.creation.rate", "1", True),
+        ("listener.name.plaintext.max.connection.creation.rate", "0", False),
+        ("listeners", "PLAINTEXT://localhost:1,OTHER://localhost:2", False),
+        ("listeners", "PLAINTEXT://localhost:1", True),
+    ],
+)
+def test_a_running_broker_takes_no_leaps(key: str, text: str, taken: bool) -> None:
+    broker = BrokerConfig()
+    if taken:
+        broker.check_dynamic({key: text}, {})
+    else:
+        with pytest.raises(ConfigError, match=key):
+            broker.check_dynamic({key: text}, {})
+    assert broker.dynamic_texts == {}
+
+
+def test_an_open_listener_keeps_its_protocol() -> None:
+    with pytest.raises(ConfigError, match="PLAINTEXT speaks SSL"):
+        BrokerConfig().check_dynamic({"listener.security.protocol.map": "PLAINTEXT:SSL"}, {})
