@@ -105,7 +105,7 @@ def look_at_folder(files: Files, path: str, found: Callable[[Finding], None]) ->
             checkpoints[name] = {}
             found(Finding(f"{path}/{name}", error.reason, "Remove the file: the next start checks the logs instead"))
     partitions = []
-    total_bytes = 0
+    total_bytes = deleted = 0
     for entry in sorted(files.list_directory(path)):
         if not entry.is_directory:
             continue
@@ -116,12 +116,15 @@ def look_at_folder(files: Files, path: str, found: Callable[[Finding], None]) ->
                 what = "a folder that is no partition's"
                 found(Finding(where, what, "Move it elsewhere: Apache Kafka would not start on it", harmless=True))
         elif partition.kind is FolderKind.DELETE:
-            found(Finding(where, "a deleted partition", "A start removes it", harmless=True))
+            deleted += 1
         else:
             if partition.kind is FolderKind.STRAY:
                 found(Finding(where, "a partition that was set aside", "Nobody serves or removes it", harmless=True))
             partitions.append((where, partition))
             total_bytes += sum(one.size_bytes for one in _listed(files, where) if is_segment_name(one.name))
+    if deleted:
+        what = f"{deleted} folders of deleted partitions"
+        found(Finding(path, what, "The broker removes them in a minute or at its next start", harmless=True))
     was_clean = files.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}")
     return FolderReport(path, is_locked(path), was_clean, partitions, checkpoints, total_bytes)
 

@@ -107,6 +107,7 @@ class _Entries:
         index: OffsetIndex | TimeIndex,
         found: Callable[[Finding], None],
         missing_is_wrong: bool,
+        growing: bool,
     ) -> None:
         self.path = index.file.path
         self._found = found
@@ -126,7 +127,7 @@ class _Entries:
         rest = size_bytes % index.ENTRY_BYTES
         if rest:
             self.tell(f"its size of {size_bytes} bytes is no multiple of {index.ENTRY_BYTES}", REBUILT)
-        elif size_bytes > len(data):
+        elif size_bytes > len(data) and not growing:
             room = size_bytes - len(data)
             self.tell(f"{room} bytes of zeros follow its entries", "That is room a crash of Kafka left", harmless=True)
 
@@ -141,8 +142,10 @@ class _Entries:
 class _OffsetEntries(_Entries):
     """Compares offset index entries with the batches as they go by."""
 
-    def __init__(self, index: OffsetIndex, found: Callable[[Finding], None], missing_is_wrong: bool) -> None:
-        super().__init__(index, found, missing_is_wrong)
+    def __init__(
+        self, index: OffsetIndex, found: Callable[[Finding], None], missing_is_wrong: bool, growing: bool
+    ) -> None:
+        super().__init__(index, found, missing_is_wrong, growing)
         self._next = 0
         self._awaited: deque[tuple[int, int]] = deque()
         before = (-1, -1)
@@ -183,8 +186,10 @@ class _OffsetEntries(_Entries):
 class _TimeEntries(_Entries):
     """Compares time index entries with the batches as they go by."""
 
-    def __init__(self, index: TimeIndex, found: Callable[[Finding], None], missing_is_wrong: bool) -> None:
-        super().__init__(index, found, missing_is_wrong)
+    def __init__(
+        self, index: TimeIndex, found: Callable[[Finding], None], missing_is_wrong: bool, growing: bool
+    ) -> None:
+        super().__init__(index, found, missing_is_wrong, growing)
         self._next = 0
         before = (-1, -1)
         kept = []
@@ -228,8 +233,8 @@ def verify_segment(
     path = segment.log.path
     end_position = segment.size_bytes
     closed = expected.next_base is not None
-    offsets = _OffsetEntries(segment.offset_index, found, missing_is_wrong=end_position > 0)
-    times = _TimeEntries(segment.time_index, found, missing_is_wrong=end_position > 0)
+    offsets = _OffsetEntries(segment.offset_index, found, end_position > 0, expected.growing)
+    times = _TimeEntries(segment.time_index, found, end_position > 0, expected.growing)
     epoch_offsets = [offset for _, offset in expected.epochs]
     producers = expected.producers
     position, next_offset, latest, batches = 0, segment.base_offset, NO_TIMESTAMP, 0

@@ -268,7 +268,7 @@ def test_what_is_worth_a_note_only() -> None:
     found = verify(content)
     assert all(finding.harmless for finding in found), found
     said = " ".join(finding.what for finding in found)
-    for what in ("no batch has the offsets", "did not end", "no partition's", "deleted partition", "no log", "zeros"):
+    for what in ("no batch has the offsets", "did not end", "no partition's", "deleted partitions", "no log", "zeros"):
         assert what in said
 
 
