@@ -1,11 +1,13 @@
-"""Fetch (key 1), versions 4 to 18.
+"""Fetch (key 1), versions 0 to 18.
 
-Records leave as pieces of segment files, never decoded. A request whose partitions have less than `min_bytes` waits,
-without holding a thread, until enough is committed or `max_wait_ms` is over (broker.delayed_fetch).
+Records leave as pieces of segment files, never decoded, but for versions 0 to 3, whose consumers read older formats
+(broker.handlers.down_converted). A request whose partitions have less than `min_bytes` waits, without holding a thread,
+until enough is committed or `max_wait_ms` is over (broker.delayed_fetch).
 
-- 4 isolation level, aborted transactions; 5 log start offset; 7 sessions (KIP-227); 9 current leader epoch; 11 rack;
-  12 flexible, last fetched epoch and diverging epoch (KIP-595); 13 topic ids; 15 replica state; 16 the current leader;
-  17 replica directory ids; 18 high watermark of followers.
+- 1 throttle time; 2 message sets of magic 1; 3 limit for the whole answer; 4 batches of magic 2, isolation level,
+  aborted transactions; 5 log start offset; 7 sessions (KIP-227); 9 current leader epoch; 11 rack; 12 flexible, last
+  fetched epoch and diverging epoch (KIP-595); 13 topic ids; 15 replica state; 16 the current leader; 17 replica
+  directory ids; 18 high watermark of followers.
 - Isolation read_committed reads to the last stable offset, which is the high watermark as long as there are no
   transactions.
 - Gap: no rack-aware reads from followers; the leader answers.
@@ -13,6 +15,7 @@ without holding a thread, until enough is committed or `max_wait_ms` is over (br
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from broker.delayed_fetch import DelayedFetch
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from broker.fetch_sessions import FetchContext, FetchedPartition
     from replication.partition import Partition
 
+BATCHES_FROM = 4
 TOPIC_IDS_FROM = 13
 LEADER_FROM = 16
 STORAGE_ERROR_FROM = 6
@@ -37,8 +41,12 @@ READ_COMMITTED = 1
 _LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-@handles(ApiKey.FETCH, 4, 18)
-def fetch(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse | DelayedFetch:
+@handles(ApiKey.FETCH, 0, 18)
+def fetch(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse | DelayedFetch | Awaitable[FetchResponse]:
+    if call.version < BATCHES_FROM:
+        from broker.handlers.down_converted import fetch_converted
+
+        return fetch_converted(broker, request, call)
     uses_ids = call.version >= TOPIC_IDS_FROM
     try:
         context = broker.fetch_sessions.context(request, uses_ids, broker.now_ms())
@@ -103,7 +111,7 @@ class FetchRead:
                 if data.diverging_epoch.epoch >= 0:
                     self.satisfied = True
             except KafkaError as error:
-                _release(data)
+                release_records(data)
                 data.records = b""
                 data.error_code = self._told(error.code)
                 data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
@@ -155,10 +163,7 @@ class FetchRead:
         return size
 
     def _told(self, error: ErrorCode) -> ErrorCode:
-        """Clients of old versions do not know of failing disks: sent away, they come back with newer metadata."""
-        if error == ErrorCode.KAFKA_STORAGE_ERROR and self._call.version < STORAGE_ERROR_FROM:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return error
+        return error if self._call.version >= STORAGE_ERROR_FROM else told_before_storage_errors(error)
 
     def _unknown(self, wanted: FetchedPartition) -> KafkaError:
         name: str | None = wanted.topic
@@ -173,7 +178,7 @@ class FetchRead:
     def release(self) -> None:
         """Give back what `collect` read: the request waits on, or its client left."""
         for _, data in self._found:
-            _release(data)
+            release_records(data)
         self._found.clear()
 
     def response(self) -> FetchResponse:
@@ -222,6 +227,11 @@ class FetchRead:
         leaders.append(data.current_leader.leader_id)
 
 
-def _release(data: FetchResponse.PartitionData) -> None:
+def told_before_storage_errors(error: ErrorCode) -> ErrorCode:
+    """Clients of old versions do not know of failing disks: sent away, they come back with newer metadata."""
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if error == ErrorCode.KAFKA_STORAGE_ERROR else error
+
+
+def release_records(data: FetchResponse.PartitionData) -> None:
     if isinstance(data.records, LogSlice):
         data.records.release()

@@ -1,0 +1,141 @@
+"""Fetch, versions 0 to 3: records converted down to the message sets that consumers before 0.11 read.
+
+Versions 0 and 1 get magic 0, versions 2 and 3 magic 1 (protocol.down_conversion). That costs per record, so it goes in
+slices, and not more is read than will be sent: a partition gives one piece of at most AT_ONCE_BYTES.
+
+- Batches that hold no message (control batches, what compaction left empty) are read past, or a consumer would stand
+  before them for ever.
+- Before version 3 every partition gives at least one batch, since these consumers never change the order in which they
+  ask; from version 3 on the first one does (KIP-74).
+- zstd cannot be converted: UNSUPPORTED_COMPRESSION_TYPE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.delayed_fetch import DelayedFetch
+from broker.handlers.k01_fetch import FetchRead, release_records, told_before_storage_errors
+from protocol.down_conversion import Converted, UnsupportedCodec, down_converting
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages import FetchResponse
+from protocol.records import CorruptBatch
+from storage.log import LogSlice
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+    from broker.fetch_sessions import FetchContext, FetchedPartition
+    from protocol.messages import FetchRequest
+
+MAGIC_1_FROM = 2
+ANSWER_LIMIT_FROM = 3
+
+AT_ONCE_BYTES = 1024 * 1024
+ANSWER_BYTES = 8 * 1024 * 1024
+"""Consumers of version 3 ask for as much as 50 MB; they go on with the partitions that came too short."""
+
+
+async def fetch_converted(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse:
+    context = broker.fetch_sessions.context(request, False, broker.now_ms())
+    for wanted in context.partitions:
+        wanted.max_bytes = min(wanted.max_bytes, AT_ONCE_BYTES)
+    request.min_bytes = min(request.min_bytes, AT_ONCE_BYTES)
+    if call.version >= ANSWER_LIMIT_FROM:
+        request.max_bytes = min(request.max_bytes, ANSWER_BYTES)
+    response = await _fetch(broker, request, call, context)
+    try:
+        await _Conversion(broker, request, call, context).convert(response)
+    except BaseException:
+        for topic in response.responses:
+            for data in topic.partitions:
+                release_records(data)
+        raise
+    return response
+
+
+async def _fetch(broker: Broker, request: FetchRequest, call: Call, context: FetchContext) -> FetchResponse:
+    read = FetchRead(broker, request, call, context)
+    read.collect()
+    if read.satisfied or request.max_wait_ms <= 0:
+        return read.response()
+    delayed = DelayedFetch(broker.loop, read, request.max_wait_ms / 1000)
+    answered = broker.loop.create_future()
+    delayed.then(answered.set_result)
+    try:
+        response: FetchResponse = await answered
+    finally:
+        delayed.cancel()
+    return response
+
+
+class _Conversion:
+    """Of one answer."""
+
+    __slots__ = ("_broker", "_call", "_left", "_magic", "_wanted")
+
+    def __init__(self, broker: Broker, request: FetchRequest, call: Call, context: FetchContext) -> None:
+        self._broker = broker
+        self._call = call
+        self._magic = 1 if call.version >= MAGIC_1_FROM else 0
+        self._left = min(request.max_bytes, broker.config["fetch.max.bytes"])
+        self._wanted = {(wanted.topic, wanted.index): wanted for wanted in context.partitions}
+
+    async def convert(self, response: FetchResponse) -> None:
+        """Put message sets where the response has pieces of files."""
+        first = True
+        for topic in response.responses:
+            for data in topic.partitions:
+                if data.error_code:
+                    continue
+                must = first or (self._left > 0 and self._call.version < ANSWER_LIMIT_FROM)
+                try:
+                    records = await self._records(data, self._wanted[topic.topic, data.partition_index], must)
+                except KafkaError as error:
+                    data.error_code = told_before_storage_errors(error.code)
+                    data.high_watermark = -1
+                    records = b""
+                data.records = records
+                self._left -= len(records)
+                first = first and not records
+
+    async def _records(self, data: FetchResponse.PartitionData, wanted: FetchedPartition, must: bool) -> bytes:
+        """At most what is left of the answer, but something if `must`. Raises KafkaError."""
+        offset = wanted.fetch_offset
+        piece = data.records
+        while must or self._left > 0:
+            if not isinstance(piece, LogSlice) or not piece.size_bytes:
+                if not must or offset >= data.high_watermark:
+                    break
+                piece = self._read(wanted, offset)
+                if not piece.size_bytes:
+                    break
+            limit = min(wanted.max_bytes, self._left)
+            converted = await self._convert(piece, offset, limit)
+            if converted.message_set:
+                return converted.message_set
+            if converted.next_offset <= offset:
+                break
+            offset = converted.next_offset
+            piece, must = None, True
+        release_records(data)
+        return b""
+
+    def _read(self, wanted: FetchedPartition, offset: int) -> LogSlice:
+        partition = self._broker.replicas.get(wanted.topic, wanted.index)
+        if partition is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return partition.read(offset, wanted.max_bytes, min_one_batch=True)
+
+    async def _convert(self, piece: LogSlice, offset: int, max_bytes: int) -> Converted:
+        try:
+            data = await self._broker.loop.run_in_executor(None, piece.read)
+            work = down_converting(data, self._magic, offset, max_bytes)
+            return await self._broker.background.in_slices(work)
+        except OSError:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None
+        except UnsupportedCodec:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE) from None
+        except CorruptBatch:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE) from None
+        finally:
+            piece.release()
