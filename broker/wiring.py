@@ -18,6 +18,7 @@ from broker.group_log import GroupLog
 from broker.internal_topics import GROUP_METADATA_TOPIC, TopicCreator
 from broker.late_partitions import LatePartitions
 from broker.log import logger
+from broker.log_cleaner import LogCleaner
 from broker.maintenance import Maintenance
 from broker.receive_buffers import BufferPool, ReceiveBudget
 from broker.registry import load_handlers
@@ -63,6 +64,7 @@ class Node:
     """One broker without its sockets: `open_storage()`, `join(ports)`, then `broker` serves; `close()` at any point."""
 
     broker: Broker
+    cleaner: LogCleaner
 
     def __init__(self, config: BrokerConfig) -> None:
         if config["zookeeper.connect"]:
@@ -182,6 +184,8 @@ class Node:
         except StoreError as error:
             raise StartError(str(error)) from error
         Maintenance(config, logs, self._background, now_ms).start()
+        self.cleaner = LogCleaner(config, logs, self._background, now_ms)
+        self.cleaner.start()
         self._background.remove_later(self._take_leftovers(), 0)
         if self._loading is not None:
             self._background.spawn(self._load_rest(local))

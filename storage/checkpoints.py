@@ -22,6 +22,9 @@ LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
 
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 
+CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
+"""Compaction has dealt with everything below these offsets. Only of partitions that were ever compacted."""
+
 MAX_OFFSET = 2**63 - 1
 MAX_PARTITION = 2**31 - 1
 

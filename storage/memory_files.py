@@ -207,6 +207,10 @@ class MemoryFiles:
             content.durable = bytes(data)
             self._durable_names[path] = content
 
+    def reserve(self, path: str, size_bytes: int) -> None:
+        self.count("reserve", path)
+        self.write_atomically(path, bytes(size_bytes), sync=False)
+
     def sync_file(self, path: str) -> None:
         MemoryFile(self, path).sync()
 

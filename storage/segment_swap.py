@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from storage.compaction import Bound, DirtyRange, dirty_range
+from storage.compaction import DirtyRange, dirty_range
 from storage.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
 from storage.log_state import LogState
 from storage.segment import (
@@ -31,13 +31,18 @@ from storage.segment import (
 if TYPE_CHECKING:
     from storage.files import Files
 
-__all__ = ["Bound", "LogChanged", "SegmentSwap", "SwapPlan"]
-
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 class LogChanged(Exception):
     """The segments that were compacted are no longer those of the log: it was truncated, or lost some to retention."""
+
+
+def unlink_unfinished(files: Files, directory: str) -> None:
+    """Removes the .cleaned files of a worker that was stopped. On any thread; raises OSError."""
+    for entry in files.list_directory(directory):
+        if entry.name.endswith(CLEANED_SUFFIX):
+            files.unlink(f"{directory}/{entry.name}")
 
 
 class SwapPlan:

@@ -1,0 +1,97 @@
+"""The process that compacts: `python -m storage.cleaner_worker`, started by the broker, a line of JSON in for one out.
+
+    in   {"producers": [[id, last offset, epoch], ..]}      any number of times, of the log that is to come
+    in   {"job": {fields of CleaningJob}, "bytes_per_second": n or null}
+    out  {"mapped": {"end_offset": n, "groups": n}}
+    out  {"cleaned": {fields of CleanedGroup}}              once for each group; then it waits
+    in   {"swapped": true}
+    out  {"done": {"end_offset": n, "map_bytes_read": n}}   ready for the next job
+    out  {"error": "what and where", "errno": n or null}    instead of any of these; ready for the next job
+
+It ends with its input, and in the middle of a job as soon as its parent is gone: the next broker must find nobody
+writing in its folders. It is small (the interpreter, and what storage needs), and yields the processor to the broker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from typing import IO, Any
+
+from protocol.records import CorruptBatch
+from storage.cleaner import CleaningJob, CleaningRun
+from storage.files import OsFiles
+from storage.throttle import Throttle
+
+NICENESS = 10
+
+
+class ParentGone(Exception):
+    """Nobody waits for the result any more."""
+
+
+class Worker:
+    """Serves jobs from `source`, answers to `sink`."""
+
+    def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
+        self._source = source
+        self._sink = sink
+        self._parent = os.getppid()
+        self._files = OsFiles()
+
+    def serve(self) -> None:
+        producers: dict[int, tuple[int, int]] = {}
+        while line := self._source.readline():
+            message = json.loads(line)
+            if "producers" in message:
+                producers.update((one, (offset, epoch)) for one, offset, epoch in message["producers"])
+                continue
+            try:
+                self._clean(CleaningJob.from_fields(message["job"]), producers, message["bytes_per_second"])
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename else ""
+                self._answer(error=f"{where}{error.strerror or error}", errno=error.errno)
+            except (CorruptBatch, ValueError) as error:
+                self._answer(error=str(error), errno=None)
+            producers = {}
+
+    def _clean(self, job: CleaningJob, producers: dict[int, tuple[int, int]], bytes_per_second: float | None) -> None:
+        throttle = None if bytes_per_second is None else Throttle(bytes_per_second, time.monotonic, time.sleep)
+
+        def charge(size_bytes: int) -> None:
+            if os.getppid() != self._parent:
+                raise ParentGone
+            if throttle is not None:
+                throttle.charge(size_bytes)
+
+        run = CleaningRun(self._files, job, producers, charge)
+        run.build_map()
+        groups = run.groups()
+        self._answer(mapped={"end_offset": run.end_offset, "groups": len(groups)})
+        for group in groups:
+            self._answer(cleaned=run.clean(group)._asdict())
+            if not self._source.readline():
+                raise ParentGone
+        self._answer(done={"end_offset": run.end_offset, "map_bytes_read": run.map_bytes_read})
+
+    def _answer(self, **message: Any) -> None:
+        self._sink.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        self._sink.flush()
+
+
+def main() -> None:
+    """Entry point of the process."""
+    # Ctrl-C in a terminal reaches the whole process group; the broker ends its workers itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICENESS)
+    try:
+        Worker(sys.stdin.buffer, sys.stdout.buffer).serve()
+    except (ParentGone, BrokenPipeError):
+        os._exit(1)  # not even the last flush of a pipe that nobody reads
+
+
+if __name__ == "__main__":
+    main()
