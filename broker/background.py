@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 
+LARGE_BATCHES = 3
+"""So many may be unpacked at a time, each to 64 MB at most."""
+
 
 class Background:
     """The broker's threads. `close()` waits for what was begun."""
@@ -31,7 +34,10 @@ class Background:
         self._files = ThreadPoolExecutor(1, "files")
         self._codecs = ThreadPoolExecutor(1, "codecs")
         self._slice = asyncio.Lock()
+        self.large_batches = asyncio.Semaphore(LARGE_BATCHES)
+        """To be held while the records of a batch are in memory in plain."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._removals: set[asyncio.Future[None]] = set()
         self.flushes: dict[Log, asyncio.Event] = {}
         """Logs that somebody waits to see flushed, and what ends the flush under way (broker.maintenance.flush_to)."""
 
@@ -68,10 +74,25 @@ class Background:
         if chosen:
             self.spawn(self._remove(chosen, delay_ms))
 
+    def remove_now(self) -> None:
+        """End all waits of `remove_later`: the disk needs the room. Whoever reads holds what it reads open."""
+        for wait in self._removals:
+            if not wait.done():
+                wait.set_result(None)
+
     async def _remove(self, paths: list[str], delay_ms: int) -> None:
         import aiofiles.os
 
-        await asyncio.sleep(delay_ms / 1000)
+        if delay_ms > 0:
+            loop = asyncio.get_running_loop()
+            wait: asyncio.Future[None] = loop.create_future()
+            timer = loop.call_later(delay_ms / 1000, lambda: None if wait.done() else wait.set_result(None))
+            self._removals.add(wait)
+            try:
+                await wait
+            finally:
+                timer.cancel()
+                self._removals.discard(wait)
         for path in paths:
             try:
                 if await aiofiles.os.path.isdir(path, executor=self._files):

@@ -254,6 +254,15 @@ class Connection(asyncio.BufferedProtocol):
             self._reading = True
             self._transport.resume_reading()
 
+    def hold(self) -> None:
+        """A request of a pipelined API has to come to its end before the next one: until `go_on` none is taken up."""
+        self._busy = True
+
+    def go_on(self) -> None:
+        """The end of `hold`."""
+        self._busy = False
+        self._go_on()
+
     def _go_on(self) -> None:
         """Something that held requests up is over: take up what is already here."""
         if not self.closed and not self._busy and not self._outbound.blocked and self._owned is not None and self._end:

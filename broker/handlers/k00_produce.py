@@ -1,12 +1,15 @@
 """Produce (key 0), versions 0 to 13.
 
-Each partition's records are one batch, appended under the rules of storage.validate; the answer follows at once
-(acks=1), when every in-sync replica has them (acks=-1), or never (acks=0, where an error ends the connection, as the
-only way to tell). Versions 0 to 2 carry message sets, which are converted to one batch. Frequent simple requests do not
-come here but go by broker.produce_routes.
+Each partition's records are one batch, appended under the rules of storage.validate and storage.prepare; the answer
+follows at once (acks=1), when every in-sync replica has them (acks=-1), or never (acks=0, where an error ends the
+connection, as the only way to tell). Versions 0 to 2 carry message sets, which are converted to one batch. Frequent
+simple requests do not come here but go by broker.produce_routes.
+
+A batch that is large and whose records must be looked at, compressed anew or converted is prepared in slices and on a
+thread; its connection takes up nothing else until it is appended, so a later request never overtakes it.
 
 - 1 throttle time; 2 log append time; 3 batches of magic 2, transactional id; 5 log start offset; 7 zstd allowed;
-  8 error messages; 9 flexible; 10 current leader on NOT_LEADER_OR_FOLLOWER; 13 topic ids.
+  8 error messages, errors of single records; 9 flexible; 10 current leader on NOT_LEADER_OR_FOLLOWER; 13 topic ids.
 - Gap: transactional ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
 """
 
@@ -23,6 +26,7 @@ from protocol.api_keys import ApiKey
 from protocol.compression import ZSTD
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID
+from protocol.message_sets import upconvert, upconverting
 from protocol.messages import ProduceRequest, ProduceResponse
 from protocol.records import (
     ATTRIBUTES_AT,
@@ -32,9 +36,13 @@ from protocol.records import (
     TRANSACTIONAL_BIT,
     CorruptBatch,
 )
+from storage.prepare import QUICK_BYTES, QUICK_PLAIN_BYTES, NeedsPreparation, PreparedBatch, prepare
+from storage.validate import RefusedRecords
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
+    from config.topic import LogConfig
+    from protocol.slices import Slices
     from replication.partition import Partition
     from storage.log import Log
 
@@ -43,52 +51,18 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 BATCHES_FROM = 3
 ZSTD_FROM = 7
+RECORD_ERRORS_FROM = 8
 CURRENT_LEADER_FROM = 10
 TOPIC_IDS_FROM = 13
+
+_Target = tuple[ProduceRequest.TopicProduceData, ProduceResponse.PartitionProduceResponse]
 
 
 @handles(ApiKey.PRODUCE, 0, 13, pipelined=True)
 def produce(
     broker: Broker, request: ProduceRequest, call: Call
-) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
-    acks = request.acks
-    refusal = ErrorCode.NONE
-    if request.transactional_id is not None:
-        refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    elif acks not in (-1, 0, 1):
-        refusal = ErrorCode.INVALID_REQUIRED_ACKS
-    topics = []
-    commits = _Commits()
-    failed = False
-    leaders: list[int] = []
-    for topic in request.topic_data:
-        answers = []
-        for data in topic.partition_data:
-            answer = ProduceResponse.PartitionProduceResponse(index=data.index, base_offset=-1)
-            try:
-                if refusal:
-                    raise KafkaError(refusal, _REFUSALS[refusal])
-                _append(broker, topic, data, request, call, answer, commits)
-            except KafkaError as error:
-                failed = True
-                answer.error_code = error.code
-                answer.error_message = error.message or None
-                if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and call.version >= CURRENT_LEADER_FROM:
-                    name = topic.name or broker.metadata.topic_name(topic.topic_id) or ""
-                    answer.current_leader = current_leader(broker, name, data.index, ProduceResponse.LeaderIdAndEpoch)
-                    leaders.append(answer.current_leader.leader_id)
-            answers.append(answer)
-        topics.append(
-            ProduceResponse.TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
-        )
-    if acks == 0:
-        if failed:
-            call.connection.fail("a Produce request with acks=0 failed, and it has no other answer")
-        return None
-    response = ProduceResponse(responses=topics)
-    if leaders:
-        response.node_endpoints = node_endpoints(broker, call, leaders, ProduceResponse.NodeEndpoint)
-    return commits.answer(broker.loop, response, request.timeout_ms)
+) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
+    return _Appends(broker, request, call).run()
 
 
 _REFUSALS = {
@@ -104,7 +78,7 @@ class _Commits:
 
     def __init__(self) -> None:
         self._open: dict[int, ProduceResponse.PartitionProduceResponse] = {}
-        self._future: asyncio.Future[ProduceResponse] | None = None
+        self._future: asyncio.Future[ProduceResponse | None] | None = None
         self._response: ProduceResponse | None = None
 
     def wait_for(self, partition: Partition, offset: int, answer: ProduceResponse.PartitionProduceResponse) -> None:
@@ -116,7 +90,7 @@ class _Commits:
         if self._open.pop(key, None) is not None:
             answer.error_code = answer.error_code or error
         if not self._open and self._future is not None and not self._future.done():
-            self._future.set_result(self._response)  # type: ignore[arg-type]
+            self._future.set_result(self._response)
 
     def wait_for_flush(
         self, broker: Broker, log: Log, offset: int, answer: ProduceResponse.PartitionProduceResponse
@@ -137,7 +111,7 @@ class _Commits:
 
     def answer(
         self, loop: asyncio.AbstractEventLoop, response: ProduceResponse, timeout_ms: int
-    ) -> ProduceResponse | asyncio.Future[ProduceResponse]:
+    ) -> ProduceResponse | asyncio.Future[ProduceResponse | None]:
         """The response once all is committed; what is not by `timeout_ms` gets REQUEST_TIMED_OUT, though it stays
         written.
         """
@@ -154,59 +128,173 @@ class _Commits:
             answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         self._open.clear()
         if self._future is not None and not self._future.done():
-            self._future.set_result(self._response)  # type: ignore[arg-type]
+            self._future.set_result(self._response)
 
 
-def _append(
-    broker: Broker,
-    topic: ProduceRequest.TopicProduceData,
-    data: ProduceRequest.PartitionProduceData,
-    request: ProduceRequest,
-    call: Call,
-    answer: ProduceResponse.PartitionProduceResponse,
-    commits: _Commits,
-) -> None:
-    version = call.version
-    partition = broker.partition_of(topic.name, topic.topic_id, data.index)
-    if partition is None:
-        raise unknown_partition(broker, topic, data.index, version)
-    if partition.topic in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT_ID:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by the broker alone")
-    records = data.records
-    now_ms = broker.now_ms()
-    if records is None or len(records) == 0:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "no records for the partition")
-    if version < BATCHES_FROM:
-        records = _convert(records)
-    elif len(records) >= RECORD_BATCH_OVERHEAD:
-        if records[MAGIC_AT] != 2:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "Produce version 3 and later carry batches of magic 2 only")
-        attributes = records[ATTRIBUTES_AT + 1]
-        if version < ZSTD_FROM and attributes & COMPRESSION_MASK == ZSTD:
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
-        if attributes & TRANSACTIONAL_BIT:
-            raise KafkaError(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                _REFUSALS[ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED],
+class _Appends:
+    """What one request asks for."""
+
+    __slots__ = ("_broker", "_call", "_commits", "_deferred", "_failed", "_leaders", "_request")
+
+    def __init__(self, broker: Broker, request: ProduceRequest, call: Call) -> None:
+        self._broker = broker
+        self._request = request
+        self._call = call
+        self._commits = _Commits()
+        self._failed = False
+        self._leaders: list[int] = []
+        self._deferred: list[tuple[_Target, Partition, bytes, bool]] = []
+
+    def run(self) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
+        request = self._request
+        refusal = ErrorCode.NONE
+        if request.transactional_id is not None:
+            refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        elif request.acks not in (-1, 0, 1):
+            refusal = ErrorCode.INVALID_REQUIRED_ACKS
+        topics = []
+        for topic in request.topic_data:
+            answers = []
+            for data in topic.partition_data:
+                answer = ProduceResponse.PartitionProduceResponse(index=data.index, base_offset=-1)
+                answers.append(answer)
+                try:
+                    if refusal:
+                        raise KafkaError(refusal, _REFUSALS[refusal])
+                    self._take(topic, data, answer)
+                except KafkaError as error:
+                    self._refuse((topic, answer), error)
+            topics.append(
+                ProduceResponse.TopicProduceResponse(
+                    name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+                )
             )
-    info = partition.append(records, now_ms, request.acks)
-    answer.base_offset = info.first_offset
-    answer.log_append_time_ms = info.log_append_time_ms
-    answer.log_start_offset = info.log_start_offset
-    log = partition.log
-    if log is not None and log.unflushed_messages >= log.config.flush_messages:
-        commits.wait_for_flush(broker, log, info.last_offset + 1, answer)
-    if request.acks == -1 and not partition.commits_at_once:
-        commits.wait_for(partition, info.last_offset + 1, answer)
+        response = ProduceResponse(responses=topics)
+        if not self._deferred:
+            return self._answer(response)
+        self._call.connection.hold()
+        future: asyncio.Future[ProduceResponse | None] = self._broker.loop.create_future()
+        # Of the broker's own: what a client sent before it left is appended all the same.
+        self._broker.background.spawn(self._append_deferred(response, future))
+        return future
+
+    def _take(
+        self,
+        topic: ProduceRequest.TopicProduceData,
+        data: ProduceRequest.PartitionProduceData,
+        answer: ProduceResponse.PartitionProduceResponse,
+    ) -> None:
+        broker, version = self._broker, self._call.version
+        partition = broker.partition_of(topic.name, topic.topic_id, data.index)
+        if partition is None:
+            raise unknown_partition(broker, topic, data.index, version)
+        if partition.topic in INTERNAL_TOPICS and self._call.client_id != ADMIN_CLIENT_ID:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by the broker alone")
+        records = data.records
+        if records is None or len(records) == 0:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "no records for the partition")
+        target = topic, answer
+        if version < BATCHES_FROM:
+            if len(records) > QUICK_BYTES:
+                self._deferred.append((target, partition, bytes(records), True))
+                return
+            try:
+                records = upconvert(records, max_decompressed_bytes=QUICK_PLAIN_BYTES)
+            except CorruptBatch:  # or only large
+                self._deferred.append((target, partition, bytes(records), True))
+                return
+        elif len(records) >= RECORD_BATCH_OVERHEAD and records[MAGIC_AT] == 2:
+            attributes = records[ATTRIBUTES_AT + 1]
+            if version < ZSTD_FROM and attributes & COMPRESSION_MASK == ZSTD:
+                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
+            if attributes & TRANSACTIONAL_BIT:
+                raise KafkaError(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                    _REFUSALS[ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED],
+                )
+        try:
+            self._append(partition, records, answer)
+        except NeedsPreparation:
+            self._deferred.append((target, partition, bytes(records), False))
+
+    def _append(
+        self,
+        partition: Partition,
+        records: bytes | bytearray | memoryview,
+        answer: ProduceResponse.PartitionProduceResponse,
+    ) -> None:
+        broker, acks = self._broker, self._request.acks
+        info = partition.append(records, broker.now_ms(), acks)
+        answer.base_offset = info.first_offset
+        answer.log_append_time_ms = info.log_append_time_ms
+        answer.log_start_offset = info.log_start_offset
+        log = partition.log
+        if log is not None and log.unflushed_messages >= log.config.flush_messages:
+            self._commits.wait_for_flush(broker, log, info.last_offset + 1, answer)
+        if acks == -1 and not partition.commits_at_once:
+            self._commits.wait_for(partition, info.last_offset + 1, answer)
+
+    async def _append_deferred(self, response: ProduceResponse, future: asyncio.Future[ProduceResponse | None]) -> None:
+        background = self._broker.background
+        try:
+            for target, partition, records, is_message_set in self._deferred:
+                try:
+                    log = partition.log
+                    if log is None:
+                        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                    async with background.large_batches:
+                        work = _prepared(records, is_message_set, log.config, self._broker.now_ms())
+                        batch = await background.in_slices(work)
+                        self._append(partition, batch, target[1])
+                except KafkaError as error:
+                    self._refuse(target, error)
+            answer = self._answer(response)
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                future.cancel()
+            elif not future.done():
+                future.set_exception(error)
+            raise
+        finally:
+            self._call.connection.go_on()
+        if isinstance(answer, asyncio.Future):
+            answer = await answer
+        if not future.done():
+            future.set_result(answer)
+
+    def _refuse(self, target: _Target, error: KafkaError) -> None:
+        self._failed = True
+        topic, answer = target
+        answer.error_code = error.code
+        answer.error_message = error.message or None
+        if isinstance(error, RefusedRecords) and self._call.version >= RECORD_ERRORS_FROM:
+            answer.record_errors = [
+                ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+                for index, message in error.record_errors
+            ]
+        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and self._call.version >= CURRENT_LEADER_FROM:
+            name = topic.name or self._broker.metadata.topic_name(topic.topic_id) or ""
+            answer.current_leader = current_leader(self._broker, name, answer.index, ProduceResponse.LeaderIdAndEpoch)
+            self._leaders.append(answer.current_leader.leader_id)
+
+    def _answer(self, response: ProduceResponse) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
+        request, call = self._request, self._call
+        if request.acks == 0:
+            if self._failed:
+                call.connection.fail("a Produce request with acks=0 failed, and it has no other answer")
+            return None
+        if self._leaders:
+            response.node_endpoints = node_endpoints(self._broker, call, self._leaders, ProduceResponse.NodeEndpoint)
+        return self._commits.answer(self._broker.loop, response, request.timeout_ms)
 
 
-def _convert(records: bytes | bytearray | memoryview) -> bytearray:
-    from protocol.message_sets import upconvert
-
-    try:
-        return upconvert(records)
-    except CorruptBatch as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+def _prepared(records: bytes, is_message_set: bool, config: LogConfig, now_ms: int) -> Slices[PreparedBatch]:
+    if is_message_set:
+        try:
+            records = bytes((yield from upconverting(records)))
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    return (yield from prepare(records, config, now_ms))
 
 
 def unknown_partition(broker: Broker, topic: ProduceRequest.TopicProduceData, index: int, version: int) -> KafkaError:

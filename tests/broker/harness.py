@@ -57,9 +57,16 @@ class FakeConnection:
         self.host = host
         self.sockname = ("127.0.0.1", PORT)
         self.failures: list[str] = []
+        self.held = False
 
     def fail(self, reason: str) -> None:
         self.failures.append(reason)
+
+    def hold(self) -> None:
+        self.held = True
+
+    def go_on(self) -> None:
+        self.held = False
 
 
 class Harness:
