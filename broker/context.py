@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker.endpoints import NodeEndpoint
     from broker.fetch_sessions import FetchSessions
     from broker.internal_topics import TopicCreator
+    from broker.metadata_answer import EncodedTopics
     from broker.receive_buffers import BufferPool, ReceiveBudget
     from broker.registry import Entry
     from broker.stalls import StallMeter
@@ -55,6 +56,7 @@ class Broker:
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessions
     stalls: StallMeter
+    encoded_topics: EncodedTopics
     unadvertised: frozenset[str]
     """Listeners without an advertised host: a client is told the address that it came in by."""
 

@@ -12,6 +12,20 @@ if TYPE_CHECKING:
     from broker.registry import Entry
 
 
+class EncodedResponse:
+    """A response of which the bytes are known already, in pieces."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self.parts = parts
+
+    def encode_into(self, out: bytearray, _version: int, _splices: list[Any]) -> None:
+        """As a message does it; the version is that of the bytes."""
+        for part in self.parts:
+            out += part
+
+
 def encode_frame(
     header_version: int, version: int, correlation_id: int, response: Any
 ) -> tuple[bytearray, list[tuple[int, FileRegion]]]:

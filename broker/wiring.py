@@ -20,6 +20,7 @@ from broker.late_partitions import LatePartitions
 from broker.log import logger
 from broker.log_cleaner import LogCleaner
 from broker.maintenance import Maintenance
+from broker.metadata_answer import EncodedTopics
 from broker.receive_buffers import BufferPool, ReceiveBudget
 from broker.registry import load_handlers
 from broker.stalls import Stalls
@@ -173,6 +174,7 @@ class Node:
             producer_ids=ProducerIdAllocator(store, config.broker_id),
             fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"]),
             stalls=self.stalls,
+            encoded_topics=EncodedTopics(),
             unadvertised=frozenset(one.name for one in config.advertised_listeners if not one.host),
         )
         try:

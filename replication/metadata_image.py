@@ -6,7 +6,7 @@ topic is being deleted (Kafka's LeaderDuringDelete): the partition leaves the im
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import ErrorCode
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LEADER_DURING_DELETE = -2
 NO_CONTROLLER = -1
+_PARTITIONS_PER_STEP = 500
 
 
 class Endpoint(NamedTuple):
@@ -42,14 +43,14 @@ class PartitionState(NamedTuple):
 
 
 class TopicState:
-    """A topic with its partitions by index."""
+    """A topic with its partitions by index. Never changed once it is in the image: an update puts another in place."""
 
     __slots__ = ("name", "partitions", "topic_id")
 
-    def __init__(self, name: str, topic_id: Uuid) -> None:
+    def __init__(self, name: str, topic_id: Uuid, partitions: dict[int, PartitionState]) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.partitions: dict[int, PartitionState] = {}
+        self.partitions = partitions
 
 
 class MetadataImage:
@@ -66,6 +67,10 @@ class MetadataImage:
 
     def topic(self, name: str) -> TopicState | None:
         return self._topics.get(name)
+
+    @property
+    def topics_count(self) -> int:
+        return len(self._topics)
 
     def topic_name(self, topic_id: Uuid) -> str | None:
         return self._names.get(topic_id)
@@ -89,11 +94,20 @@ class MetadataImage:
 
     def apply(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         """Take an update over: the list of live brokers whole, of the partitions those it names."""
+        steps = self.apply_in_steps(request)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                response: UpdateMetadataResponse = end.value
+                return response
+
+    def apply_in_steps(self, request: UpdateMetadataRequest) -> Generator[None, None, UpdateMetadataResponse]:
+        """`apply`, some hundred partitions at a time. The image shows nothing of the update before the last step. No
+        other update may come in between."""
         if request.controller_epoch < self.controller_epoch:
             return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-        self.controller_epoch = request.controller_epoch
-        self.controller_id = request.controller_id
-        self.brokers = {
+        brokers = {
             broker.id: LiveBroker(
                 broker.id,
                 {
@@ -104,35 +118,49 @@ class MetadataImage:
             )
             for broker in request.live_brokers
         }
+        changed: dict[str, TopicState] = {}
         for topic in request.topic_states:
-            self._apply_topic(topic)
+            changed[topic.topic_name] = yield from self._updated(topic, changed.get(topic.topic_name))
+            yield
+        self.controller_epoch = request.controller_epoch
+        self.controller_id = request.controller_id
+        self.brokers = brokers
+        for name, state in changed.items():
+            self._forget(name)
+            if state.partitions:
+                self._topics[name] = state
+                if state.topic_id != ZERO_UUID:
+                    self._names[state.topic_id] = name
         self.version += 1
         for listener in self.on_update:
             listener()
         return UpdateMetadataResponse()
 
-    def _apply_topic(self, update: UpdateMetadataRequest.UpdateMetadataTopicState) -> None:
-        state = self._topics.get(update.topic_name)
-        if state is None or (update.topic_id != ZERO_UUID and state.topic_id not in (ZERO_UUID, update.topic_id)):
-            self._forget(update.topic_name)
-            state = self._topics[update.topic_name] = TopicState(update.topic_name, update.topic_id)
-        elif state.topic_id == ZERO_UUID:
-            state.topic_id = update.topic_id
-        if state.topic_id != ZERO_UUID:
-            self._names[state.topic_id] = state.name
-        for partition in update.partition_states:
+    def _updated(
+        self, update: UpdateMetadataRequest.UpdateMetadataTopicState, before: TopicState | None
+    ) -> Generator[None, None, TopicState]:
+        """The topic as it is after an update; without partitions it is gone."""
+        name, topic_id = update.topic_name, update.topic_id
+        before = before or self._topics.get(name)
+        if before is not None and topic_id not in (ZERO_UUID, before.topic_id) and before.topic_id != ZERO_UUID:
+            before = None  # another topic of that name
+        if before is not None and before.topic_id != ZERO_UUID:
+            topic_id = before.topic_id
+        partitions = {} if before is None else before.partitions.copy()
+        for count, partition in enumerate(update.partition_states, 1):
             if partition.leader == LEADER_DURING_DELETE:
-                state.partitions.pop(partition.partition_index, None)
+                partitions.pop(partition.partition_index, None)
             else:
-                state.partitions[partition.partition_index] = PartitionState(
+                partitions[partition.partition_index] = PartitionState(
                     partition.leader,
                     partition.leader_epoch,
                     partition.isr,
                     partition.replicas,
                     partition.offline_replicas,
                 )
-        if not state.partitions:
-            self._forget(state.name)
+            if count % _PARTITIONS_PER_STEP == 0:
+                yield
+        return TopicState(name, topic_id, partitions)
 
     def _forget(self, name: str) -> None:
         state = self._topics.pop(name, None)

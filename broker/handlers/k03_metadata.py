@@ -5,16 +5,19 @@
   12 topics by id alone; 13 an error for the whole answer.
 - A topic is created within the request (`auto.create.topics.enable`) and answered with its leaders, not with an error
   that has the client come back.
+- An answer about many partitions is made in slices and kept (broker.metadata_answer).
 - Without an authorizer everybody may do everything, and the authorized operations say so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker.internal_topics import INTERNAL_TOPICS
+from broker.metadata_answer import encoded_answer
 from broker.registry import handles
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
@@ -23,36 +26,51 @@ from protocol.messages import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
+    from broker.responses import EncodedResponse
     from replication.metadata_image import PartitionState, TopicState
+
+Topic = MetadataResponse.MetadataResponseTopic
 
 CREATION_CHOICE_FROM = 4
 LISTENER_ERROR_FROM = 6
 IDS_FROM = 12
+MANY_PARTITIONS = 200
+"""More are answered in slices."""
 
 
 @handles(ApiKey.METADATA, 0, 13)
-async def metadata(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse:
+async def metadata(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse | EncodedResponse:
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     may_create = broker.config["auto.create.topics.enable"] and (
         call.version < CREATION_CHOICE_FROM or request.allow_auto_topic_creation
     )
-    answers = []
+    found: list[TopicState | Topic] = []
     wanted = request.topics
     if wanted is None or (call.version == 0 and not wanted):
-        answers = [_known(broker, topic, call, operations) for topic in broker.metadata.topics()]
+        found += broker.metadata.topics()
     elif call.version < IDS_FROM and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in wanted):
         # Versions 10 and 11 have the fields, but no topic can be asked for by id. The answer's names are never null.
-        answers = [
-            MetadataResponse.MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "")
-            for topic in wanted
-        ]
+        found += [Topic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "") for topic in wanted]
     else:
         # Asked for once or a million times, a topic is answered once.
         for topic in {(topic.name, topic.topic_id): topic for topic in wanted}.values():
             if topic.name is None or topic.topic_id != ZERO_UUID:
-                answers.append(_by_id(broker, topic, call, operations))
+                found.append(_by_id(broker, topic))
             else:
-                answers.append(await _by_name(broker, topic.name, call, operations, may_create))
+                found.append(await _by_name(broker, topic.name, may_create))
+    leaders = _leaders(broker, call)
+    answered = partial(_known, leaders, operations)
+    answer = _answer(broker, request, call)
+    if sum(1 if isinstance(one, Topic) else len(one.partitions) for one in found) <= MANY_PARTITIONS:
+        answer.topics = [one if isinstance(one, Topic) else answered(one, sorted(one.partitions)) for one in found]
+        return answer
+    kind = operations, tuple(leaders.items())
+    work = broker.encoded_topics.collect(found, answered, call.version, kind, broker.metadata.topics_count)
+    return encoded_answer(answer, await broker.background.in_slices(work), len(found), call.version)
+
+
+def _answer(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse:
+    """All but the topics."""
     return MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(
@@ -63,28 +81,21 @@ async def metadata(broker: Broker, request: MetadataRequest, call: Call) -> Meta
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.metadata.controller_id,
-        topics=answers,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
 
 
-def _by_id(
-    broker: Broker, wanted: MetadataRequest.MetadataRequestTopic, call: Call, operations: int
-) -> MetadataResponse.MetadataResponseTopic:
+def _by_id(broker: Broker, wanted: MetadataRequest.MetadataRequestTopic) -> TopicState | Topic:
     name = broker.metadata.topic_name(wanted.topic_id)
     topic = None if name is None else broker.metadata.topic(name)
     if topic is None:
-        return MetadataResponse.MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=wanted.name, topic_id=wanted.topic_id
-        )
-    return _known(broker, topic, call, operations)
+        return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=wanted.name, topic_id=wanted.topic_id)
+    return topic
 
 
-async def _by_name(
-    broker: Broker, name: str, call: Call, operations: int, may_create: bool
-) -> MetadataResponse.MetadataResponseTopic:
+async def _by_name(broker: Broker, name: str, may_create: bool) -> TopicState | Topic:
     topic = broker.metadata.topic(name)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic is None and may_create:
@@ -97,21 +108,25 @@ async def _by_name(
     elif topic is None and not broker.admin.is_legal_topic_name(name):
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     if topic is None:
-        return MetadataResponse.MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
-    return _known(broker, topic, call, operations)
+        return Topic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
+    return topic
 
 
-def _known(broker: Broker, topic: TopicState, call: Call, operations: int) -> MetadataResponse.MetadataResponseTopic:
+def _leaders(broker: Broker, call: Call) -> dict[int, ErrorCode]:
+    """The live brokers, with an error where this client cannot reach them."""
     lacking = ErrorCode.LISTENER_NOT_FOUND if call.version >= LISTENER_ERROR_FROM else ErrorCode.LEADER_NOT_AVAILABLE
-    leaders = {
+    return {
         node_id: ErrorCode.NONE if broker.endpoint_of(node_id, call) is not None else lacking
         for node_id in broker.metadata.brokers
     }
-    return MetadataResponse.MetadataResponseTopic(
+
+
+def _known(leaders: Mapping[int, ErrorCode], operations: int, topic: TopicState, indexes: Iterable[int]) -> Topic:
+    return Topic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(index, topic.partitions[index], leaders) for index in sorted(topic.partitions)],
+        partitions=[_partition(index, topic.partitions[index], leaders) for index in indexes],
         topic_authorized_operations=operations,
     )
 
