@@ -1,0 +1,170 @@
+"""Targets of the offsets topic: keys and values of its records, subscriptions, and the replay of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from random import Random
+from typing import Any
+
+from broker.cli.dump_offsets import offsets_contents
+from config.broker import BrokerConfig
+from coordinator.group.config import GroupConfig
+from coordinator.group.group import Membership
+from coordinator.group.records import decode_record, encode_record
+from coordinator.group.shard import GroupShard
+from coordinator.group.subscription import subscribed_topics
+from coordinator.ports import TimedOperation
+from coordinator.replaying import replay_steps
+from coordinator.result import Record
+from protocol import records
+from protocol.errors import MalformedMessage
+from protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from protocol.records import CorruptBatch, build_batch
+from tests.fuzz.record_targets import mend_batch
+from tests.fuzz.runner import Seed, Target
+from tests.protocol.message_values import random_message
+
+MAX_GROUPS = 1000
+
+
+def targets() -> list[Target]:
+    return [
+        Target("group keys", Groups().replay_key, key_seeds, (MalformedMessage,), weight=6),
+        Target("group values", Groups().replay_value, value_seeds, (MalformedMessage,), weight=8),
+        Target("subscriptions", read_subscription, subscription_seeds, (), weight=6),
+        Target("batches of groups", Groups().replay_batches, batch_seeds, (CorruptBatch,), weight=6, mend=mend_batch),
+        Target("dumps of groups", dump_value, value_seeds, (), weight=3),
+    ]
+
+
+class NoTimers:
+    """Timers that never fire."""
+
+    def schedule(self, key: Hashable, delay_ms: int, operation: TimedOperation) -> None:
+        return
+
+    def cancel(self, key: Hashable) -> None:
+        return
+
+
+OFFSET_KEY = OffsetCommitKey(group="readers", topic="orders", partition=3)
+GROUP_KEY = GroupMetadataKey(group="readers")
+
+
+def a_group(random: Random) -> GroupMetadataValue:
+    members = [
+        GroupMetadataValue.MemberMetadata(
+            member_id=f"member-{number}",
+            group_instance_id=random.choice([None, f"static-{number}"]),
+            client_id="client",
+            client_host="/10.0.0.9",
+            rebalance_timeout=1000,
+            session_timeout=1000,
+            subscription=a_subscription(["orders", "returns"][: number + 1]),
+            assignment=b"\0\0\0\0\0\0",
+        )
+        for number in range(random.choice([0, 1, 2]))
+    ]
+    return GroupMetadataValue(
+        protocol_type="consumer",
+        generation=5,
+        protocol="range" if members else None,
+        leader="member-0" if members else None,
+        current_state_timestamp=1,
+        members=members,
+    )
+
+
+def a_subscription(topics: list[str]) -> bytes:
+    names = b"".join(len(topic).to_bytes(2) + topic.encode() for topic in topics)
+    return b"\0\3" + len(topics).to_bytes(4) + names + b"\xff\xff\xff\xff\0\0\0\0\0\0\0\1\0\0"
+
+
+def some_records() -> list[tuple[bytes, bytes | None]]:
+    random = Random(4720)
+    commit = OffsetCommitValue(offset=5, leader_epoch=1, metadata="m", commit_timestamp=1)
+    made = [encode_record(Record(GROUP_KEY, a_group(random))) for _ in range(6)]
+    made += [encode_record(Record(OFFSET_KEY, commit)), encode_record(Record(OFFSET_KEY, None))]
+    made.append(encode_record(Record(GROUP_KEY, None)))
+    for name, key in (("OffsetCommitValue", OFFSET_KEY), ("GroupMetadataValue", GROUP_KEY)):
+        key_bytes = encode_record(Record(key, None))[0]
+        for version in range(5):
+            value = random_message(random, name, version).encode(version)
+            made.append((key_bytes, version.to_bytes(2) + value))
+    return made
+
+
+def key_seeds() -> list[Seed]:
+    return [(value, key) for key, value in some_records()] + [(None, b"\0\3\0\1g"), (None, b"\0\0\0\1g\0\1t\0\0\0\1")]
+
+
+def value_seeds() -> list[Seed]:
+    return [(key, value) for key, value in some_records() if value is not None]
+
+
+class Groups:
+    """A shard that is begun anew when it holds many groups."""
+
+    def __init__(self) -> None:
+        self._config: GroupConfig | None = None
+        self._shard: GroupShard | None = None
+
+    def shard(self) -> GroupShard:
+        if self._config is None:
+            self._config = GroupConfig.from_broker(BrokerConfig())
+        if self._shard is None or len(self._shard.groups) + len(self._shard.transactions) > MAX_GROUPS:
+            self._shard = GroupShard(self._config, NoTimers())
+        return self._shard
+
+    def replay_key(self, value: bytes | None, key: bytes) -> None:
+        self._replay(key, value)
+
+    def replay_value(self, key: bytes, value: bytes) -> None:
+        self._replay(key, value)
+
+    def _replay(self, key: bytes, value: bytes | None) -> None:
+        """What can be decoded can be replayed, becomes a membership, and is written again."""
+        record = decode_record(key, value)
+        if record is None:
+            return
+        shard = self.shard()
+        shard.replay(record, 17)
+        if isinstance(record.value, GroupMetadataValue):
+            membership = Membership.from_metadata(record.key.group, record.value)
+            assert membership.generation == record.value.generation
+            subscribed_topics([member.subscription for member in record.value.members])
+        again = decode_record(*encode_record(record))
+        assert again is not None and again.key == record.key
+
+    def replay_batches(self, context: None, data: bytes) -> None:
+        for offset in replay_steps(self.shard(), decode_record, data, "fuzz"):
+            assert offset >= 0
+
+
+def subscription_seeds() -> list[Seed]:
+    lists = [[], ["orders"], ["orders", "returns", "ü" * 40], ["t"] * 50]
+    return [(None, a_subscription(topics)) for topics in lists]
+
+
+def read_subscription(context: None, data: bytes) -> None:
+    topics = subscribed_topics([data])
+    assert topics is None or sum(map(len, topics)) <= len(data)
+
+
+def batch_seeds() -> list[Seed]:
+    """Batches of the records above, compressed or not, and the markers of transactions."""
+    written = some_records()
+    made = [
+        build_batch(written, compression=codec, producer_id=producer, transactional=producer >= 0)
+        for codec in (0, 0, 1, 2, 3, 4)
+        for producer in (-1, 5)
+    ]
+    markers = [
+        build_batch([(key, b"\0\0\0\0\0\1")], producer_id=5, transactional=True, control=True)
+        for key in (b"\0\0\0\1", b"\0\0\0\0")
+    ]
+    return [(None, bytes(data)) for data in [*made, *markers, made[1] + markers[0], made[0] + made[3]]]
+
+
+def dump_value(key: bytes, value: bytes) -> Any:
+    return offsets_contents(records.Record(0, 0, key, value, []))
