@@ -198,6 +198,30 @@ class LogReads(LogState):
         except OSError as error:
             self._fail(error, "cannot search by timestamp")
 
+    def offsets_before(self, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
+        """At most `max_count` offsets, the greatest first: where segments begin whose files were last written by then,
+        and the log end offset if that is now. -1 stands for now, -2 for the log's start.
+
+        (Kafka's UnifiedLog.legacyFetchOffsetsBefore, from before records had timestamps.)
+        """
+        try:
+            known = [max(segment.base_offset, self.log_start_offset) for segment in self._segments]
+            if self._active.size_bytes:
+                known.append(self.log_end_offset)
+            count = len(known)
+            if timestamp_ms == -2:
+                count = 1
+            elif timestamp_ms >= 0:
+                if count > len(self._segments) and now_ms > timestamp_ms:
+                    count -= 1
+                while 0 < count <= len(self._segments):
+                    if self._segments[count - 1].log.modified_ms() <= timestamp_ms:
+                        break
+                    count -= 1
+        except OSError as error:
+            self._fail(error, "cannot look at its segments")
+        return sorted(known[max(0, count - max(0, max_count)) : count], reverse=True)
+
     def _search_timestamp(self, segment: Segment, timestamp_ms: int) -> tuple[int, int, int] | None:
         start_offset = self.log_start_offset
         offset = max(segment.time_index.lookup(timestamp_ms - 1)[1], start_offset)

@@ -1,10 +1,11 @@
-"""ListOffsets (key 2), versions 1 to 11: the offset at a time, or at one of the special times below.
+"""ListOffsets (key 2), versions 0 to 11: the offset at a time, or at one of the special times below.
 
 - -1 latest (the high watermark; for read_committed the last stable offset), -2 earliest; from 7 on -3, the record with
   the largest timestamp (KIP-734); from 8 on -4, the earliest on this broker's disk; 9: -5, the latest in tiered storage
   and 11: -6, the first not yet there: this broker has no tiered storage, so both are unknown (-1).
-- 2 isolation level; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE, before which LEADER_NOT_AVAILABLE stands for it;
-  6 flexible; 10 timeout.
+- 0: several offsets, at which segments begin that were last written before the time asked for, and the end.
+- 1 one offset, by the records' own times; 2 isolation level; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE, before which
+  LEADER_NOT_AVAILABLE stands for it; 6 flexible; 10 timeout.
 - No record at or after the time asked for: offset -1 and timestamp -1, no error.
 """
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 LEADER_EPOCHS_FROM = 4
 NOT_AVAILABLE_FROM = 5
+RECORD_TIMES_FROM = 1
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -43,7 +45,7 @@ _SINCE_VERSION = {
 _UNKNOWN = (-1, -1, -1)
 
 
-@handles(ApiKey.LIST_OFFSETS, 1, 11)
+@handles(ApiKey.LIST_OFFSETS, 0, 11)
 def list_offsets(broker: Broker, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
     topics = []
     named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
@@ -52,11 +54,15 @@ def list_offsets(broker: Broker, request: ListOffsetsRequest, call: Call) -> Lis
         for wanted in topic.partitions:
             answer = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             try:
-                if named[topic.name, wanted.partition_index] > 1:
+                if named[topic.name, wanted.partition_index] > 1 and call.version >= RECORD_TIMES_FROM:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "named twice")
                 partition = broker.partition_of(topic.name, ZERO_UUID, wanted.partition_index)
                 if partition is None:
                     raise KafkaError(_why_absent(broker, topic.name, wanted.partition_index))
+                if call.version < RECORD_TIMES_FROM:
+                    answer.old_style_offsets = _segment_offsets(broker, partition, wanted, request.replica_id)
+                    answers.append(answer)
+                    continue
                 timestamp, offset, epoch = _find(partition, wanted, request.replica_id, call.version)
                 answer.timestamp, answer.offset = timestamp, offset
                 if call.version >= LEADER_EPOCHS_FROM:
@@ -98,6 +104,22 @@ def _find(
     if found is None or found[1] >= end_offset:
         return _UNKNOWN
     return found
+
+
+def _segment_offsets(
+    broker: Broker, partition: Partition, wanted: ListOffsetsRequest.ListOffsetsPartition, replica_id: int
+) -> list[int]:
+    """The answer of version 0, the greatest first; raises KafkaError. (Kafka's legacyFetchOffsetsForTimestamp.)"""
+    if wanted.timestamp < EARLIEST:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    end_offset = partition.latest_offset(replica_id=replica_id)
+    log = partition.log
+    if log is None:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    offsets = log.offsets_before(wanted.timestamp, wanted.max_num_offsets, broker.now_ms())
+    if offsets and offsets[0] > end_offset:
+        offsets = [end_offset, *(offset for offset in offsets if offset <= end_offset)]
+    return offsets
 
 
 def _epoch_at(log: Log, offset: int) -> int:

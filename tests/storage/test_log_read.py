@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -246,3 +247,33 @@ def test_records_that_cannot_be_read_are_a_corrupt_message() -> None:
     with pytest.raises(KafkaError) as raised:
         log.offset_for_timestamp(NOW_MS)
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("tail", [True, False], ids=["tail", "empty-active-segment"])
+def test_offsets_before_a_time_are_where_segments_begin(tail: bool) -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    for time_ms in (1000, 2000, 3000):
+        files.now_ms = time_ms
+        log.append_as_leader(batch(2), 0, NOW_MS)
+        log.append_as_leader(batch(1), 0, NOW_MS)
+        log.roll(NOW_MS)
+    if tail:
+        files.now_ms = 4000
+        log.append_as_leader(batch(4), 0, NOW_MS)
+    for segment, its_ms in zip(log.segments, (1000, 2000, 3000, 4000 if tail else 3000), strict=True):
+        file: Any = segment.log
+        file.set_modified_ms(its_ms)
+    starts = [(0, 1000), (3, 2000), (6, 3000), (9, 4000 if tail else 3000)]
+    ends = [(13, 5000)] if tail else []
+    for time_ms in (-1, *range(500, 6000, 500)):
+        known = [offset for offset, its_ms in starts + ends if time_ms == -1 or its_ms <= time_ms]
+        for count in range(6):
+            assert log.offsets_before(time_ms, count, 5000) == known[::-1][:count]
+    assert log.offsets_before(-2, 5, 5000) == [0]
+    assert log.offsets_before(-1, -1, 5000) == []
+    # What was deleted by offset is not offered any more, though its segment is still there.
+    log.high_watermark = log.log_end_offset
+    log.advance_log_start_offset(4)
+    assert log.offsets_before(-2, 1, 5000) == [4]
+    assert log.offsets_before(-1, 9, 5000)[-2:] == [6, 4]

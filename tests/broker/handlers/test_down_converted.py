@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode
 from protocol.message_sets import Message, iter_messages
 from protocol.messages import FetchResponse
 from protocol.records import Record, build_batch
-from tests.broker.harness import Harness, bytes_of, fetch_request, message_set, produce_request
+from tests.broker.harness import Harness, batch, bytes_of, fetch_request, message_set, produce_request
 
 VERSIONS = pytest.mark.parametrize("version", range(4))
 MAGIC = {0: 0, 1: 0, 2: 1, 3: 1}
@@ -41,8 +41,9 @@ def values(data: FetchResponse.PartitionData) -> list[bytes | None]:
 @pytest.mark.parametrize("codec", range(4), ids=CODEC_NAMES[:4])
 def test_each_version_and_codec(harness: Harness, topic: str, version: int, codec: int) -> None:
     harness.create_topic(topic)
-    harness.produce(topic, (b"k", b"a"), (None, b"b"), compression=codec, timestamp_ms=NOW)
-    harness.produce(topic, (b"l", None), compression=codec, timestamp_ms=NOW + 1)
+    first = batch((b"k", b"a"), (None, b"b"), compression=codec, timestamp_ms=NOW)
+    harness.ask(produce_request(topic, first), 3)
+    harness.ask(produce_request(topic, batch((b"l", None), compression=codec, timestamp_ms=NOW + 1)), 3)
     (data,) = fetch(harness, version, (topic, 0, 0))
     magic = MAGIC[version]
     assert messages(data) == [

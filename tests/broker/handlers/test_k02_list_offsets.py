@@ -178,3 +178,44 @@ def test_brokers_are_told_the_end_of_the_log_and_clients_the_high_watermark(harn
         0,
         1,
     ]
+
+
+def old_style(harness: Harness, topic: str, time: int, count: int, **fields: int) -> tuple[str, list[int]]:
+    """The answer of version 0: error and offsets."""
+    wanted = request(topic, time, **fields)
+    wanted.topics[0].partitions[0].max_num_offsets = count
+    (found,) = partitions_of(harness.ask(wanted, 0))
+    return ErrorCode(found.error_code).name, found.old_style_offsets
+
+
+def test_version_0_names_segments(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    assert old_style(harness, topic, LATEST, 10) == ("NONE", [0])
+    harness.produce(topic, b"a", b"b")
+    log = harness.broker.logs.get(topic, 0)
+    assert log is not None
+    log.roll(harness.broker.now_ms())
+    harness.produce(topic, b"c")
+    assert old_style(harness, topic, LATEST, 1) == ("NONE", [3])
+    assert old_style(harness, topic, LATEST, 10) == ("NONE", [3, 2, 0])
+    assert old_style(harness, topic, EARLIEST, 10) == ("NONE", [0])
+    assert old_style(harness, topic, 0, 10) == ("NONE", [])
+    assert old_style(harness, topic, harness.broker.now_ms() + 60_000, 2) == ("NONE", [3, 2])
+
+
+def test_version_0_ends_at_the_high_watermark(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    harness.produce(topic, b"a")
+    harness.add_follower(topic)
+    harness.produce(topic, b"b")
+    assert old_style(harness, topic, LATEST, 10) == ("NONE", [1, 0])
+    assert old_style(harness, topic, LATEST, 10, replica_id=5) == ("NONE", [2, 0])
+
+
+def test_errors_of_version_0(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    assert old_style(harness, topic, MAX_TIMESTAMP, 1) == ("UNSUPPORTED_VERSION", [])
+    assert old_style(harness, "absent", LATEST, 1) == ("UNKNOWN_TOPIC_OR_PARTITION", [])
+    assert old_style(harness, topic, LATEST, 1, partition=7) == ("UNKNOWN_TOPIC_OR_PARTITION", [])
+    harness.hand_over(topic)
+    assert old_style(harness, topic, LATEST, 1) == ("NOT_LEADER_OR_FOLLOWER", [])
