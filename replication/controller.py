@@ -102,6 +102,12 @@ class PreferredElection(NamedTuple):
     partitions: frozenset[PartitionKey]
 
 
+class UncleanElection(NamedTuple):
+    """Let any live replica lead these partitions, where nobody does, whatever it lacks."""
+
+    partitions: frozenset[PartitionKey]
+
+
 class ShutdownAnnounced(NamedTuple):
     """A broker is about to stop and wants to be rid of what it leads."""
 
@@ -118,6 +124,7 @@ Event = (
     | IsrChanged
     | UncleanChanged
     | PreferredElection
+    | UncleanElection
     | ShutdownAnnounced
 )
 
@@ -209,6 +216,8 @@ class _Decision:
                     self._settle((name, index) for index in topic.partitions)
             case PreferredElection(keys):
                 self._elect(sorted(keys), self._preferred)
+            case UncleanElection(keys):
+                self._elect(sorted(keys), self._unclean)
             case ShutdownAnnounced(broker_id):
                 self._shut_down(broker_id)
 
@@ -386,6 +395,14 @@ class _Decision:
     def _preferred(self, key: PartitionKey, partition: Partition, state: PartitionState) -> PartitionState | None:
         electable = self.cluster.electable(key, partition)
         return elect_preferred(partition.assignment.replicas, state, electable, self.cluster.epoch)
+
+    def _unclean(self, key: PartitionKey, partition: Partition, state: PartitionState) -> PartitionState | None:
+        alive, electable = self.cluster.alive(key, partition), self.cluster.electable(key, partition)
+        if state.leader in alive:
+            return None
+        return elect_after_failures(
+            partition.assignment.replicas, state, alive, electable, True, self.cluster.epoch
+        )
 
     def _change(self, key: PartitionKey, partition: Partition, state: PartitionState) -> None:
         name, index = key

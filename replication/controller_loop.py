@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
 from replication import nodes
 from replication.cluster import Cluster, PartitionKey
@@ -32,11 +32,13 @@ from replication.controller import (
     TopicsChanged,
     TopicsDoomed,
     UncleanChanged,
+    UncleanElection,
     Write,
     decide,
 )
 from replication.controller_reader import ControllerReader
 from replication.controller_requests import BrokerRequest
+from replication.leader_elections import election_refusal, election_result
 from replication.local_broker import BrokerResponse
 from replication.metadata_store import (
     BadVersion,
@@ -82,6 +84,12 @@ class _Shutdown(NamedTuple):
     done: asyncio.Future[list[PartitionKey]]
 
 
+class _Election(NamedTuple):
+    keys: Collection[PartitionKey]
+    unclean: bool
+    done: asyncio.Future[dict[PartitionKey, int | KafkaError]]
+
+
 class _Fenced(Exception):
     """Another controller was elected."""
 
@@ -112,7 +120,7 @@ class ControllerLoop:
         self._delete_topics = delete_topics
         self._reader = ControllerReader(store, configs, lambda path: self._put(_Read(path)))
         self._epoch_version = -1
-        self._queue: asyncio.Queue[_Read | _Shutdown | Event] = asyncio.Queue()
+        self._queue: asyncio.Queue[_Read | _Shutdown | _Election | Event] = asyncio.Queue()
         self._queued: set[str] = set()  # paths waiting to be read again: reading once is enough
         self._working = False
         self._senders: dict[tuple[int, int], _Sender] = {}  # by broker id and epoch
@@ -172,6 +180,13 @@ class ControllerLoop:
         self._put(_Shutdown(broker_id, broker_epoch, done))
         return await done
 
+    async def elect(self, keys: Collection[PartitionKey], unclean: bool) -> dict[PartitionKey, int | KafkaError]:
+        """The new leader of each of these partitions, or why there is none; see leader_elections. Of a broker that is
+        not the controller: NOT_CONTROLLER for each."""
+        done: asyncio.Future[dict[PartitionKey, int | KafkaError]] = asyncio.get_running_loop().create_future()
+        self._put(_Election(keys, unclean, done))
+        return await done
+
     def answered_late(self, request: BrokerRequest, response: BrokerResponse) -> None:
         """What this broker's own answer left out, about logs that were not loaded then, has happened now."""
         if self.is_active:
@@ -179,7 +194,7 @@ class ControllerLoop:
 
     # -- the queue -------------------------------------------------------------------------------------------------
 
-    def _put(self, item: _Read | _Shutdown | Event) -> None:
+    def _put(self, item: _Read | _Shutdown | _Election | Event) -> None:
         if isinstance(item, _Read):
             if item.path in self._queued:
                 return
@@ -210,6 +225,8 @@ class ControllerLoop:
                 self._put(_Read("/"))
             if isinstance(item, _Shutdown) and not item.done.done():
                 item.done.set_result([])
+            elif isinstance(item, _Election) and not item.done.done():
+                item.done.set_result(dict.fromkeys(item.keys, KafkaError(ErrorCode.NOT_CONTROLLER)))
             self._working = False
             self._progress()
 
@@ -218,7 +235,7 @@ class ControllerLoop:
             if not future.done() and predicate():
                 future.set_result(True)
 
-    async def _handle(self, item: _Read | _Shutdown | Event) -> None:
+    async def _handle(self, item: _Read | _Shutdown | _Election | Event) -> None:
         if isinstance(item, _Read) and item.path == nodes.CONTROLLER:
             await self._stand_for_election()
         elif self.cluster is None:
@@ -230,8 +247,25 @@ class ControllerLoop:
             if broker is not None and item.broker_epoch in (-1, broker.epoch):
                 await self._step(ShutdownAnnounced(item.broker_id))
                 item.done.set_result(self._led_by(item.broker_id))
+        elif isinstance(item, _Election):
+            await self._elect(self.cluster, item)
         else:
             await self._step(item)
+
+    async def _elect(self, cluster: Cluster, item: _Election) -> None:
+        results: dict[PartitionKey, int | KafkaError] = {}
+        wanted = set()
+        for key in item.keys:
+            refusal = election_refusal(cluster, key, item.unclean)
+            if refusal is None:
+                wanted.add(key)
+            else:
+                results[key] = refusal
+        if wanted:
+            await self._step((UncleanElection if item.unclean else PreferredElection)(frozenset(wanted)))
+        after = self.cluster or cluster
+        results |= {key: election_result(after, key, item.unclean) for key in wanted}
+        item.done.set_result({key: results[key] for key in item.keys})
 
     def _led_by(self, broker_id: int) -> list[PartitionKey]:
         assert self.cluster is not None
