@@ -5,7 +5,7 @@ To be used on the controller's broker: it waits for the controller of this proce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -18,10 +18,11 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Uuid, random_uuid
 from replication import nodes
 from replication.assignment import check_manual, spread
-from replication.cluster import Cluster
+from replication.cluster import Cluster, PartitionKey
 from replication.config_changes import ConfigChange, changed
 from replication.metadata_image import MetadataImage
 from replication.metadata_store import BadVersion, Create, MetadataStore, NodeExists, NoNode, Operation, Set
+from replication.nodes import ReplicaAssignment
 from replication.topic_configs import TopicConfigs
 from replication.topic_names import CLUSTER_METADATA_TOPIC, colliding, name_problem
 
@@ -35,6 +36,8 @@ class Controller(Protocol):
     cluster: Cluster | None
 
     async def wait_until(self, predicate: Callable[[], bool], timeout_ms: int | None = None) -> bool: ...
+
+    async def elect(self, keys: Collection[PartitionKey], unclean: bool) -> dict[PartitionKey, int | KafkaError]: ...
 
 
 class NewTopic(NamedTuple):
@@ -351,6 +354,42 @@ class Admin:
             except (BadVersion, NodeExists, NoNode):
                 # Somebody else altered it meanwhile: once more, on top of theirs.
                 continue
+
+    # -- replicas --------------------------------------------------------------------------------------------------
+
+    async def elect_leaders(
+        self, keys: Iterable[PartitionKey], timeout_ms: int, *, unclean: bool = False
+    ) -> dict[PartitionKey, KafkaError | None]:
+        """Let the preferred replica lead each partition, or with `unclean`, where nobody leads, any that is alive; None
+        for each whose new leader this broker's metadata names when this returns.
+
+        Errors: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, REQUEST_TIMED_OUT. Raises NOT_CONTROLLER."""
+        self._check_controller()
+        results = await self._controller.elect(dict.fromkeys(keys), unclean)
+        elected = {key: leader for key, leader in results.items() if not isinstance(leader, KafkaError)}
+
+        def is_told(key: PartitionKey) -> bool:
+            state = self._image.partition(*key)
+            return state is not None and state.leader == elected[key]
+
+        if elected:
+            await self._wait(lambda: all(map(is_told, elected)), timeout_ms)
+        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the leader was elected, but is not known here yet")
+        return {
+            key: result if isinstance(result, KafkaError) else None if is_told(key) else late
+            for key, result in results.items()
+        }
+
+    def reassignments(self, wanted: Collection[PartitionKey] | None = None) -> dict[PartitionKey, ReplicaAssignment]:
+        """Of these partitions, or of all, those whose replicas are on their way. Raises NOT_CONTROLLER."""
+        return {
+            key: partition.assignment
+            for key, topic, partition in self._check_controller().partitions()
+            if (partition.assignment.adding or partition.assignment.removing)
+            and not topic.deleting
+            and (wanted is None or key in wanted)
+        }
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 

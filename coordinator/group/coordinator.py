@@ -32,6 +32,8 @@ from protocol.messages import (
     ListGroupsResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
     SyncGroupRequest,
@@ -250,6 +252,18 @@ class GroupCoordinator:
         except KafkaError as error:
             return ListGroupsResponse(error_code=error.code)
         return ListGroupsResponse(groups=groups)
+
+    async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        """Topics and partitions must exist."""
+        try:
+            partition = self._partition_of(request.group_id)
+            _check_group_id(request.group_id)
+            response: OffsetDeleteResponse = await self._runtime.run(
+                partition, lambda shard, _now: shard.offsets.delete(request)
+            )
+            return response
+        except KafkaError as error:
+            return OffsetDeleteResponse(error_code=error.code)
 
     async def delete_groups(self, request: DeleteGroupsRequest, version: int) -> DeleteGroupsResponse:
         """Groups with members stay. Each group is answered for once, however often it is named."""

@@ -1,4 +1,4 @@
-"""OffsetCommit (v2 to v10) and OffsetFetch (v1 to v10), and which offsets are no longer needed.
+"""OffsetCommit (v2 to v10), OffsetFetch (v1 to v10) and OffsetDelete, and which offsets are no longer needed.
 
 Commits of v2 to v4 may bring a retention time of their own; from v5 on the broker's setting counts (KIP-211). From v10
 on topics come by id: the caller fills in their names before, and responses carry both.
@@ -21,6 +21,8 @@ from protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitValue,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
@@ -144,6 +146,41 @@ class Offsets:
         return frozenset(
             partition for by_group in self._transactions.values() for partition in by_group.get(group_id, ())
         )
+
+    # --- delete
+
+    def delete(self, request: OffsetDeleteRequest) -> Result:
+        """Answers with an OffsetDeleteResponse. What members of a consumer group subscribe to stays, and all that
+        other groups with members have (KIP-496)."""
+        membership = self._soft.memberships.get(request.group_id)
+        consumers = membership is not None and membership.protocol_type == CONSUMER_PROTOCOL_TYPE
+        answer = ANSWERS[Request.DELETE_OFFSETS][self._soft.state(request.group_id)]
+        if isinstance(answer, ErrorCode) and not (consumers and answer is ErrorCode.NON_EMPTY_GROUP):
+            return Result(OffsetDeleteResponse(error_code=answer))
+        group = self._groups.get(request.group_id) or Group(request.group_id)
+        kept = self._kept_topics(group)
+        unstable = self._unstable(request.group_id)
+        records: dict[tuple[str, int], Record] = {}
+        topics = []
+        for topic in request.topics:
+            name = topic.name
+            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if kept is None or name in kept else ErrorCode.NONE
+            committed = group.offsets.get(name, {})
+            indexes = [partition.partition_index for partition in topic.partitions]
+            if not error:
+                for index in indexes:
+                    if index in committed or (name, index) in unstable:
+                        records[name, index] = _tombstone(request.group_id, name, index)
+            topics.append(
+                OffsetDeleteResponse.OffsetDeleteResponseTopic(
+                    name=name,
+                    partitions=[
+                        OffsetDeleteResponse.OffsetDeleteResponsePartition(partition_index=index, error_code=error)
+                        for index in indexes
+                    ],
+                )
+            )
+        return Result(OffsetDeleteResponse(topics=topics), list(records.values()))
 
     # --- what goes away
 

@@ -59,6 +59,8 @@ class Request(Enum):
     """OffsetCommit without generation: admin tools, and consumers that assign partitions themselves."""
     FETCH = auto()
     DELETE = auto()
+    DELETE_OFFSETS = auto()
+    """OffsetDelete, of members of other protocol types than "consumer"; of those it depends on the topics."""
 
 
 class Action(Enum):
@@ -114,6 +116,13 @@ ANSWERS: dict[Request, dict[GroupState, Answer]] = {
     # Dead: answered, with no offset for anything.
     Request.FETCH: _row(Action.SERVE, Action.SERVE, Action.SERVE, Action.SERVE, Action.SERVE),
     Request.DELETE: _row(
+        Action.SERVE,
+        ErrorCode.NON_EMPTY_GROUP,
+        ErrorCode.NON_EMPTY_GROUP,
+        ErrorCode.NON_EMPTY_GROUP,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    ),
+    Request.DELETE_OFFSETS: _row(
         Action.SERVE,
         ErrorCode.NON_EMPTY_GROUP,
         ErrorCode.NON_EMPTY_GROUP,

@@ -1,0 +1,57 @@
+"""ElectLeaders (key 43), versions 0 to 2: let the preferred replica lead again, or where nobody leads any replica.
+
+- 1 the type of election (0 preferred, 1 unclean) and an error for the whole answer, before which every partition gets
+  it; 2 flexible.
+- Null asks for all partitions; those that need no election are left out of the answer then. Answered when this broker's
+  metadata names the new leader, or with REQUEST_TIMED_OUT after `timeout_ms`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages import ElectLeadersRequest, ElectLeadersResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+PREFERRED, UNCLEAN = 0, 1
+ERROR_FROM = 1
+
+_Result = ElectLeadersResponse.ReplicaElectionResult
+_Partition = ElectLeadersResponse.ReplicaElectionResult.PartitionResult
+
+
+@handles(ApiKey.ELECT_LEADERS, 0, 2)
+async def elect_leaders(broker: Broker, request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
+    kind = request.election_type if call.version >= ERROR_FROM else PREFERRED
+    everything = request.topic_partitions is None
+    if request.topic_partitions is None:
+        keys = [(topic.name, index) for topic in broker.metadata.topics() for index in sorted(topic.partitions)]
+    else:
+        keys = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+    results: dict[tuple[str, int], KafkaError | None]
+    error = ErrorCode.NONE
+    try:
+        if kind not in (PREFERRED, UNCLEAN):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election of type {kind}")
+        results = await broker.admin.elect_leaders(keys, request.timeout_ms, unclean=kind == UNCLEAN)
+    except KafkaError as refusal:
+        results = dict.fromkeys(keys, refusal)
+        error = refusal.code
+    if everything and not error:
+        not_needed = ErrorCode.ELECTION_NOT_NEEDED
+        results = {key: result for key, result in results.items() if result is None or result.code != not_needed}
+    topics: dict[str, _Result] = {}
+    for (name, index), result in results.items():
+        answer = _Partition(partition_id=index)
+        if result is not None:
+            answer.error_code, answer.error_message = result.code, result.message or None
+        topics.setdefault(name, _Result(topic=name)).partition_result.append(answer)
+    response = ElectLeadersResponse(replica_election_results=list(topics.values()))
+    if call.version >= ERROR_FROM:
+        response.error_code = error
+    return response

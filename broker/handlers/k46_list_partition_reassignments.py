@@ -1,0 +1,44 @@
+"""ListPartitionReassignments (key 46), version 0: partitions whose replicas move to other brokers (KIP-455).
+
+- Answered by the controller from its picture; others say NOT_CONTROLLER. Topics and partitions that do not exist are
+  left out, as are those that stay where they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import KafkaError
+from protocol.messages import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+_Topic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+_Partition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+
+
+@handles(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0)
+def list_partition_reassignments(
+    broker: Broker, request: ListPartitionReassignmentsRequest, call: Call
+) -> ListPartitionReassignmentsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+    try:
+        moving = broker.admin.reassignments(wanted)
+    except KafkaError as error:
+        return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+    topics: dict[str, _Topic] = {}
+    for (name, index), assignment in sorted(moving.items()):
+        topics.setdefault(name, _Topic(name=name)).partitions.append(
+            _Partition(
+                partition_index=index,
+                replicas=list(assignment.replicas),
+                adding_replicas=list(assignment.adding),
+                removing_replicas=list(assignment.removing),
+            )
+        )
+    return ListPartitionReassignmentsResponse(topics=list(topics.values()))

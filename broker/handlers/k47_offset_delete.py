@@ -1,0 +1,50 @@
+"""OffsetDelete (key 47), version 0: forget what a group committed for some partitions (KIP-496).
+
+- GROUP_SUBSCRIBED_TO_TOPIC for topics that members of a consumer group subscribe to, NON_EMPTY_GROUP for other groups
+  with members, GROUP_ID_NOT_FOUND where there is no group. What was never committed is forgotten with success.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+_Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+_Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
+
+
+@handles(ApiKey.OFFSET_DELETE, 0, 0)
+async def offset_delete(broker: Broker, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
+    unknown: list[_Topic] = []
+    known: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = []
+    for topic in request.topics:
+        state = broker.metadata.topic(topic.name)
+        present = () if state is None else state.partitions
+        there = [partition for partition in topic.partitions if partition.partition_index in present]
+        absent = [partition for partition in topic.partitions if partition.partition_index not in present]
+        if there:
+            known.append(OffsetDeleteRequest.OffsetDeleteRequestTopic(name=topic.name, partitions=there))
+        if absent:
+            answers = [
+                _Partition(
+                    partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                for partition in absent
+            ]
+            unknown.append(_Topic(name=topic.name, partitions=answers))
+    response = await broker.groups.delete_offsets(OffsetDeleteRequest(group_id=request.group_id, topics=known))
+    if not response.error_code:
+        by_name = {topic.name: topic for topic in response.topics}
+        for topic in unknown:
+            if topic.name in by_name:
+                by_name[topic.name].partitions += topic.partitions
+            else:
+                response.topics.append(topic)
+    return response

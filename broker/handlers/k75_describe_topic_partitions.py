@@ -1,0 +1,96 @@
+"""DescribeTopicPartitions (key 75), version 0: topics in slices, so that no answer grows with the cluster (KIP-966).
+
+- Topics come sorted by name, each once. At most `max.request.partition.size.limit` partitions to an answer; the cursor
+  says where the next request goes on. A topic that is gone by then is passed over where all were asked for, else it is
+  answered with its error.
+- INVALID_REQUEST, for each topic asked for, when the cursor is not among them or its partition is negative.
+- Eligible leader replicas are empty: this broker keeps the ISR as brokers without that feature do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker.handlers.authorized import TOPIC_OPERATIONS
+from broker.internal_topics import INTERNAL_TOPICS
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+    from replication.metadata_image import PartitionState
+
+_Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+_Cursor = DescribeTopicPartitionsResponse.Cursor
+
+TURN_PARTITIONS = 500
+"""So many are answered before others get a turn."""
+
+
+@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0)
+async def describe_topic_partitions(
+    broker: Broker, request: DescribeTopicPartitionsRequest, call: Call
+) -> DescribeTopicPartitionsResponse:
+    cursor = request.cursor
+    everything = not request.topics
+    names = {topic.name for topic in broker.metadata.topics()} if everything else {one.name for one in request.topics}
+    if cursor is not None:
+        if cursor.partition_index < 0 or (not everything and cursor.topic_name not in names):
+            refused = {cursor.topic_name} if everything else names
+            return DescribeTopicPartitionsResponse(
+                topics=[_Topic(name=name, error_code=ErrorCode.INVALID_REQUEST) for name in sorted(refused)]
+            )
+        names = {name for name in names if name >= cursor.topic_name}
+    left = max(1, min(broker.config["max.request.partition.size.limit"], request.response_partition_limit))
+    response = DescribeTopicPartitionsResponse()
+    alive = {node_id for node_id in broker.metadata.brokers if broker.endpoint_of(node_id, call) is not None}
+    since_turn = 0
+    for name in sorted(names):
+        topic = broker.metadata.topic(name)
+        if topic is None:
+            if not everything:
+                known = broker.admin.is_legal_topic_name(name)
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.INVALID_TOPIC_EXCEPTION
+                response.topics.append(_Topic(name=name, error_code=error, is_internal=name in INTERNAL_TOPICS))
+            continue
+        if not left:
+            response.next_cursor = _Cursor(topic_name=name, partition_index=0)
+            break
+        first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+        indexes = [index for index in sorted(topic.partitions) if index >= first]
+        part = indexes[:left]
+        left -= len(part)
+        response.topics.append(
+            _Topic(
+                name=name,
+                topic_id=topic.topic_id,
+                is_internal=name in INTERNAL_TOPICS,
+                partitions=[_partition(index, topic.partitions[index], alive) for index in part],
+                topic_authorized_operations=TOPIC_OPERATIONS,
+            )
+        )
+        if len(part) < len(indexes):
+            response.next_cursor = _Cursor(topic_name=name, partition_index=indexes[len(part)])
+            break
+        since_turn += len(part)
+        if since_turn >= TURN_PARTITIONS:
+            since_turn = 0
+            await asyncio.sleep(0)
+    return response
+
+
+def _partition(index: int, state: PartitionState, alive: set[int]) -> _Partition:
+    return _Partition(
+        partition_index=index,
+        leader_id=state.leader if state.leader in alive else -1,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=state.replicas,
+        isr_nodes=state.isr,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[node for node in state.replicas if node not in alive or node in state.offline_replicas],
+    )
