@@ -400,9 +400,7 @@ class _Decision:
         alive, electable = self.cluster.alive(key, partition), self.cluster.electable(key, partition)
         if state.leader in alive:
             return None
-        return elect_after_failures(
-            partition.assignment.replicas, state, alive, electable, True, self.cluster.epoch
-        )
+        return elect_after_failures(partition.assignment.replicas, state, alive, electable, True, self.cluster.epoch)
 
     def _change(self, key: PartitionKey, partition: Partition, state: PartitionState) -> None:
         name, index = key
