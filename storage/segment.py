@@ -22,6 +22,7 @@ from storage.batches import (
     HEADER,
     HEADER_BYTES,
     LENGTH_OVERHEAD,
+    MAX_RELATIVE_OFFSET,
     NO_TIMESTAMP,
     ScannedBatch,
 )
@@ -167,11 +168,12 @@ class Segment:
 
     def scan(self, position: int = 0, verify_crc: bool = True) -> Iterator[ScannedBatch]:
         """The batches from `position` (where one must begin) to the end of the segment, or to the first one that is
-        torn, has a wrong checksum (if asked for), or goes back in offsets. Says nothing of why it ended: compare
-        position + size of the last batch with `size_bytes`. Raises OldMessageFormat.
+        torn, has a wrong checksum (if asked for), or goes back in offsets or beyond those of a segment. Says nothing of
+        why it ended: compare position + size of the last batch with `size_bytes`. Raises OldMessageFormat.
         """
         unpack_from, read, end = HEADER.unpack_from, self.log.read, self.size_bytes
         next_offset = self.base_offset
+        highest_offset = self.base_offset + MAX_RELATIVE_OFFSET
         window_bytes = SCAN_BYTES if verify_crc else LOCATE_BYTES * 8
         want_bytes = window_bytes
         while position + HEADER_BYTES <= end:
@@ -188,7 +190,14 @@ class Segment:
                  producer_epoch, base_sequence, _) = unpack_from(window, at)  # fmt: skip
                 size_bytes = length + LENGTH_OVERHEAD
                 batch_end = at + size_bytes
-                if magic != 2 or length < _LEAST_LENGTH or delta < 0 or base_offset < next_offset:
+                last_offset = base_offset + delta
+                if (
+                    magic != 2
+                    or length < _LEAST_LENGTH
+                    or delta < 0
+                    or base_offset < next_offset
+                    or last_offset > highest_offset
+                ):
                     self.refuse_old_format(position + at)
                     return
                 if position + batch_end > end:
@@ -199,7 +208,6 @@ class Segment:
                         break
                     if crc32c(view[at + CRC_START : batch_end]) != crc:
                         return
-                last_offset = base_offset + delta
                 yield (position + at, size_bytes, base_offset, last_offset, leader_epoch, attributes, max_timestamp,
                        producer_id, producer_epoch, base_sequence)  # fmt: skip
                 next_offset = last_offset + 1

@@ -138,7 +138,7 @@ class Groups:
 
     def replay_batches(self, context: None, data: bytes) -> None:
         for offset in replay_steps(self.shard(), decode_record, data, "fuzz"):
-            assert offset >= 0
+            assert -(2**63) <= offset < 2**64
 
 
 def subscription_seeds() -> list[Seed]:

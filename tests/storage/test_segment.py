@@ -176,6 +176,14 @@ def test_scan_stops_where_offsets_go_back() -> None:
     assert segment.size_bytes < Segment.open(files, DIRECTORY, 0).size_bytes
 
 
+@pytest.mark.parametrize(("base_offset", "found"), [(2**31 - 2, [0, 2**31 - 2]), (2**31 - 1, [0]), (2**62, [0])])
+def test_scan_stops_where_no_index_entry_could_name_an_offset(base_offset: int, found: list[int]) -> None:
+    files = MemoryFiles()
+    write_batches(files, batches_of([(2, 3, 0)]))
+    files.open(f"{STEM}.log").write(patched(batch(2), ">q", 0, base_offset))
+    assert [b[2] for b in Segment.open(files, DIRECTORY, 0).scan(verify_crc=False)] == found
+
+
 def test_scan_of_a_file_that_is_shorter_than_it_was_said_to_be() -> None:
     files = MemoryFiles()
     write_batches(files, batches_of([(1, 3, 0), (2, 500, 0)]))
