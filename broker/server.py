@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from config.listeners import Listener
 
 
+_SWITCH_S = 0.001
+
+
 @dataclass(slots=True, frozen=True)
 class ServerInfo:
     """What a started broker can say of itself. `listeners` are (name, host, port) as bound."""
@@ -58,6 +61,8 @@ def run(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None = No
 
 
 async def _serve(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None) -> int:
+    # What a thread of ours does in Python (decisions about many partitions, long checkpoints) gives way this soon.
+    sys.setswitchinterval(_SWITCH_S)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):

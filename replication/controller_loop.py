@@ -59,7 +59,10 @@ from replication.metadata_store import (
 from replication.topic_configs import TopicConfigs
 
 # ZooKeeper takes requests up to 1 MB; a partition's state and path are about 200 bytes.
-MAX_OPERATIONS = 1000
+# Here the limit is what a loop may be kept from others by one multi: some milliseconds.
+MAX_OPERATIONS = 300
+THREADED_FROM = 200
+"""Decisions about more partitions are made on a thread: 1000 partitions take 30 ms."""
 RETRY_DELAY_S = 0.1
 
 _log = logging.getLogger(__name__)
@@ -401,7 +404,7 @@ class ControllerLoop:
 
     async def _step(self, event: Event) -> None:
         assert self.cluster is not None
-        cluster, actions = decide(self.cluster, event, self._listener)
+        cluster, actions = await self._decide(self.cluster, event)
         try:
             for action in actions:
                 if isinstance(action, Write):
@@ -415,6 +418,19 @@ class ControllerLoop:
         self._drop_senders()
         for action in actions:
             await self._do(action)
+
+    async def _decide(self, cluster: Cluster, event: Event) -> tuple[Cluster, list[Action]]:
+        """Pure, on values that nobody changes: it may as well be done on a thread, which the loop shares the processor
+        with."""
+        if isinstance(event, TopicsChanged):
+            partitions = sum(len(read.assignment.partitions) for read in event.topics.values())
+        elif isinstance(event, ReplicasStopped):
+            partitions = len(event.deleted)
+        else:
+            partitions = sum(len(topic.partitions) for topic in cluster.topics.values())
+        if partitions < THREADED_FROM:
+            return decide(cluster, event, self._listener)
+        return await asyncio.get_running_loop().run_in_executor(None, decide, cluster, event, self._listener)
 
     async def _do(self, action: Action) -> None:
         if isinstance(action, Send):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator
-
 from protocol.errors import ErrorCode
 from protocol.messages import (
     LeaderAndIsrRequest,
@@ -18,18 +15,9 @@ from replication.controller_requests import BrokerRequest
 from replication.metadata_image import MetadataImage
 from replication.replica_manager import ReplicaManager
 from replication.topic_configs import TopicConfigs
-
-# So long the loop may be kept from other work: less than the 10 ms it must never stall.
-TURN_S = 0.003
+from replication.turns import in_turns
 
 BrokerResponse = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse
-
-
-class _NextTurn:
-    """Awaiting it lets the loop serve everybody else once."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield
 
 
 class LocalBroker:
@@ -49,28 +37,15 @@ class LocalBroker:
                 return LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
             # Logs are opened with their topics' settings.
             await self._configs.ensure(topic.topic_name for topic in request.topic_states)
-            return await self._apply(request)
+            return await in_turns(self._replicas.apply_in_steps(request))
         if isinstance(request, StopReplicaRequest):
             if stale:
                 return StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-            return self._replicas.stop(request)
+            return await in_turns(self._replicas.stop_in_steps(request))
         assert isinstance(request, UpdateMetadataRequest)
         if stale:
             return UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-        return self._image.apply(request)
-
-    async def _apply(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        steps = self._replicas.apply_in_steps(request)
-        until = time.monotonic() + TURN_S
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                response: LeaderAndIsrResponse = end.value
-                return response
-            if time.monotonic() > until:
-                await _NextTurn()
-                until = time.monotonic() + TURN_S
+        return await in_turns(self._image.apply_in_steps(request))
 
     async def send(self, broker_id: int, request: BrokerRequest) -> BrokerResponse:
         """The controller's way to a broker of its own process."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from replication.turns import NextTurn
+
 ANY_VERSION = -1
 
 
@@ -158,11 +160,16 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
+_NODES_PER_TURN = 1000
+
+
 async def subtree(store: MetadataStore, path: str) -> list[str]:
     """The node and all below it, children before parents, as they can be deleted. Empty if there is no such node."""
     found = [path]
     try:
-        for node in found:
+        for count, node in enumerate(found, 1):
+            if count % _NODES_PER_TURN == 0:
+                await NextTurn()
             found.extend(f"{node}/{name}" for name in await store.children(node))
     except NoNode as error:
         # Gone while we looked: start over, unless it is all gone.

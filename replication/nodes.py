@@ -58,12 +58,16 @@ INITIAL_CONTROLLER_EPOCH = 0
 PRODUCER_IDS_PER_BLOCK = 1000
 
 
+# json.dumps makes an encoder for each call that is not the default one's.
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 class NodeFormatError(ValueError):
     """The bytes of a node are not what Kafka writes there."""
 
 
 def _encode(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return _to_json(value).encode()
 
 
 def _decode(data: bytes, what: str) -> dict[str, Any]:
@@ -239,12 +243,12 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
         raise NodeFormatError(f"{what}: adding_replicas and removing_replicas must be objects")
     partitions = {}
     for index, replicas in _field(value, "partitions", dict, what).items():
-        if re.fullmatch(r"[0-9]{1,9}", index) is None:
+        if not (index.isascii() and index.isdigit() and len(index) <= 9):
             raise NodeFormatError(f"{what}: partition {index!r}")
         partitions[int(index)] = ReplicaAssignment(
             tuple(_ids(replicas, what)),
-            tuple(_ids(adding.get(index, []), what)),
-            tuple(_ids(removing.get(index, []), what)),
+            tuple(_ids(adding[index], what)) if index in adding else (),
+            tuple(_ids(removing[index], what)) if index in removing else (),
         )
     return TopicAssignment(topic_id, dict(sorted(partitions.items())))
 

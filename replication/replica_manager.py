@@ -180,6 +180,16 @@ class ReplicaManager:
 
     def stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """Stop serving replicas and delete those marked so; answers per partition, never raises."""
+        steps = self.stop_in_steps(request)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                response: StopReplicaResponse = end.value
+                return response
+
+    def stop_in_steps(self, request: StopReplicaRequest) -> Generator[None, None, StopReplicaResponse]:
+        """`stop`, a partition at a time; see `apply_in_steps`."""
         if request.controller_epoch < self.controller_epoch:
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = request.controller_epoch
@@ -193,7 +203,8 @@ class ReplicaManager:
                         topic_name=topic_state.topic_name, partition_index=state.partition_index, error_code=error
                     )
                 )
-        self.generation += 1
+                self.generation += 1
+                yield
         if stopped:
             for listener in self.on_stopped:
                 listener(stopped)

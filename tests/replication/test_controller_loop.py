@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -388,3 +389,27 @@ async def test_large_writes_are_split(tmp_path: Path, monkeypatch: pytest.Monkey
         await subject.settle()
         assert await subject.store.children(nodes.TOPICS) == []
         assert max(sizes) <= 7 + 1  # and the check of the epoch
+
+
+@on_loop
+async def test_decisions_about_many_partitions_are_made_on_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_loop, "THREADED_FROM", 5)
+    deciding: list[bool] = []
+
+    def watched(*arguments: Any) -> Any:
+        deciding.append(threading.current_thread() is threading.main_thread())
+        return decide(*arguments)
+
+    monkeypatch.setattr(controller_loop, "decide", watched)
+    async with running(tmp_path) as subject:
+        await subject.create("small", (1,))
+        assert deciding
+        assert all(deciding)
+        await subject.create("large", *[(1,)] * 20)
+        assert not all(deciding)
+        assert len(subject.brokers.led_by(1)) == 21
+        await subject.store.create(nodes.delete_topic_path("large"))
+        await subject.settle()
+        assert subject.brokers.led_by(1) == {("small", 0)}

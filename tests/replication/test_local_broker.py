@@ -9,7 +9,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from replication import local_broker
+from replication import turns
 from replication.local_broker import LocalBroker
 from replication.metadata_image import MetadataImage
 from replication.replica_manager import ReplicaManager
@@ -63,7 +63,7 @@ async def test_only_this_life_of_the_broker_obeys(broker_epoch: int, refused: bo
 
 @on_loop
 async def test_others_get_their_turn_between_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_broker, "TURN_S", -1.0)
+    monkeypatch.setattr(turns, "TURN_S", -1.0)
     broker, replicas, _ = subject()
     seen: list[int] = []
 
