@@ -19,6 +19,8 @@ COMMANDS = {
     "console-producer": ("broker.cli.console_producer", "Send the lines of standard input to a topic."),
     "console-consumer": ("broker.cli.console_consumer", "Print the records of topics."),
     "groups": ("broker.cli.groups", "List, describe and delete consumer groups; reset their offsets."),
+    "compact": ("broker.cli.compact", "Compact a topic now, or say when that comes and why."),
+    "retention": ("broker.cli.retention", "Apply a topic's retention now, or say what goes next and why."),
     "dump-log": ("broker.cli.dump_log", "Show what is in the files of a log."),
     "verify": ("broker.cli.verify", "Check the files of a data folder; changes nothing."),
     "spark": ("spark_jobs.cli", "Run a Spark job on topics, such as `gregor spark wordcount`."),

@@ -144,11 +144,11 @@ class LogCleaner:
             self._idle.clear()
 
     async def _start_what_is_due(self) -> None:
+        threads = self._config["log.cleaner.threads"] if self._config["log.cleaner.enable"] else 0
         for key, (log, order) in list(self._ordered.items()):
-            if key not in self._running:
+            if key not in self._running and len(self._running) < max(threads, 1):
                 del self._ordered[key]
                 self._begin(log, order)
-        threads = self._config["log.cleaner.threads"] if self._config["log.cleaner.enable"] else 0
         while len(self._running) < threads:
             found = await self._filthiest()
             if found is None or (found.topic, found.partition) in self._running:
