@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from replication.metadata_store import ANY_VERSION, Create, Delete, Operation, Result, Set, Stat, StoreFailed, Watch
-from replication.node_tree import Change, NodeTree, Row
+from replication.node_tree import Change, NodeTree, Row, check_rows
 
 FILE_NAME = "gregor-metadata.sqlite"
 FORMAT_VERSION = 1
@@ -221,6 +221,7 @@ class EmbeddedStore:
             rows = [
                 Row(*row) for row in connection.execute("SELECT path, data, version, czxid, owner, creates FROM node")
             ]
+            check_rows(rows, counters.values())
             connection.execute("COMMIT")
         except Exception:
             connection.close()

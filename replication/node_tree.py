@@ -58,6 +58,20 @@ class Row(NamedTuple):
     creates: int
 
 
+def check_rows(rows: Iterable[Row], numbers: Iterable[object] = ()) -> None:
+    """Whether stored rows make up a tree, and whether `numbers`, kept beside them, are numbers: SQLite notices a
+    damaged page only if it cannot read it. Raises ValueError."""
+    paths = {row[0] for row in rows}
+    for path, data, *counts in rows:
+        if type(path) is not str or type(data) is not bytes or any(type(count) is not int for count in counts):
+            raise ValueError(f"damaged: the node {path!r} has values of other types")
+        parent_path, slash, name = path.rpartition("/")
+        if path != "/" and (not slash or not name or (parent_path and parent_path not in paths)):
+            raise ValueError(f"damaged: no node lies above {path!r}")
+    if any(type(number) is not int for number in numbers):
+        raise ValueError("damaged: a counter is not a number")
+
+
 class Change(NamedTuple):
     """What one multi did: results for the caller, rows to store, paths to forget, and watches to call once stored."""
 

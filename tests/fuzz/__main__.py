@@ -22,14 +22,30 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
-from tests.fuzz import conversion_targets, group_targets, record_targets, storage_targets, text_targets, wire_targets
+from tests.fuzz import (
+    conversion_targets,
+    group_targets,
+    record_targets,
+    storage_targets,
+    store_targets,
+    text_targets,
+    wire_targets,
+)
 from tests.fuzz.runner import Failure, Report, Target, fuzz, replay
 
 TELL_EVERY_SECONDS = 10
 
 
 def all_targets(only: str = "") -> list[Target]:
-    modules = (wire_targets, record_targets, conversion_targets, storage_targets, group_targets, text_targets)
+    modules = (
+        wire_targets,
+        record_targets,
+        conversion_targets,
+        storage_targets,
+        store_targets,
+        group_targets,
+        text_targets,
+    )
     return [target for module in modules for target in module.targets() if only in target.name]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from replication.metadata_store import (
     Set,
     StoreError,
 )
-from replication.node_tree import NodeTree, Row
+from replication.node_tree import NodeTree, Row, check_rows
 
 SESSION = 5
 
@@ -130,3 +131,25 @@ def test_the_root_stays() -> None:
             continue
         raise AssertionError(operation)
     assert len(tree) == 1
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Row("/a/b/c", b"", 0, 1, 0, 0),
+        Row("/a/b/", b"", 0, 1, 0, 0),
+        Row("a", b"", 0, 1, 0, 0),
+        Row("", b"", 0, 1, 0, 0),
+        Row("/b", "text", 0, 1, 0, 0),  # type: ignore[arg-type]
+        Row("/b", b"", None, 1, 0, 0),  # type: ignore[arg-type]
+        Row(b"/b", b"", 0, 1, 0, 0),  # type: ignore[arg-type]
+        Row(None, b"", 0, 1, 0, 0),  # type: ignore[arg-type]
+    ],
+)
+def test_damaged_rows_are_no_tree(row: Row) -> None:
+    good = [Row("/", b"", 0, 0, 0, 1), Row("/a", b"x", 3, 1, 7, 0)]
+    check_rows(good, [5, 6])
+    with pytest.raises(ValueError, match="damaged"):
+        check_rows([*good, row])
+    with pytest.raises(ValueError, match="damaged: a counter"):
+        check_rows(good, [5, "6"])

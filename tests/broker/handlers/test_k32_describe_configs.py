@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from config.broker_keys import BROKER_KEYS
+from config.inert_keys import inert_keys
 from config.topic_keys import TOPIC_KEYS
 from protocol.errors import ErrorCode
 from protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest
@@ -117,12 +118,14 @@ def test_documentation_is_told_to_those_who_ask(harness: Harness, known: str, ve
 @pytest.mark.parametrize("version", VERSIONS)
 def test_this_broker(harness: Harness, known: str, version: int) -> None:
     found = entries(describe(harness, version, BROKER, "0"))
-    assert set(found) == {key for key, definition in BROKER_KEYS.items() if not definition.internal}
+    table = {**BROKER_KEYS, **inert_keys()}
+    assert set(found) == {key for key, row in table.items() if not (row.internal or row.retired)}
     assert (found["message.max.bytes"].value, found["message.max.bytes"].config_source) == ("2000000", DYNAMIC_BROKER)
     assert not found["message.max.bytes"].read_only
     assert (found["log.dirs"].value, found["log.dirs"].config_source) == (str(harness.folder), STATIC)
     assert found["log.dirs"].read_only
     passwords = [config for config in found.values() if config.is_sensitive]
+    assert len(passwords) == 10
     assert all(config.value is None for config in passwords)
 
 
