@@ -22,7 +22,7 @@ PREFERRED, UNCLEAN = 0, 1
 ERROR_FROM = 1
 
 _Result = ElectLeadersResponse.ReplicaElectionResult
-_Partition = ElectLeadersResponse.ReplicaElectionResult.PartitionResult
+_Partition = ElectLeadersResponse.PartitionResult
 
 
 @handles(ApiKey.ELECT_LEADERS, 0, 2)

@@ -41,4 +41,4 @@ def list_partition_reassignments(
                 removing_replicas=list(assignment.removing),
             )
         )
-    return ListPartitionReassignmentsResponse(topics=list(topics.values()))
+    return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))

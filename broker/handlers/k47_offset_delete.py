@@ -33,18 +33,16 @@ async def offset_delete(broker: Broker, request: OffsetDeleteRequest, call: Call
             known.append(OffsetDeleteRequest.OffsetDeleteRequestTopic(name=topic.name, partitions=there))
         if absent:
             answers = [
-                _Partition(
-                    partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
+                _Partition(partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 for partition in absent
             ]
             unknown.append(_Topic(name=topic.name, partitions=answers))
     response = await broker.groups.delete_offsets(OffsetDeleteRequest(group_id=request.group_id, topics=known))
     if not response.error_code:
         by_name = {topic.name: topic for topic in response.topics}
-        for topic in unknown:
-            if topic.name in by_name:
-                by_name[topic.name].partitions += topic.partitions
+        for refused in unknown:
+            if refused.name in by_name:
+                by_name[refused.name].partitions += refused.partitions
             else:
-                response.topics.append(topic)
+                response.topics.append(refused)
     return response

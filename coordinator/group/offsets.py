@@ -152,11 +152,12 @@ class Offsets:
     def delete(self, request: OffsetDeleteRequest) -> Result:
         """Answers with an OffsetDeleteResponse. What members of a consumer group subscribe to stays, and all that
         other groups with members have (KIP-496)."""
-        membership = self._soft.memberships.get(request.group_id)
-        consumers = membership is not None and membership.protocol_type == CONSUMER_PROTOCOL_TYPE
         answer = ANSWERS[Request.DELETE_OFFSETS][self._soft.state(request.group_id)]
-        if isinstance(answer, ErrorCode) and not (consumers and answer is ErrorCode.NON_EMPTY_GROUP):
+        if isinstance(answer, ErrorCode):
             return Result(OffsetDeleteResponse(error_code=answer))
+        membership = self._soft.memberships.get(request.group_id)
+        if membership is not None and membership.members and membership.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return Result(OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP))
         group = self._groups.get(request.group_id) or Group(request.group_id)
         kept = self._kept_topics(group)
         unstable = self._unstable(request.group_id)

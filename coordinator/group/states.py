@@ -60,7 +60,7 @@ class Request(Enum):
     FETCH = auto()
     DELETE = auto()
     DELETE_OFFSETS = auto()
-    """OffsetDelete, of members of other protocol types than "consumer"; of those it depends on the topics."""
+    """OffsetDelete. Served topic by topic where members are consumers; other members are NON_EMPTY_GROUP."""
 
 
 class Action(Enum):
@@ -122,11 +122,5 @@ ANSWERS: dict[Request, dict[GroupState, Answer]] = {
         ErrorCode.NON_EMPTY_GROUP,
         ErrorCode.GROUP_ID_NOT_FOUND,
     ),
-    Request.DELETE_OFFSETS: _row(
-        Action.SERVE,
-        ErrorCode.NON_EMPTY_GROUP,
-        ErrorCode.NON_EMPTY_GROUP,
-        ErrorCode.NON_EMPTY_GROUP,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-    ),
+    Request.DELETE_OFFSETS: _row(Action.SERVE, Action.SERVE, Action.SERVE, Action.SERVE, ErrorCode.GROUP_ID_NOT_FOUND),
 }

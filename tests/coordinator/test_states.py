@@ -5,7 +5,7 @@ import pytest
 from coordinator.group.group import Membership
 from coordinator.group.states import ANSWERS, PREDECESSORS, Action, GroupState, Request
 from protocol.errors import ErrorCode
-from protocol.messages import DeleteGroupsRequest
+from protocol.messages import DeleteGroupsRequest, OffsetDeleteRequest
 from tests.coordinator.context import Context
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
@@ -126,6 +126,12 @@ def delete(scene: Scene) -> Action | ErrorCode:
     return ErrorCode(results[0].error_code) or Action.SERVE
 
 
+def delete_offsets(scene: Scene) -> Action | ErrorCode:
+    request = OffsetDeleteRequest(group_id="g")
+    response = scene.context.run(scene.context.coordinator.delete_offsets(request))
+    return ErrorCode(response.error_code) or Action.SERVE
+
+
 def began(scene: Scene) -> Action | ErrorCode:
     assert scene.context.state() is PREPARING
     return Action.REBALANCE
@@ -142,6 +148,7 @@ ASK = {
     Request.COMMIT_SIMPLE: commit_simple,
     Request.FETCH: fetch,
     Request.DELETE: delete,
+    Request.DELETE_OFFSETS: delete_offsets,
 }
 
 
