@@ -26,17 +26,21 @@ class ConfigChange(NamedTuple):
 
 
 def changed(
-    current: Mapping[str, str], changes: Iterable[ConfigChange], definitions: Mapping[str, ConfigDef]
+    current: Mapping[str, str],
+    changes: Iterable[ConfigChange],
+    definitions: Mapping[str, ConfigDef],
+    unknown_operation: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR,
 ) -> dict[str, str]:
     """The settings after all changes; values are not checked yet. A list that is not set starts from its default.
 
-    Raises KafkaError INVALID_REQUEST (a key twice, no value, no such operation), INVALID_CONFIG (not a list).
+    Raises KafkaError INVALID_REQUEST (a key twice, no value), INVALID_CONFIG (not a list), `unknown_operation` (none of
+    the four).
     """
     result = dict(current)
     seen: set[str] = set()
     for key, operation, value in changes:
-        if not key or key in seen:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"each key once: {key!r}" if key else "a key must not be empty")
+        if key in seen:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"each key once: {key!r}")
         seen.add(key)
         if operation == ConfigOperation.DELETE:
             result.pop(key, None)
@@ -54,7 +58,7 @@ def changed(
                 elements = [element for element in elements if element not in given]
             result[key] = ",".join(elements)
         else:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key}: unknown operation {operation}")
+            raise KafkaError(unknown_operation, f"{key}: unknown operation {operation}")
     return result
 
 

@@ -165,11 +165,19 @@ class TopicConfigs:
         own, default = [decode_config(b"" if n is None else n[0]) for n in await self._store.get_many(paths)]
         if own == self._broker.dynamic_texts and default == self._broker.dynamic_default_texts:
             return
+        own, own_problems = self._broker.usable_dynamic(own, cluster_wide=False)
+        default, default_problems = self._broker.usable_dynamic(default, cluster_wide=True)
+        for problem in (*own_problems, *default_problems):
+            _log.warning("Dynamic broker setting ignored: %s", problem)
         try:
             self._broker.update_dynamic(own, default)
         except ConfigError as error:
             _log.warning("Dynamic broker settings not taken over: %s", error)
             return
+        self.broker_changed()
+
+    def broker_changed(self) -> None:
+        """Put into effect what the broker's settings are now, for topics without own ones as well."""
         for listener in self.on_broker_changed:
             listener()
         defaults = LogConfig.defaults(self._broker)

@@ -1,4 +1,4 @@
-"""What the admin requests do: topics made, deleted, widened, and settings altered, all by writing nodes.
+"""What the admin requests do: topics made, deleted, widened, all by writing nodes; settings: `config_admin`.
 
 To be used on the controller's broker: it waits for the controller of this process to act on what was written.
 """
@@ -10,24 +10,20 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from config.broker import BrokerConfig
-from config.broker_keys import BROKER_KEYS
-from config.definitions import ConfigDef, ConfigError
+from config.definitions import ConfigError
 from config.topic import LogConfig
-from config.topic_keys import TOPIC_KEYS
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Uuid, random_uuid
 from replication import nodes
 from replication.assignment import check_manual, spread
 from replication.cluster import Cluster, PartitionKey
-from replication.config_changes import ConfigChange, changed
+from replication.config_admin import ConfigAdmin
 from replication.metadata_image import MetadataImage
 from replication.metadata_store import BadVersion, Create, MetadataStore, NodeExists, NoNode, Operation, Set
-from replication.nodes import ReplicaAssignment
 from replication.topic_configs import TopicConfigs
 from replication.topic_names import CLUSTER_METADATA_TOPIC, colliding, name_problem
 
 DEFAULT_TIMEOUT_MS = 30_000
-BROKER_DEFAULT = -1
 
 
 class Controller(Protocol):
@@ -82,6 +78,7 @@ class Admin:
         self._controller = controller
         self._image = image
         self._configs = configs
+        self.settings = ConfigAdmin(store, config, broker_id, configs)
 
     @staticmethod
     def is_legal_topic_name(name: str) -> bool:
@@ -289,72 +286,6 @@ class Admin:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the topic has replication factor {len(first)}")
         return checked
 
-    # -- settings --------------------------------------------------------------------------------------------------
-
-    async def alter_topic_config(
-        self, name: str, changes: Iterable[ConfigChange], *, validate_only: bool = False
-    ) -> None:
-        """Change a topic's own settings; in effect on this broker when it returns.
-
-        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST."""
-        if name_problem(name) is not None or await self._store.exists(nodes.topic_path(name)) is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-        changes = list(changes)
-        await self._alter("topics", name, changes, TOPIC_KEYS, self._check_topic_config, validate_only)
-        if not validate_only:
-            await self._configs.refresh(name)
-
-    async def alter_broker_config(
-        self, broker_id: int, changes: Iterable[ConfigChange], *, validate_only: bool = False
-    ) -> None:
-        """Change the dynamic settings of this broker, or of all (BROKER_DEFAULT); in effect here when it returns.
-
-        Raises KafkaError INVALID_REQUEST (another broker's number; a setting or value that cannot be taken)."""
-        if broker_id not in (BROKER_DEFAULT, self._broker_id):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {self._broker_id}, not {broker_id}")
-        name = nodes.DEFAULT_ENTITY if broker_id == BROKER_DEFAULT else str(broker_id)
-
-        def check(texts: Mapping[str, str]) -> None:
-            try:
-                trial = BrokerConfig(self._config.static_texts)
-                if broker_id == BROKER_DEFAULT:
-                    trial.update_dynamic({}, texts)
-                else:
-                    trial.update_dynamic(texts, self._config.dynamic_default_texts)
-            except ConfigError as error:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
-
-        await self._alter("brokers", name, list(changes), BROKER_KEYS, check, validate_only)
-        if not validate_only:
-            await self._configs.refresh_broker()
-
-    async def _alter(
-        self,
-        entity_type: str,
-        name: str,
-        changes: Sequence[ConfigChange],
-        definitions: Mapping[str, ConfigDef],
-        check: Callable[[Mapping[str, str]], None],
-        validate_only: bool,
-    ) -> None:
-        path = nodes.config_path(entity_type, name)
-        notice = nodes.encode_config_change(f"{entity_type}/{name}")
-        while True:
-            node = await self._store.get(path)
-            before = nodes.decode_config(b"" if node is None else node[0])
-            after = changed(before, changes, definitions)
-            check(after)
-            if validate_only:
-                return
-            data = nodes.encode_config(after)
-            write: Operation = Create(path, data) if node is None else Set(path, data, node[1].version)
-            try:
-                await self._store.multi([write, Create(nodes.CONFIG_CHANGE_PREFIX, notice, sequential=True)])
-                return
-            except (BadVersion, NodeExists, NoNode):
-                # Somebody else altered it meanwhile: once more, on top of theirs.
-                continue
-
     # -- replicas --------------------------------------------------------------------------------------------------
 
     async def elect_leaders(
@@ -381,7 +312,9 @@ class Admin:
             for key, result in results.items()
         }
 
-    def reassignments(self, wanted: Collection[PartitionKey] | None = None) -> dict[PartitionKey, ReplicaAssignment]:
+    def reassignments(
+        self, wanted: Collection[PartitionKey] | None = None
+    ) -> dict[PartitionKey, nodes.ReplicaAssignment]:
         """Of these partitions, or of all, those whose replicas are on their way. Raises NOT_CONTROLLER."""
         return {
             key: partition.assignment

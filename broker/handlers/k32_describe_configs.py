@@ -1,17 +1,26 @@
-"""DescribeConfigs (key 32), versions 1 to 4: settings of topics and brokers, where their values come from, what they
-mean.
+"""DescribeConfigs (key 32), versions 0 to 4: settings, where their values come from, what they mean.
 
-- 1 sources and synonyms; 3 types and documentation; 4 flexible.
-- Null or no keys ask for all. A broker resource with an empty name stands for the settings of all brokers.
-- Gap: loggers, groups and client metrics are refused with INVALID_REQUEST.
+- 1 sources and synonyms instead of "is default"; 3 types and documentation; 4 flexible.
+- Topics, this broker, what all brokers share (a broker without a name), this broker's loggers, groups, client metrics
+  subscriptions. Null or no keys ask for all. A group or subscription need not exist: it is shown with the defaults.
+- Every setting of Apache Kafka 4.3.1 is shown; the documentation says which of them change nothing here, and why.
+- One resource of a type that does not exist makes an INVALID_REQUEST of the whole request, as with Apache Kafka.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.handlers.resources import ENTITY_TYPES, ResourceType, check_own_number, unknown_type
 from broker.registry import handles
-from config.describe import SOURCE_IDS, ConfigEntry, describe_broker, describe_broker_defaults, describe_topic
+from config.broker import DEFAULT_CONFIG
+from config.describe import (
+    SOURCE_IDS,
+    ConfigEntry,
+    describe_broker,
+    describe_broker_defaults,
+    describe_topic,
+)
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
@@ -19,55 +28,69 @@ from protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 if TYPE_CHECKING:
     from broker.context import Broker, Call
 
-TOPIC_RESOURCE = 2
-BROKER_RESOURCE = 4
 
-
-@handles(ApiKey.DESCRIBE_CONFIGS, 1, 4)
-def describe_configs(broker: Broker, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
+@handles(ApiKey.DESCRIBE_CONFIGS, 0, 4)
+async def describe_configs(broker: Broker, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
     results = []
+    odd = [one.resource_type for one in request.resources if one.resource_type not in tuple(ResourceType)]
     for resource in request.resources:
         result = DescribeConfigsResponse.DescribeConfigsResult(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
-            entries = _describe(broker, resource.resource_type, resource.resource_name)
+            if odd:
+                raise unknown_type(odd[0])
+            entries = await _describe(broker, resource.resource_type, resource.resource_name)
             wanted = resource.configuration_keys
-            result.configs = [_entry(entry, request) for entry in entries if not wanted or entry.name in wanted]
+            result.configs = [
+                _entry(entry, request, call.version) for entry in entries if not wanted or entry.name in wanted
+            ]
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
 
-def _describe(broker: Broker, resource_type: int, name: str) -> list[ConfigEntry]:
-    if resource_type == TOPIC_RESOURCE:
+async def _describe(broker: Broker, resource_type: int, name: str) -> list[ConfigEntry]:
+    if resource_type == ResourceType.TOPIC:
         if not broker.admin.is_legal_topic_name(name):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
         if broker.metadata.topic(name) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {name!r}")
         return describe_topic(broker.topic_configs.overrides(name), broker.config)
-    if resource_type != BROKER_RESOURCE:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource_type} is not served")
+    if resource_type == ResourceType.BROKER:
+        if name == "":
+            return describe_broker_defaults(broker.config)
+        check_own_number(broker, name)
+        return describe_broker(broker.config)
+    from config.describe_entities import describe_client_metrics, describe_group, describe_logger
+
     if name == "":
-        return describe_broker_defaults(broker.config)
-    if name != str(broker.broker_id):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"ask broker {name} itself; this is broker {broker.broker_id}")
-    return describe_broker(broker.config)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a name is needed")
+    if resource_type == ResourceType.BROKER_LOGGER:
+        from broker import loggers
+
+        check_own_number(broker, name)
+        return [describe_logger(logger, level) for logger, level in loggers.levels().items()]
+    texts = await broker.admin.settings.texts(ENTITY_TYPES[resource_type], name)
+    if resource_type == ResourceType.GROUP:
+        return describe_group(texts, broker.config)
+    return describe_client_metrics(texts)
 
 
 def _entry(
-    entry: ConfigEntry, request: DescribeConfigsRequest
+    entry: ConfigEntry, request: DescribeConfigsRequest, version: int
 ) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResponse.DescribeConfigsResourceResult(
         name=entry.name,
         value=None if entry.sensitive else entry.value,
         read_only=entry.read_only,
+        is_default=version == 0 and entry.source == DEFAULT_CONFIG,
         config_source=entry.source_id,
         is_sensitive=entry.sensitive,
         config_type=entry.type_id,
-        documentation=entry.documentation if request.include_documentation else None,
+        documentation=(entry.documentation or None) if request.include_documentation else None,
         synonyms=[
             DescribeConfigsResponse.DescribeConfigsSynonym(
                 name=synonym.name, value=None if entry.sensitive else synonym.value, source=SOURCE_IDS[synonym.source]

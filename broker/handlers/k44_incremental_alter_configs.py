@@ -1,21 +1,35 @@
 """IncrementalAlterConfigs (key 44), versions 0 to 1 (KIP-339): set, delete, append to and subtract from settings.
 
 - 1 flexible.
-- Topics, and the dynamic settings of this broker or, with an empty name, of all; in effect when answered.
-- Gap: loggers, groups and client metrics are refused with INVALID_REQUEST.
+- Topics, the dynamic settings of this broker or, with an empty name, of all, groups, client metrics subscriptions, and
+  the levels of this broker's loggers; in effect when answered. Resources are altered one by one.
+- An operation that does not exist is UNKNOWN_SERVER_ERROR, for brokers INVALID_REQUEST: so answers Apache Kafka.
+- On purpose other than Apache Kafka: a broker setting that nobody knows is refused, not kept; likewise those of TLS and
+  SASL, which would promise a protection that is not there.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.k32_describe_configs import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker import loggers
+from broker.handlers.resources import (
+    ENTITY_TYPES,
+    ResourceType,
+    check_own_number,
+    check_resource,
+    named_twice,
+    unknown_type,
+)
 from broker.registry import handles
+from config.broker_keys import BROKER_KEYS
+from config.definitions import ConfigDef
+from config.topic_keys import TOPIC_KEYS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from replication.config_changes import ConfigChange
-from replication.topics_admin import BROKER_DEFAULT
+from replication.config_admin import incremental
+from replication.config_changes import ConfigChange, ConfigOperation
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -26,14 +40,13 @@ async def incremental_alter_configs(
     broker: Broker, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse:
     answers = []
-    named = [(resource.resource_type, resource.resource_name) for resource in request.resources]
+    twice = named_twice(request.resources)
     for resource in request.resources:
         answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
         try:
-            if named.count((resource.resource_type, resource.resource_name)) > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "named twice")
+            check_resource(resource, twice, null_means_delete=ConfigOperation.DELETE)
             await _alter(broker, resource, request.validate_only)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message or None
@@ -44,18 +57,27 @@ async def incremental_alter_configs(
 async def _alter(
     broker: Broker, resource: IncrementalAlterConfigsRequest.AlterConfigsResource, validate_only: bool
 ) -> None:
+    kind, name = resource.resource_type, resource.resource_name
     changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
-    name = resource.resource_name
-    if resource.resource_type == TOPIC_RESOURCE:
-        if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common")
-        if not broker.admin.is_legal_topic_name(name):
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
-        await broker.admin.alter_topic_config(name, changes, validate_only=validate_only)
-    elif resource.resource_type == BROKER_RESOURCE:
-        if name and not name.isdecimal():
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}")
-        broker_id = int(name) if name else BROKER_DEFAULT
-        await broker.admin.alter_broker_config(broker_id, changes, validate_only=validate_only)
-    else:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} is not served")
+    if kind == ResourceType.BROKER_LOGGER:
+        check_own_number(broker, name)
+        loggers.alter(changes, validate_only=validate_only)
+        return
+    if kind not in ENTITY_TYPES:
+        raise unknown_type(kind)
+    unknown = ErrorCode.INVALID_REQUEST if kind == ResourceType.BROKER else ErrorCode.UNKNOWN_SERVER_ERROR
+    edit = incremental(changes, _lists(kind, changes), unknown)
+    await broker.admin.settings.alter(ENTITY_TYPES[kind], name, edit, validate_only=validate_only)
+
+
+def _lists(kind: int, changes: list[ConfigChange]) -> dict[str, ConfigDef]:
+    """The rows that say which settings are lists; groups and subscriptions have none that grow piece by piece."""
+    if kind == ResourceType.TOPIC:
+        return TOPIC_KEYS
+    if kind != ResourceType.BROKER:
+        return {}
+    if all(change.key in BROKER_KEYS for change in changes):
+        return BROKER_KEYS
+    from config.inert_keys import inert_keys
+
+    return {**BROKER_KEYS, **inert_keys()}

@@ -38,9 +38,9 @@ def test_operations(
     ("changes", "code"),
     [
         ([("retention.ms", SET, "1"), ("retention.ms", DELETE, None)], ErrorCode.INVALID_REQUEST),
-        ([("", SET, "1")], ErrorCode.INVALID_REQUEST),
         ([("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST),
-        ([("retention.ms", 9, "1")], ErrorCode.INVALID_REQUEST),
+        ([("retention.ms", 9, "1")], ErrorCode.UNKNOWN_SERVER_ERROR),
+        ([("retention.ms", -1, "1")], ErrorCode.UNKNOWN_SERVER_ERROR),
         ([("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
         ([("retention.ms", SUBTRACT, "1")], ErrorCode.INVALID_CONFIG),
         ([("nonsense", APPEND, "1")], ErrorCode.INVALID_CONFIG),

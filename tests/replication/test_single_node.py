@@ -13,20 +13,22 @@ import pytest
 
 from config.broker import BrokerConfig
 from config.listeners import Listener
+from config.topic_keys import TOPIC_KEYS
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import build_batch
 from replication import nodes
 from replication.adoption import adopt
+from replication.config_admin import incremental, replacement
 from replication.config_changes import ConfigChange, ConfigOperation
 from replication.controller_loop import ControllerLoop
 from replication.embedded_store import FILE_NAME, EmbeddedStore
 from replication.local_broker import LocalBroker
 from replication.metadata_image import MetadataImage
 from replication.nodes import BrokerRegistration
-from replication.registration import join_cluster, make_persistent_nodes, register
+from replication.registration import announce_disk_event, join_cluster, make_persistent_nodes, register
 from replication.replica_manager import ReplicaManager
 from replication.topic_configs import TopicConfigs
-from replication.topics_admin import BROKER_DEFAULT, Admin, NewTopic
+from replication.topics_admin import Admin, NewTopic
 from storage.files import OsFiles
 from storage.manager import LogManager
 from tests.replication.fakes import on_loop
@@ -133,7 +135,7 @@ async def test_from_nothing_to_a_record_and_back_after_a_restart(tmp_path: Path)
 async def test_the_nodes_are_those_of_apache_kafka(tmp_path: Path) -> None:
     async with node(tmp_path) as running:
         created = await running.admin.create_topic("demo", 1, 1, {"retention.ms": "60000"})
-        await running.admin.alter_broker_config(BROKER_DEFAULT, [ConfigChange("log.cleaner.threads", 0, "1")])
+        await running.admin.settings.alter("brokers", "", replacement({"log.cleaner.threads": "1"}))
 
         async def text(path: str) -> tuple[str, int]:
             found = await running.store.get(path)
@@ -191,7 +193,11 @@ async def test_altered_settings_are_in_effect_at_once(tmp_path: Path) -> None:
         await running.admin.create_topic("t")
         partition = running.replicas.get("t", 0)
         assert partition is not None and partition.log is not None
-        alter = running.admin.alter_topic_config
+
+        async def alter(name: str, changes: list[ConfigChange], *, validate_only: bool = False) -> None:
+            edit = incremental(changes, TOPIC_KEYS)
+            await running.admin.settings.alter("topics", name, edit, validate_only=validate_only)
+
         await alter("t", [ConfigChange("retention.ms", ConfigOperation.SET, "5")], validate_only=True)
         assert partition.log.config.retention_ms == 604_800_000
         await alter("t", [ConfigChange("retention.ms", ConfigOperation.SET, "5")])
@@ -199,7 +205,7 @@ async def test_altered_settings_are_in_effect_at_once(tmp_path: Path) -> None:
         assert partition.log.config.retention_ms == 5
         assert partition.log.config.cleanup_policy == {"delete", "compact"}
         assert running.configs.overrides("t") == {"retention.ms": "5", "cleanup.policy": "delete,compact"}
-        await running.admin.alter_broker_config(BROKER_DEFAULT, [ConfigChange("log.segment.bytes", 0, "1048576")])
+        await running.admin.settings.alter("brokers", "", replacement({"log.segment.bytes": "1048576"}))
         assert partition.log.config.segment_bytes == 1_048_576
         await alter("t", [ConfigChange("retention.ms", ConfigOperation.DELETE)])
         assert partition.log.config.retention_ms == 604_800_000
@@ -254,10 +260,10 @@ async def test_a_failed_disk_takes_its_partitions_offline_and_leaves_the_others(
     async with node(tmp_path) as running:
         real = running.logs.get_or_create
 
-        def failing(topic: str, partition: int, *rest: Any) -> Any:
+        def failing(topic: str, partition: int, *rest: Any, **options: Any) -> Any:
             if partition == 1:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
-            return real(topic, partition, *rest)
+            return real(topic, partition, *rest, **options)
 
         monkeypatch.setattr(running.logs, "get_or_create", failing)
         await running.admin.create_topic("t", 3)
@@ -266,6 +272,12 @@ async def test_a_failed_disk_takes_its_partitions_offline_and_leaves_the_others(
         assert topic is not None
         assert {index: state.leader for index, state in topic.partitions.items()} == {0: 0, 1: -1, 2: 0}
         assert topic.partitions[1].offline_replicas == [0]
+        # There is room again, and the broker says so.
+        monkeypatch.setattr(running.logs, "get_or_create", real)
+        await announce_disk_event(running.store, 0)
+        await running.controller.wait_until(lambda: running.image.topic("t").partitions[1].leader == 0, 1000)  # type: ignore[union-attr]
+        assert running.image.topic("t").partitions[1].offline_replicas == []  # type: ignore[union-attr]
+        assert await running.store.children(nodes.LOG_DIR_EVENTS) == []
 
 
 @on_loop
@@ -301,12 +313,6 @@ async def test_refusals(tmp_path: Path) -> None:
         assert await code(admin.create_partitions("none", 2)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await code(admin.create_partitions("a.b", 3, [[0]])) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert await code(admin.create_partitions("a.b", 2, [[5]])) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        set_bad = [ConfigChange("retention.ms", 0, "x")]
-        assert await code(admin.alter_topic_config("a.b", set_bad)) is ErrorCode.INVALID_CONFIG
-        assert await code(admin.alter_topic_config("none", [])) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        read_only = [ConfigChange("log.dirs", 0, "/x")]
-        assert await code(admin.alter_broker_config(0, read_only)) is ErrorCode.INVALID_REQUEST
-        assert await code(admin.alter_broker_config(4, [])) is ErrorCode.INVALID_REQUEST
         # The deed is done, only the answer does not wait for it.
         assert await code(admin.create_topic("later", timeout_ms=0)) is ErrorCode.REQUEST_TIMED_OUT
         assert await running.controller.wait_until(lambda: running.image.topic("later") is not None, 1000)

@@ -108,9 +108,10 @@ async def test_dynamic_broker_settings(tmp_path: Path, caplog: pytest.LogCapture
     assert subject.told == []
     await subject.write("brokers/3", nodes.encode_config({"log.retention.ms": "10", "log.cleaner.threads": "3"}))
     assert subject.told == ["broker"]
-    # One value that cannot be taken, and the old ones stay.
-    await subject.write("brokers/3", nodes.encode_config({"log.retention.ms": "soon"}))
-    assert subject.configs.log_config("t").retention_ms == 10
+    # A value that cannot be taken is left out, with a line in the log; the others count.
+    await subject.write("brokers/3", nodes.encode_config({"log.retention.ms": "soon", "log.cleaner.threads": "4"}))
+    assert subject.configs.log_config("t").retention_ms == 9
+    assert subject.broker["log.cleaner.threads"] == 4
     assert len(caplog.records) == 1
     await subject.store.close()
 

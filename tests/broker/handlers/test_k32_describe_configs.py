@@ -15,7 +15,7 @@ from protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse, I
 from tests.broker.harness import Harness
 
 VERSIONS = range(1, 5)
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 FROM_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT = range(1, 6)
 LONG, LIST = 5, 7
 
@@ -147,7 +147,10 @@ def test_an_empty_broker_name_stands_for_what_all_brokers_share(harness: Harness
         (BROKER, "7", ErrorCode.INVALID_REQUEST),
         (BROKER, "zero", ErrorCode.INVALID_REQUEST),
         (1, "x", ErrorCode.INVALID_REQUEST),
-        (8, "0", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "7", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (METRICS, "", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -156,3 +159,31 @@ def test_errors(harness: Harness, version: int, kind: int, name: str, error: Err
     assert ErrorCode(result.error_code) is error
     assert result.error_message
     assert result.configs == []
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_loggers_groups_and_client_metrics(harness: Harness, version: int) -> None:
+    found = entries(describe(harness, version, LOGGER, "0"))
+    assert {"root", "gregor"} <= set(found)
+    assert found["root"].value in {"DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN"}
+    assert not found["root"].read_only
+    found = entries(describe(harness, version, GROUP, "some-group"))
+    assert (found["consumer.session.timeout.ms"].value, len(found)) == ("45000", 17)
+    found = entries(describe(harness, version, METRICS, "some", ["interval.ms"]))
+    assert {name: entry.value for name, entry in found.items()} == {"interval.ms": "300000"}
+
+
+def test_one_unknown_type_is_an_error_of_all(harness: Harness) -> None:
+    make = DescribeConfigsRequest.DescribeConfigsResource
+    wanted = [make(resource_type=kind, resource_name="0", configuration_keys=None) for kind in (BROKER, 99)]
+    answer: DescribeConfigsResponse = harness.ask(DescribeConfigsRequest(resources=wanted), 4)
+    assert [one.error_code for one in answer.results] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def test_version_0_says_what_is_a_default(harness: Harness, known: str) -> None:
+    found = entries(describe(harness, 0, TOPIC, known))
+    assert {name for name, config in found.items() if not config.is_default} == {
+        *("retention.ms", "cleanup.policy", "segment.bytes", "max.message.bytes"),
+    }
+    assert (found["retention.ms"].value, found["flush.ms"].value) == ("777", "9223372036854775807")
+    assert entries(describe(harness, 0, BROKER, "0"))["message.max.bytes"].value == "2000000"

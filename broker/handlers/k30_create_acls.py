@@ -1,0 +1,28 @@
+"""CreateAcls (key 30), versions 0 to 3: SECURITY_DISABLED for each rule, as a broker without an authorizer answers.
+
+- 1 pattern types; 2 flexible; 3 resources of type user.
+- Gap: there are no access rules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.k29_describe_acls import NO_AUTHORIZER
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages import CreateAclsRequest, CreateAclsResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+
+@handles(ApiKey.CREATE_ACLS, 0, 3)
+def create_acls(broker: Broker, request: CreateAclsRequest, call: Call) -> CreateAclsResponse:
+    return CreateAclsResponse(
+        results=[
+            CreateAclsResponse.AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+            for _ in request.creations
+        ]
+    )

@@ -1,0 +1,30 @@
+"""DeleteAcls (key 31), versions 0 to 3: SECURITY_DISABLED for each filter, as a broker without an authorizer answers.
+
+- 1 pattern types; 2 flexible; 3 resources of type user.
+- Gap: there are no access rules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.k29_describe_acls import NO_AUTHORIZER
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages import DeleteAclsRequest, DeleteAclsResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+
+@handles(ApiKey.DELETE_ACLS, 0, 3)
+def delete_acls(broker: Broker, request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsResponse.DeleteAclsFilterResult(
+                error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, matching_acls=[]
+            )
+            for _ in request.filters
+        ]
+    )

@@ -1,0 +1,43 @@
+"""AlterConfigs (key 33), versions 0 to 2: all settings of a resource at once; the others go back to defaults.
+
+- 2 flexible.
+- Topics, the dynamic settings of this broker or, with an empty name, of all, groups and client metrics
+  subscriptions; in effect when answered. Levels of loggers are altered by IncrementalAlterConfigs (44) only.
+- What is refused on purpose, where Apache Kafka does not: see k44_incremental_alter_configs.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.resources import ENTITY_TYPES, check_resource, named_twice, unknown_type
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import KafkaError
+from protocol.messages import AlterConfigsRequest, AlterConfigsResponse
+from replication.config_admin import replacement
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+
+@handles(ApiKey.ALTER_CONFIGS, 0, 2)
+async def alter_configs(broker: Broker, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
+    answers = []
+    twice = named_twice(request.resources)
+    for resource in request.resources:
+        answer = AlterConfigsResponse.AlterConfigsResourceResponse(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+        )
+        try:
+            check_resource(resource, twice)
+            entity_type = ENTITY_TYPES.get(resource.resource_type)
+            if entity_type is None:
+                raise unknown_type(resource.resource_type)
+            edit = replacement({config.name: config.value or "" for config in resource.configs})
+            name = resource.resource_name
+            await broker.admin.settings.alter(entity_type, name, edit, validate_only=request.validate_only)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message or None
+        answers.append(answer)
+    return AlterConfigsResponse(responses=answers)

@@ -1,0 +1,47 @@
+"""ListConfigResources (key 74), versions 0 to 1 (KIP-1142): the names of what has settings.
+
+- 0 is ListClientMetricsResources of Apache Kafka before 4.1: client metrics subscriptions only.
+- No types ask for all. Topics and brokers are listed in any case, groups and subscriptions where something is set.
+- A type that does not exist: UNSUPPORTED_VERSION, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.resources import ENTITY_TYPES, ResourceType
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+_ALL = tuple(ResourceType)
+
+
+@handles(ApiKey.LIST_CONFIG_RESOURCES, 0, 1)
+async def list_config_resources(
+    broker: Broker, request: ListConfigResourcesRequest, call: Call
+) -> ListConfigResourcesResponse:
+    wanted = request.resource_types or _ALL
+    if call.version == 0:
+        wanted = (ResourceType.CLIENT_METRICS,)
+    if not set(wanted) <= set(_ALL):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
+            for kind in dict.fromkeys(wanted)
+            for name in await _names(broker, kind)
+        ]
+    )
+
+
+async def _names(broker: Broker, kind: int) -> list[str]:
+    if kind == ResourceType.TOPIC:
+        return [topic.name for topic in broker.metadata.topics()]
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        return [str(broker_id) for broker_id in sorted(broker.metadata.brokers)]
+    return await broker.admin.settings.names(ENTITY_TYPES[kind])

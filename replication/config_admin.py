@@ -1,0 +1,209 @@
+"""Altering the settings of topics, brokers, groups and client metrics subscriptions, by writing their nodes.
+
+An edit makes the new settings of an entity from those it has (`incremental`, `replacement`). What it leaves is checked
+as a whole before it is written, in the order in which Apache Kafka 4.3.1 looks: name, values, whether it exists.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from config.addresses import Addresses
+from config.broker import BrokerConfig, broker_definition, check_dynamic_key
+from config.definitions import ConfigDef, ConfigError
+from config.topic import LogConfig
+from protocol.errors import ErrorCode, KafkaError
+from replication import nodes
+from replication.config_changes import ConfigChange, changed
+from replication.metadata_store import BadVersion, Create, Delete, MetadataStore, NodeExists, NoNode, Operation, Set
+from replication.topic_configs import TopicConfigs
+from replication.topic_names import name_problem
+
+TOPICS, BROKERS, GROUPS, CLIENT_METRICS = "topics", "brokers", "groups", "client-metrics"
+
+Edit = Callable[[Mapping[str, str]], dict[str, str]]
+
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
+_log = logging.getLogger(__name__)
+
+
+def incremental(
+    changes: Iterable[ConfigChange],
+    definitions: Mapping[str, ConfigDef],
+    unknown_operation: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR,
+) -> Edit:
+    """Set, delete, append, subtract (KIP-339); another operation is refused with `unknown_operation`."""
+    listed = list(changes)
+    return lambda before: changed(before, listed, definitions, unknown_operation)
+
+
+def replacement(texts: Mapping[str, str]) -> Edit:
+    """These instead of all there are (the older AlterConfigs)."""
+    given = dict(texts)
+    return lambda before: given
+
+
+class ConfigAdmin:
+    """Methods raise KafkaError; what they alter is in effect on this broker when they return.
+
+    `check_addresses` is asked before a change of listeners is written; it raises ConfigError if one cannot be opened.
+    """
+
+    def __init__(self, store: MetadataStore, config: BrokerConfig, broker_id: int, configs: TopicConfigs) -> None:
+        self.check_addresses: Callable[[Addresses], None] = lambda addresses: None
+        self._store = store
+        self._config = config
+        self._broker_id = broker_id
+        self._configs = configs
+
+    async def alter(self, entity_type: str, name: str, edit: Edit, *, validate_only: bool = False) -> None:
+        """`entity_type` is one of TOPICS, BROKERS ("" names all of them), GROUPS, CLIENT_METRICS.
+
+        Raises INVALID_REQUEST, INVALID_TOPIC_EXCEPTION (names); INVALID_CONFIG, for brokers INVALID_REQUEST (values);
+        UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        if entity_type == TOPICS:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common")
+            if (problem := name_problem(name)) is not None:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name: {problem}")
+        elif entity_type == BROKERS:
+            name = self._broker_entity(name)
+        elif not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{entity_type} have no settings in common")
+        before, after = await self._write(entity_type, name, edit, validate_only)
+        if validate_only:
+            return
+        if entity_type == TOPICS:
+            await self._configs.refresh(name)
+        elif entity_type == BROKERS:
+            await self._configs.refresh_broker()
+            _tell_of_no_effect(before, after)
+
+    def _broker_entity(self, name: str) -> str:
+        if not name:
+            return nodes.DEFAULT_ENTITY
+        try:
+            number = int(name)
+        except ValueError:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}") from None
+        if number != self._broker_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {self._broker_id}, not {name}")
+        return str(number)
+
+    # -- what is kept ----------------------------------------------------------------------------------------------
+
+    async def texts(self, entity_type: str, name: str) -> dict[str, str]:
+        """The settings of its own that an entity has."""
+        node = await self._store.get(nodes.config_path(entity_type, node_name(entity_type, name)))
+        return nodes.decode_config(b"" if node is None else node[0])
+
+    async def names(self, entity_type: str) -> list[str]:
+        """The groups or client metrics subscriptions that have settings of their own."""
+        try:
+            found = await self._store.children(f"{nodes.CONFIG}/{entity_type}")
+        except NoNode:
+            return []
+        return sorted(entity_name(name) for name in found)
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    async def _write(
+        self, entity_type: str, name: str, edit: Edit, validate_only: bool
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        path = nodes.config_path(entity_type, node_name(entity_type, name))
+        notice = nodes.encode_config_change(f"{entity_type}/{node_name(entity_type, name)}")
+        while True:
+            node = await self._store.get(path)
+            before = nodes.decode_config(b"" if node is None else node[0])
+            if entity_type == BROKERS:
+                before = _dynamic_only(before, for_all=name == nodes.DEFAULT_ENTITY)
+            after = edit(before)
+            self._check(entity_type, name, after)
+            if entity_type == TOPICS and await self._store.exists(nodes.topic_path(name)) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            if validate_only or (node is None and not after):
+                return before, after
+            writes: list[Operation] = [Create(nodes.CONFIG_CHANGE_PREFIX, notice, sequential=True)]
+            if node is None:
+                await self._make_parent(entity_type)
+                writes.insert(0, Create(path, nodes.encode_config(after)))
+            elif after or entity_type in (TOPICS, BROKERS):
+                writes.insert(0, Set(path, nodes.encode_config(after), node[1].version))
+            else:
+                writes.insert(0, Delete(path, node[1].version))
+            try:
+                await self._store.multi(writes)
+                return before, after
+            except (BadVersion, NodeExists, NoNode):
+                # Somebody else altered it meanwhile: once more, on top of theirs.
+                continue
+
+    async def _make_parent(self, entity_type: str) -> None:
+        if entity_type not in nodes.CONFIG_TYPES:
+            with suppress(NodeExists):
+                await self._store.create(f"{nodes.CONFIG}/{entity_type}", make_parents=True)
+
+    def _check(self, entity_type: str, name: str, texts: Mapping[str, str]) -> None:
+        error_code = ErrorCode.INVALID_CONFIG
+        try:
+            if entity_type == TOPICS:
+                LogConfig.defaults(self._config).with_overrides(texts)
+            elif entity_type == BROKERS:
+                error_code = ErrorCode.INVALID_REQUEST
+                self._check_broker(name, texts)
+            elif entity_type == GROUPS:
+                from config.group_keys import check_group
+
+                check_group(texts, self._config)
+            else:
+                from config.client_metrics import UnknownClientMetricsKey, check_client_metrics
+
+                try:
+                    check_client_metrics(texts)
+                except UnknownClientMetricsKey as error:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        except ConfigError as error:
+            raise KafkaError(error_code, str(error)) from None
+
+    def _check_broker(self, name: str, texts: Mapping[str, str]) -> None:
+        config = self._config
+        if name == nodes.DEFAULT_ENTITY:
+            addresses = config.check_dynamic(config.dynamic_texts, texts)
+        else:
+            addresses = config.check_dynamic(texts, config.dynamic_default_texts)
+        if addresses.listeners != config.listeners:
+            self.check_addresses(addresses)
+
+
+def _dynamic_only(texts: Mapping[str, str], *, for_all: bool) -> dict[str, str]:
+    """What another broker, or an older one, stored and this one cannot take is not held against a new change."""
+    kept = {}
+    for key, text in texts.items():
+        with suppress(ConfigError):
+            check_dynamic_key(key, text, cluster_wide=for_all)
+            kept[key] = text
+    return kept
+
+
+def _tell_of_no_effect(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    for key, text in after.items():
+        definition = broker_definition(key)
+        if definition is not None and definition.no_effect and before.get(key) != text:
+            _log.warning("%s=%s is kept, but has no effect: %s", key, text, definition.no_effect)
+
+
+def node_name(entity_type: str, name: str) -> str:
+    """How an entity is called in the tree: names that may hold any character are encoded as in a URL."""
+    if entity_type in (TOPICS, BROKERS):
+        return name
+    return "".join(char if char in _PLAIN else "".join(f"%{byte:02X}" for byte in char.encode()) for char in name)
+
+
+def entity_name(name: str) -> str:
+    """The reverse."""
+    parts = name.split("%")
+    data = parts[0].encode() + b"".join(bytes.fromhex(part[:2]) + part[2:].encode() for part in parts[1:])
+    return data.decode(errors="replace")
