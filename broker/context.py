@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker.stalls import StallMeter
     from config.broker import BrokerConfig
     from coordinator.group.coordinator import GroupCoordinator
+    from replication.consumer_offsets import ConsumerOffsets
     from replication.metadata_image import MetadataImage
     from replication.partition import Partition
     from replication.registration import ProducerIdAllocator
@@ -53,6 +54,7 @@ class Broker:
     admin: Admin
     topic_creator: TopicCreator
     groups: GroupCoordinator
+    consumer_offsets: ConsumerOffsets
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessions
     stalls: StallMeter

@@ -27,6 +27,7 @@ from broker.stalls import Stalls
 from coordinator.group.config import GroupConfig
 from coordinator.group.coordinator import GroupCoordinator
 from replication.adoption import adopt
+from replication.consumer_offsets import ConsumerOffsets
 from replication.controller_loop import ControllerLoop
 from replication.embedded_store import FILE_NAME, EmbeddedStore
 from replication.metadata_image import MetadataImage
@@ -171,6 +172,7 @@ class Node:
             admin=admin,
             topic_creator=TopicCreator(config, admin, image),
             groups=groups,
+            consumer_offsets=ConsumerOffsets(store),
             producer_ids=ProducerIdAllocator(store, config.broker_id),
             fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"]),
             stalls=self.stalls,

@@ -1,6 +1,8 @@
-"""OffsetCommit (key 8), versions 2 to 10: a group's positions, kept by its coordinator.
+"""OffsetCommit (key 8), versions 0 to 10: a group's positions, kept by its coordinator.
 
-- 3 throttle time; 5 no retention time any more; 6 leader epochs; 7 static members; 8 flexible; 10 topic ids.
+- 0 kept as nodes of the metadata tree, beside those of the coordinator (replication.consumer_offsets); 1 generation and
+  member, a commit time for each partition; 2 a retention time instead; 3 throttle time; 5 no retention time any more;
+  6 leader epochs; 7 static members; 8 flexible; 10 topic ids.
 - Positions of partitions that do not exist are refused one by one, the others kept.
 """
 
@@ -9,17 +11,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.registry import handles
+from coordinator.group.records import java_length
 from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import OffsetCommitRequest, OffsetCommitResponse
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
 
+COORDINATOR_FROM = 1
 TOPIC_IDS_FROM = 10
 
 
-@handles(ApiKey.OFFSET_COMMIT, 2, 10)
+@handles(ApiKey.OFFSET_COMMIT, 0, 10)
 async def offset_commit(broker: Broker, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
     known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
@@ -50,10 +54,37 @@ async def offset_commit(broker: Broker, request: OffsetCommitRequest, call: Call
     if not known and refused:
         return OffsetCommitResponse(topics=refused)
     request.topics = known
-    response = await broker.groups.offset_commit(request, call.version)
+    if call.version < COORDINATOR_FROM:
+        response = await _commit_to_nodes(broker, request)
+    else:
+        response = await broker.groups.offset_commit(request, call.version)
     for answered in response.topics:
         state = broker.metadata.topic(answered.name)
         if state is not None:
             answered.topic_id = state.topic_id
     response.topics.extend(refused)
     return response
+
+
+async def _commit_to_nodes(broker: Broker, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for part in topic.partitions:
+            error = ErrorCode.NONE
+            if java_length(part.committed_metadata or "") > broker.config["offset.metadata.max.bytes"]:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE  # though there is no place for it in the node
+            else:
+                try:
+                    await broker.consumer_offsets.commit(
+                        request.group_id, topic.name, part.partition_index, part.committed_offset
+                    )
+                except KafkaError as refusal:
+                    error = refusal.code
+            answers.append(
+                OffsetCommitResponse.OffsetCommitResponsePartition(
+                    partition_index=part.partition_index, error_code=error
+                )
+            )
+        topics.append(OffsetCommitResponse.OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    return OffsetCommitResponse(topics=topics)

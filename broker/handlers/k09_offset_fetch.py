@@ -1,7 +1,8 @@
-"""OffsetFetch (key 9), versions 1 to 10: the committed positions of groups.
+"""OffsetFetch (key 9), versions 0 to 10: the committed positions of groups.
 
-- 2 null asks for all topics; 3 throttle time; 5 leader epochs; 6 flexible; 7 wait for open transactions (there are
-  none); 8 many groups; 9 members of the consumer protocol; 10 topic ids.
+- 0 reads what commits of version 0 left as nodes of the metadata tree, and says UNKNOWN_TOPIC_OR_PARTITION where there
+  is nothing; 1 asks the coordinator; 2 null asks for all topics; 3 throttle time; 5 leader epochs; 6 flexible; 7 wait
+  for open transactions (there are none); 8 many groups; 9 members of the consumer protocol; 10 topic ids.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from typing import TYPE_CHECKING
 
 from broker.registry import handles
 from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import OffsetFetchRequest, OffsetFetchResponse
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
 
+COORDINATOR_FROM = 1
 TOPIC_IDS_FROM = 10
 
 
-@handles(ApiKey.OFFSET_FETCH, 1, 10)
+@handles(ApiKey.OFFSET_FETCH, 0, 10)
 async def offset_fetch(broker: Broker, request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+    if call.version < COORDINATOR_FROM:
+        return await _fetch_from_nodes(broker, request)
     if call.version < TOPIC_IDS_FROM:
         return await broker.groups.offset_fetch(request, call.version)
     unknown = {group.group_id: _name_topics(broker, group) for group in request.groups}
@@ -68,3 +72,25 @@ def _name_topics(
         unknown.append(OffsetFetchResponse.OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
     group.topics = named
     return unknown
+
+
+async def _fetch_from_nodes(broker: Broker, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    topics = []
+    for topic in request.topics or ():
+        answers = []
+        for index in topic.partition_indexes:
+            answer = OffsetFetchResponse.OffsetFetchResponsePartition(
+                partition_index=index, committed_offset=-1, metadata=""
+            )
+            try:
+                offset = None
+                if broker.metadata.partition(topic.name, index) is not None:
+                    offset = await broker.consumer_offsets.fetch(request.group_id, topic.name, index)
+                if offset is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                answer.committed_offset = offset
+            except KafkaError as error:
+                answer.error_code = error.code
+            answers.append(answer)
+        topics.append(OffsetFetchResponse.OffsetFetchResponseTopic(name=topic.name, partitions=answers))
+    return OffsetFetchResponse(topics=topics)

@@ -1,7 +1,7 @@
-"""CreateTopics (key 19), versions 2 to 7.
+"""CreateTopics (key 19), versions 0 to 7.
 
-- 4 -1 for partitions or replication factor takes the broker's default (KIP-464); 5 flexible, the answer has the numbers
-  and settings of the new topic (KIP-525); 7 topic ids.
+- 1 error messages, validation alone; 2 throttle time; 4 -1 for partitions or replication factor takes the broker's
+  default (KIP-464); 5 flexible, the answer has the numbers and settings of the new topic (KIP-525); 7 topic ids.
 - Answered when every partition has a leader that this broker knows, or with REQUEST_TIMED_OUT after `timeout_ms`.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DETAILS_FROM = 5
 
 
-@handles(ApiKey.CREATE_TOPICS, 2, 7)
+@handles(ApiKey.CREATE_TOPICS, 0, 7)
 async def create_topics(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
     answers = [

@@ -1,7 +1,7 @@
-"""DeleteTopics (key 20), versions 1 to 6.
+"""DeleteTopics (key 20), versions 0 to 6.
 
-- 3 TOPIC_DELETION_DISABLED, before which INVALID_REQUEST stands for it; 4 flexible; 5 error messages; 6 topics by name
-  or by id. A topic that is named twice, in whatever way, is not deleted.
+- 1 throttle time; 3 TOPIC_DELETION_DISABLED, before which INVALID_REQUEST stands for it; 4 flexible; 5 error messages;
+  6 topics by name or by id. A topic that is named twice, in whatever way, is not deleted.
 - Answered when the topic is gone from this broker's metadata, or with REQUEST_TIMED_OUT after `timeout_ms`. Its files
   are renamed at once and unlinked on a thread after `log.segment.delete.delay.ms`.
 """
@@ -24,7 +24,7 @@ DISABLED_FROM = 3
 IDS_FROM = 6
 
 
-@handles(ApiKey.DELETE_TOPICS, 1, 6)
+@handles(ApiKey.DELETE_TOPICS, 0, 6)
 async def delete_topics(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
     answers: list[DeleteTopicsResponse.DeletableTopicResult] = []
     doomed: list[DeleteTopicsResponse.DeletableTopicResult] = []

@@ -1,7 +1,8 @@
-"""OffsetCommit (v2 to v10), OffsetFetch (v1 to v10) and OffsetDelete, and which offsets are no longer needed.
+"""OffsetCommit (v1 to v10), OffsetFetch (v1 to v10) and OffsetDelete, and which offsets are no longer needed.
 
-Commits of v2 to v4 may bring a retention time of their own; from v5 on the broker's setting counts (KIP-211). From v10
-on topics come by id: the caller fills in their names before, and responses carry both.
+Commits of v1 may bring the time from which they are kept, those of v2 to v4 a retention time of their own; from v5 on
+the broker's setting counts (KIP-211). From v10 on topics come by id: the caller fills in their names before, and
+responses carry both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -87,7 +88,7 @@ class Offsets:
                         offset=partition.committed_offset,
                         leader_epoch=partition.committed_leader_epoch,
                         metadata=metadata,
-                        commit_timestamp=now_ms,
+                        commit_timestamp=now_ms if partition.commit_timestamp < 0 else partition.commit_timestamp,
                         expire_timestamp=expire_ms,
                     )
                     records.append(Record(_key(request.group_id, topic.name, index), value))

@@ -10,7 +10,7 @@ from protocol.errors import ErrorCode
 from protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from tests.broker.harness import Harness
 
-VERSIONS = range(2, 8)
+VERSIONS = range(0, 8)
 Topic = CreateTopicsRequest.CreatableTopic
 
 
@@ -39,14 +39,14 @@ def create(harness: Harness, version: int, *topics: Topic, **fields: Any) -> dic
 def error(harness: Harness, topic: Topic, version: int = 7) -> ErrorCode:
     (answer,) = create(harness, version, topic).values()
     assert answer.topic_id == bytes(16)
-    assert answer.error_message
+    assert bool(answer.error_message) == (version >= 1)
     return ErrorCode(answer.error_code)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_topic_is_ready_when_answered(harness: Harness, topic: str, version: int) -> None:
     (answer,) = create(harness, version, new_topic(topic, 3, configs=[("retention.ms", "12345")])).values()
-    assert (answer.name, answer.error_code, answer.error_message) == (topic, 0, None)
+    assert (answer.name, answer.error_code, answer.error_message or None) == (topic, 0, None)
     state = harness.broker.metadata.topic(topic)
     assert state is not None and len(state.partitions) == 3
     assert answer.topic_id == (state.topic_id if version >= 7 else bytes(16))
@@ -120,7 +120,7 @@ def test_names(harness: Harness, topic: str, version: int) -> None:
     assert error(harness, new_topic(topic.replace("_", ".")), version) is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", VERSIONS[1:])
 def test_validation_alone_makes_nothing(harness: Harness, topic: str, version: int) -> None:
     good, bad = new_topic(topic, 2), new_topic(f"{topic}-bad", 0)
     answers = create(harness, version, good, bad, validate_only=True)

@@ -11,7 +11,7 @@ from protocol.errors import ErrorCode
 from protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from tests.broker.harness import Harness
 
-VERSIONS = range(1, 7)
+VERSIONS = range(0, 7)
 ABSENT_ID = b"\x09" * 16
 
 

@@ -17,7 +17,7 @@ from protocol.messages import (
 )
 from tests.broker.harness import Harness
 
-COMMIT_VERSIONS = range(2, 11)
+COMMIT_VERSIONS = range(1, 11)
 FETCH_VERSIONS = range(1, 11)
 NO_ID = bytes(16)
 ABSENT_ID = b"\x08" * 16
@@ -237,3 +237,58 @@ def test_a_broker_that_does_not_coordinate_the_group(harness: Harness, topic: st
         assert commit(harness, version, topic, {key: 1}) == {key: ErrorCode.NOT_COORDINATOR}
     finally:
         harness.run(load_again(harness, partition))
+
+
+# -- version 0: nodes ------------------------------------------------------------------------------------------------
+
+
+def node(harness: Harness, path: str) -> bytes | None:
+    found = harness.run(harness.broker.admin._store.get(path))
+    return None if found is None else found[0]
+
+
+def test_version_0_keeps_offsets_in_nodes_of_their_own(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic, partitions=2)
+    assert commit(harness, 0, "old", {(topic, 0): 7, (topic, 1): 2**40}, metadata="gone") == {
+        (topic, 0): ErrorCode.NONE,
+        (topic, 1): ErrorCode.NONE,
+    }
+    assert node(harness, f"/consumers/old/offsets/{topic}/1") == b"1099511627776"
+    assert commit(harness, 0, "old", {(topic, 0): 8}) == {(topic, 0): ErrorCode.NONE}
+    found = fetch_groups(harness, 0, {"old": [(topic, 0), (topic, 1)]})["old"][1]
+    assert found == {(topic, 0): (8, -1, "", ErrorCode.NONE), (topic, 1): (2**40, -1, "", ErrorCode.NONE)}
+    # The coordinator knows nothing of them, nor they of it.
+    assert fetch_groups(harness, 1, {"old": [(topic, 0)]})["old"][1][topic, 0][0] == -1
+    commit(harness, 2, "old", {(topic, 0): 99})
+    assert fetch_groups(harness, 0, {"old": [(topic, 0)]})["old"][1][topic, 0][0] == 8
+
+
+def test_what_version_0_refuses(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    missing = (-1, -1, "", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert fetch_groups(harness, 0, {"none": [(topic, 0)]})["none"][1] == {(topic, 0): missing}
+    assert fetch_groups(harness, 0, {"none": [(topic, 5)]})["none"][1] == {(topic, 5): missing}
+    assert commit(harness, 0, "none", {(topic, 5): 1}) == {(topic, 5): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    for group in ("", "a/b", ".."):
+        assert commit(harness, 0, group, {(topic, 0): 1}) == {(topic, 0): ErrorCode.INVALID_GROUP_ID}
+        found = fetch_groups(harness, 0, {group: [(topic, 0)]})[group][1]
+        assert found[topic, 0][3] == ErrorCode.INVALID_GROUP_ID
+    long = "x" * 4097
+    assert commit(harness, 0, "none", {(topic, 0): 1}, metadata=long) == {
+        (topic, 0): ErrorCode.OFFSET_METADATA_TOO_LARGE
+    }
+    assert node(harness, f"/consumers/none/offsets/{topic}/0") is None
+
+
+def test_version_1_may_name_the_time_of_a_commit(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    make = OffsetCommitRequest.OffsetCommitRequestPartition
+    for stamp in (-1, 1_234_567):
+        part = make(partition_index=0, committed_offset=1, commit_timestamp=stamp, committed_metadata=None)
+        named = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[part])
+        before_ms = harness.broker.now_ms()
+        response = harness.ask(OffsetCommitRequest(group_id="v1", topics=[named]), 1)
+        assert response.topics[0].partitions[0].error_code == 0
+        shard = harness.broker.groups._runtime.shard(harness.broker.groups.partition_for("v1"))
+        kept_ms = shard.groups["v1"].offsets[topic][0].commit_timestamp_ms
+        assert kept_ms == stamp if stamp > 0 else before_ms <= kept_ms <= before_ms + 10_000
