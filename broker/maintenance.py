@@ -27,6 +27,8 @@ _FLUSH_LOOK_S = 1.0
 for what the broker writes.
 """
 
+_LOGS_PER_LOOK = 1000
+
 ItemT = TypeVar("ItemT")
 
 
@@ -40,6 +42,15 @@ async def sliced(items: Iterable[ItemT]) -> list[ItemT]:
             await asyncio.sleep(0)
             until = time.monotonic() + _SLICE_S
     return done
+
+
+def _due(logs: list[Log], now_ms: int) -> Iterator[Log | None]:
+    """The logs that `flush_due` is to be asked about, and that say so; None now and then, for a turn of the loop."""
+    for count, log in enumerate(logs):
+        if log.log_end_offset > log.recovery_point and not log.offline and log.flush_due(now_ms):
+            yield log
+        if count % _LOGS_PER_LOOK == 0:
+            yield None
 
 
 async def flush_log(log: Log, background: Background, now_ms: int, *, rolled_only: bool = False) -> None:
@@ -109,7 +120,9 @@ class Maintenance:
 
     async def _flush(self) -> None:
         now_ms = self._clock_ms()
-        for log in await sliced(log for log in self._all() if not log.offline and log.flush_due(now_ms)):
+        for log in await sliced(_due(list(self._logs.logs.values()), now_ms)):
+            if log is None:
+                continue
             if self._logs.get(log.topic, log.partition) is not log:
                 continue  # its topic was deleted while others were flushed
             unflushed, config = log.unflushed_messages, log.config
@@ -130,10 +143,12 @@ class Maintenance:
                 self._background.remove_later(paths, delays_ms[os.path.dirname(paths[0])])
 
     async def _checkpoint_high_watermarks(self) -> None:
-        self._logs.report(await self._background.run(self._logs.high_watermark_checkpoints()))
+        plan = await self._background.in_slices(self._logs.high_watermark_checkpoints_in_slices())
+        self._logs.report(await self._background.run(plan))
 
     async def _checkpoint(self) -> None:
-        self._logs.report(await self._background.run(self._logs.checkpoints()))
+        plan = await self._background.in_slices(self._logs.checkpoints_in_slices())
+        self._logs.report(await self._background.run(plan))
 
     async def _expire_producers(self) -> None:
         now_ms = self._clock_ms()

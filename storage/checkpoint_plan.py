@@ -8,19 +8,25 @@ from functools import partial
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
+from storage.checkpoints import format_offsets
+
 if TYPE_CHECKING:
     from storage.files import Files
+
+Key = tuple[str, int]
 
 
 class CheckpointOrder:
     """Shared by all plans of a broker: what was written last, and one writer at a time."""
 
-    __slots__ = ("last_number", "lock", "numbers_written")
+    __slots__ = ("last_number", "lock", "numbers_written", "offsets_written")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.last_number = 0
         self.numbers_written: dict[str, int] = {}
+        self.offsets_written: dict[str, tuple[Mapping[Key, int], bool]] = {}
+        """What stands in each file of offsets, and whether it was synced."""
 
 
 class CheckpointPlan:
@@ -35,11 +41,12 @@ class CheckpointPlan:
         self,
         files: Files,
         order: CheckpointOrder,
-        contents: Mapping[str, bytes],
+        contents: Mapping[str, bytes | Mapping[Key, int]],
         paths: Sequence[str] = (),
         directories: Sequence[str] = (),
     ) -> None:
-        """`contents` by path, of files of data folders. `paths` (small files of partitions that were written without a
+        """`contents` by path, of files of data folders: bytes, or offsets that are formatted when they are written, and
+        not written where the file holds just these. `paths` (small files of partitions that were written without a
         sync) and `directories` (data folders) are synced as well."""
         self._files = files
         self._order = order
@@ -62,11 +69,23 @@ class CheckpointPlan:
                 self._in_folder(directory, errors, partial(self._files.sync_directory, directory))
             for path, data in self._contents.items():
                 if order.numbers_written.get(path, 0) < self._number:
-                    write = partial(self._files.write_atomically, path, data, sync=sync)
+                    if self._stands(path, data, sync):
+                        order.numbers_written[path] = self._number
+                        continue
+                    text = data if isinstance(data, bytes) else format_offsets(data)
+                    write = partial(self._files.write_atomically, path, text, sync=sync)
+                    order.offsets_written.pop(path, None)
                     if self._in_folder(dirname(path), errors, write, missing_is_gone=False):
                         order.numbers_written[path] = self._number
+                        if not isinstance(data, bytes):
+                            order.offsets_written[path] = data, sync
         self.done = not errors
         return errors
+
+    def _stands(self, path: str, data: bytes | Mapping[Key, int], sync: bool) -> bool:
+        """Whether the file holds this already, as durable as it is wanted."""
+        found = self._order.offsets_written.get(path)
+        return found is not None and found[0] == data and (found[1] or not sync)
 
     @staticmethod
     def _in_folder(

@@ -147,6 +147,10 @@ class LogState:
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
+    def first_segment_offset(self) -> int:
+        return self._bases[0]
+
+    @property
     def segments_count(self) -> int:
         return len(self._segments)
 

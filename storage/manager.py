@@ -13,20 +13,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.topic import LogConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID, Uuid, random_uuid, uuid_to_text
+from protocol.slices import run_slices
+from storage.checkpoint_contents import gather
 from storage.checkpoint_plan import CheckpointOrder, CheckpointPlan
 from storage.checkpoints import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
-    format_offsets,
+    Offsets,
 )
 from storage.data_folders import DataFolders
 from storage.folder_names import FolderKind, folder_name, marked_folder_name
@@ -36,6 +38,7 @@ from storage.recovery import FolderLoader, is_segment_name, unchecked_bytes
 
 if TYPE_CHECKING:
     from config.broker import BrokerConfig
+    from protocol.slices import Slices
     from storage.data_folder import DataFolder
     from storage.files import Files
     from storage.log_state import LogState
@@ -357,7 +360,7 @@ class LogManager(DataFolders):
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} may lie in a data folder that has failed"
             )
         if key in self._stale_keys:
-            plan = CheckpointPlan(self._files, self._order, self._checkpoint_contents(*_ALL_CHECKPOINTS))
+            plan = CheckpointPlan(self._files, self._order, run_slices(self._gather(_ALL_CHECKPOINTS)))
             if errors := plan.run(sync=False):
                 self.report(errors)
                 raise _storage_error("cannot write checkpoints", next(iter(errors.values())))
@@ -418,60 +421,47 @@ class LogManager(DataFolders):
     def checkpoints(self) -> Callable[[], dict[str, OSError]]:
         """Recovery points and log start offsets as they are now, to be written by calling the result on a thread. What
         that returns is for `report`."""
-        return self._plan_checkpoints(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE).run
+        return self._plan_checkpoints(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE)
 
     def high_watermark_checkpoints(self) -> Callable[[], dict[str, OSError]]:
         """As `checkpoints`, for the high watermarks, which are wanted more often."""
-        return self._plan_checkpoints(HIGH_WATERMARK_FILE).run
+        return self._plan_checkpoints(HIGH_WATERMARK_FILE)
 
     def log_start_checkpoints(self) -> Callable[[], dict[str, OSError]]:
         """The log start offsets alone, without a wait for the disk: DeleteRecords writes them before it answers."""
-        plan = CheckpointPlan(self._files, self._order, self._checkpoint_contents(LOG_START_OFFSET_FILE))
+        plan = CheckpointPlan(self._files, self._order, run_slices(self._gather([LOG_START_OFFSET_FILE])))
         return lambda: plan.run(sync=False)
 
     def cleaner_checkpoints(self) -> Callable[[], dict[str, OSError]]:
         """As `checkpoints`, for the offsets up to which logs are compacted."""
-        return self._plan_checkpoints(CLEANER_OFFSET_FILE).run
+        return self._plan_checkpoints(CLEANER_OFFSET_FILE)
 
     def write_checkpoints(self) -> dict[str, OSError]:
         """All of them, here and now; returns the errors by data folder."""
-        return self._plan_checkpoints(*_ALL_CHECKPOINTS).run()
+        return self._plan_checkpoints(*_ALL_CHECKPOINTS)()
 
-    def _plan_checkpoints(self, *names: str) -> CheckpointPlan:
+    def checkpoints_in_slices(self) -> Slices[Callable[[], dict[str, OSError]]]:
+        """As `checkpoints`, with turns for others while the offsets are gathered."""
+        return self._plan_in_slices(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE)
+
+    def high_watermark_checkpoints_in_slices(self) -> Slices[Callable[[], dict[str, OSError]]]:
+        return self._plan_in_slices(HIGH_WATERMARK_FILE)
+
+    def _plan_in_slices(self, *names: str) -> Slices[Callable[[], dict[str, OSError]]]:
         """With them goes what was put off: syncing new partition.metadata files, and folders that were renamed."""
+        contents = yield from self._gather(names)
         paths, self._unsynced_paths = self._unsynced_paths, []
         online = {folder.path for folder in self.online_folders()}
         directories, self._unsynced_folders = sorted(self._unsynced_folders & online), set()
-        return CheckpointPlan(self._files, self._order, self._checkpoint_contents(*names), paths, directories)
+        return CheckpointPlan(self._files, self._order, contents, paths, directories).run
 
-    def _checkpoint_contents(self, *names: str) -> dict[str, bytes]:
-        contents: dict[str, bytes] = {}
-        logs_by_folder: dict[str, list[tuple[Key, Log]]] = {folder.path: [] for folder in self.folders}
-        for key, log in self.logs.items():
-            logs_by_folder[self._homes[key].path].append((key, log))
-        for folder in self.online_folders():
-            logs = logs_by_folder[folder.path]
-            for name in names:
-                if name == RECOVERY_POINT_FILE:
-                    offsets = {key: log.recovery_point for key, log in logs}
-                    kept = folder.recovery_points
-                elif name == LOG_START_OFFSET_FILE:
-                    offsets = {
-                        key: log.log_start_offset
-                        for key, log in logs
-                        if log.log_start_offset > log.segments[0].base_offset
-                    }
-                    kept = folder.log_start_offsets
-                elif name == CLEANER_OFFSET_FILE:
-                    offsets = {key: log.cleaned_offset for key, log in logs if log.cleaned_offset is not None}
-                    kept = folder.cleaned_offsets
-                else:
-                    offsets = {key: log.high_watermark for key, log in logs}
-                    kept = folder.high_watermarks
-                # What is not loaded keeps what it had.
-                offsets.update((key, kept[key]) for key in kept.keys() & (self._pending.keys() | self.failed.keys()))
-                contents[f"{folder.path}/{name}"] = format_offsets(offsets)
-        return contents
+    def _plan_checkpoints(self, *names: str) -> Callable[[], dict[str, OSError]]:
+        return run_slices(self._plan_in_slices(*names))
+
+    def _gather(self, names: Sequence[str]) -> Generator[None, None, dict[str, Offsets]]:
+        # What is not loaded keeps what it had.
+        unserved = self._pending.keys() | self.failed.keys()
+        return gather(names, self.online_folders(), self.logs, self._homes, unserved)
 
     # The end
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 from storage.checkpoint_plan import CheckpointOrder, CheckpointPlan
+from storage.checkpoints import parse_offsets
 from storage.memory_files import MemoryFiles
 
 
@@ -81,3 +82,25 @@ def test_a_folder_that_fails_keeps_the_others_from_nothing() -> None:
 
 def test_a_folder_that_is_gone_is_a_failure() -> None:
     assert list(CheckpointPlan(files_with(), CheckpointOrder(), {"/gone/a": b"1"}).run()) == ["/gone"]
+
+
+def test_offsets_that_stand_are_not_written_again() -> None:
+    files, order = files_with(), CheckpointOrder()
+
+    def write(offset: int, *, sync: bool = True) -> int:
+        before = files.calls["write_atomically"]
+        CheckpointPlan(files, order, {"/data/a": {("t", 0): offset}}).run(sync=sync)
+        assert parse_offsets(files.read_bytes("/data/a"), "a") == {("t", 0): offset}
+        return files.calls["write_atomically"] - before
+
+    assert [write(1), write(1), write(2, sync=False), write(2, sync=False), write(2), write(2)] == [1, 0, 1, 0, 1, 0]
+    files.crash()
+    assert parse_offsets(files.read_bytes("/data/a"), "a") == {("t", 0): 2}
+
+
+def test_after_a_failed_write_nothing_is_taken_to_stand() -> None:
+    files, order = files_with(), CheckpointOrder()
+    CheckpointPlan(files, order, {"/data/a": {("t", 0): 1}}).run()
+    files.fail("write_atomically")
+    assert CheckpointPlan(files, order, {"/data/a": {("t", 0): 2}}).run()
+    assert order.offsets_written == {}
