@@ -66,7 +66,7 @@ def parse_datetime_ms(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
         return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-    except (ValueError, OverflowError):
+    except ValueError:
         raise CommandError(f"'{text}' is not a time of the form YYYY-MM-DDThh:mm:ss.sss.") from None
 
 

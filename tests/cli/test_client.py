@@ -28,7 +28,9 @@ def test_bootstrap_addresses(text: str, addresses: list[tuple[str, int]]) -> Non
     assert parse_bootstrap(text) == addresses
 
 
-@pytest.mark.parametrize("text", ["", "localhost", ":9092", "a:b", "a:0", "a:70000", "a:1,,b:2", "a:-1", "[]:1"])
+@pytest.mark.parametrize(
+    "text", ["", "localhost", ":9092", "a:b", "a:0", "a:70000", "a:1,,b:2", "a:-1", "[]:1", "a:" + "9" * 5000]
+)
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(CommandError, match="not an address"):
         parse_bootstrap(text)

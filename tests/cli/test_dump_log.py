@@ -72,6 +72,12 @@ def test_damaged_files_beside_a_log(segment: Path, suffix: str, capsys: pytest.C
     )
 
 
+def test_an_index_entry_that_points_before_the_log(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = segment.with_suffix(".index")
+    path.write_bytes((1).to_bytes(4) + (-17).to_bytes(4, signed=True))
+    assert "begins at position -17" in "".join(lines(capsys, "--files", str(path), code=1))
+
+
 def test_aborted_transactions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"{0:020d}.txnindex"
     path.write_bytes(b"".join(number.to_bytes(size) for number, size in ((0, 2), (7, 8), (1, 8), (4, 8), (3, 8))))

@@ -57,11 +57,16 @@ def test_what_is_no_duration(text: str) -> None:
         parse_duration_ms(text)
 
 
+def test_a_duration_beyond_all_clocks() -> None:
+    with pytest.raises(CommandError, match="longer than any time"):
+        parse_duration_ms("P" + "9" * 400 + "D")
+
+
 def test_scopes() -> None:
     assert parse_scope(["a", "b:0,2", "b:5"]) == {"a": None, "b": [0, 2, 5]}
 
 
-@pytest.mark.parametrize("text", ["a:", "a:x", "a:1,", "a:-1"])
+@pytest.mark.parametrize("text", ["a:", "a:x", "a:1,", "a:-1", "a:" + "1" * 5000])
 def test_what_is_no_scope(text: str) -> None:
     with pytest.raises(CommandError, match="partitions"):
         parse_scope([text])
@@ -72,10 +77,15 @@ def test_plans_for_one_group_and_for_several() -> None:
     assert read_plan('g,t,0,5\nh,"t,u",1,6\n', ["g", "h"]) == {"g": {("t", 0): 5}, "h": {("t,u", 1): 6}}
 
 
-@pytest.mark.parametrize("text", ["t,0", "t,x,5", "t,0,-5", "g,t,0,5,6"])
+@pytest.mark.parametrize("text", ["t,0", "t,x,5", "t,0,-5", "g,t,0,5,6", "t,0," + "5" * 5000])
 def test_broken_plans_name_their_line(text: str) -> None:
     with pytest.raises(CommandError, match="line 2"):
         read_plan(f"t,0,1\n{text}\n", ["g"])
+
+
+def test_a_plan_that_is_no_csv() -> None:
+    with pytest.raises(CommandError, match="comma-separated"):
+        read_plan("t,0,\r5", ["g"])
 
 
 def test_offsets_beyond_the_log_are_moved_into_it(capsys: pytest.CaptureFixture[str]) -> None:

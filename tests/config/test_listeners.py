@@ -38,6 +38,7 @@ def test_text() -> None:
         (["PLAINTEXT://localhost"], "NAME://host:port"),
         (["PLAINTEXT://localhost:"], "NAME://host:port"),
         (["PLAINTEXT://localhost:65536"], "0 to 65535"),
+        (["PLAINTEXT://localhost:" + "9" * 5000], "0 to 65535"),
         (["PLAINTEXT://localhost:-1"], "0 to 65535"),
         (["PLAINTEXT://local host:1"], "NAME://host:port"),
         (["://localhost:1"], "NAME://host:port"),

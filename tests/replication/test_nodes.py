@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from typing import Any
 
 import pytest
@@ -133,6 +134,12 @@ def test_small_nodes_are_read_back() -> None:
 )
 def test_older_broker_registrations(text: str, expected: str) -> None:
     assert [endpoint.text for endpoint in nodes.decode_broker(0, text.encode()).endpoints] == [expected]
+
+
+@pytest.mark.parametrize("timestamp", ["", "x", "-1", "\u00b2", "9" * 5000])
+def test_a_registration_time_that_is_none_counts_as_the_oldest(timestamp: str) -> None:
+    text = json.dumps({"version": 1, "host": "h", "port": 1, "timestamp": timestamp})
+    assert nodes.decode_broker(0, text.encode()).timestamp_ms == 0
 
 
 def test_older_topics_and_changes() -> None:

@@ -237,6 +237,14 @@ def names(files: MemoryFiles) -> list[int]:
     return sorted(int(entry.name.split(".")[0]) for entry in files.list_directory("/d"))
 
 
+def test_names_that_are_no_offsets_are_no_snapshots() -> None:
+    states = ProducerStates(MemoryFiles(), "/d")
+    states.list_snapshots(
+        ["x.snapshot", "\u00b2.snapshot", "-1.snapshot", ".snapshot", "00000000000000000007.snapshot"]
+    )
+    assert states.snapshot_offsets == [7]
+
+
 def test_load_takes_the_newest_good_snapshot_and_deletes_bad_and_later_ones() -> None:
     files = MemoryFiles()
     states = snapshots(files, {10: None, 20: None, 30: b"damaged", 40: None})
