@@ -51,7 +51,7 @@ class BrokerConfig:
         self.unknown_texts: dict[str, str] = {}
         self.dynamic_texts: dict[str, str] = {}
         self.dynamic_default_texts: dict[str, str] = {}
-        self._old_address: dict[str, str] = {}
+        self.old_address: dict[str, str] = {}
         self._values: dict[str, ConfigValue] = {}
         self._sort(values or {})
         self._values, addresses = self._effective(self.static_texts, {}, {})
@@ -155,7 +155,7 @@ class BrokerConfig:
             if key in BROKER_KEYS or listener_key(key) in LISTENER_KEYS:
                 self.static_texts[key] = text
             elif key in OLD_ADDRESS_KEYS:
-                self._old_address[key] = text.strip()
+                self.old_address[key] = text.strip()
             elif key in NO_EFFECT_KEYS or key.startswith(NO_EFFECT_PREFIXES) or key in inert_keys():
                 self.static_texts[key] = text
                 if key in PROTECTION_KEYS and text.strip() not in ("", "false"):
@@ -180,7 +180,7 @@ class BrokerConfig:
             if (base := listener_key(key)) in LISTENER_KEYS:
                 values[key] = _parse_as(key, BROKER_KEYS[base], text)
         check_together(values)
-        return values, resolve_addresses(values, given, self._old_address)
+        return values, resolve_addresses(values, given, self.old_address)
 
     # -- what several keys say together ----------------------------------------------------------------------------
 

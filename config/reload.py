@@ -1,0 +1,122 @@
+"""The properties file read again while the broker runs: what of it takes effect now, and why the rest does not.
+
+Compared is with what is in effect, so a change that has to wait for the next start is told again each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from config.broker import (
+    DYNAMIC_BROKER_CONFIG,
+    DYNAMIC_DEFAULT_BROKER_CONFIG,
+    LISTENER_KEYS,
+    BrokerConfig,
+    broker_definition,
+    known_names,
+    listener_key,
+    nearest_key_hint,
+)
+from config.definitions import READ_ONLY, ConfigDef, ConfigError
+
+_OVERRIDDEN = {
+    DYNAMIC_BROKER_CONFIG: "the dynamic setting of this broker",
+    DYNAMIC_DEFAULT_BROKER_CONFIG: "the dynamic setting of all brokers",
+}
+
+
+class Reloaded(NamedTuple):
+    """What became of one key that differs from what is in effect."""
+
+    key: str
+    applied: bool
+    line: str
+    """For the log; without the values of secrets."""
+
+
+def reload(config: BrokerConfig, file_texts: Mapping[str, str]) -> list[Reloaded]:
+    """Take over what a running broker can, in place; one entry for each key that differs, by name."""
+    found: list[Reloaded] = []
+    wanted: dict[str, str | None] = {}
+    for key, text in _differing(config, file_texts):
+        reason = _obstacle(config, key)
+        if reason is None:
+            wanted[key] = text
+        else:
+            found.append(Reloaded(key, False, f"{_shown(key, text)} is ignored: {reason}"))
+    found += _apply(config, wanted)
+    return sorted(found)
+
+
+def _differing(config: BrokerConfig, file_texts: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
+    """Keys whose text in the file is another than that in effect; None: it is no longer there."""
+    before = {**config.static_texts, **config.unknown_texts, **config.old_address}
+    for key in dict.fromkeys((*before, *file_texts)):
+        if key in config.overrides:
+            if key in file_texts and file_texts[key] != config.overrides[key]:
+                yield key, file_texts[key]
+        elif before.get(key) != file_texts.get(key):
+            yield key, file_texts.get(key)
+
+
+def _obstacle(config: BrokerConfig, key: str) -> str | None:
+    if key in config.overrides:
+        return "the command line gives it, and wins"
+    definition = broker_definition(key)
+    if definition is None:
+        if key in config.old_address or key in config.static_texts:
+            return "it is read at the start only"
+        return f"unknown key{nearest_key_hint(key, known_names())}"
+    if listener_key(key) and listener_key(key) not in LISTENER_KEYS:
+        return f"without effect here: {definition.no_effect or 'a listener has none of its own'}"
+    if definition.no_effect:
+        return f"without effect here: {definition.no_effect}"
+    if definition.dynamic == READ_ONLY:
+        return "read-only; it takes effect at the next start"
+    return None
+
+
+def _apply(config: BrokerConfig, wanted: dict[str, str | None]) -> list[Reloaded]:
+    """Together if they fit together; else one by one, as long as another one can be taken."""
+    found: list[Reloaded] = []
+    groups = [list(wanted)] if wanted else []
+    errors: dict[str, ConfigError] = {}
+    while groups:
+        keys = groups.pop(0)
+        texts = dict(config.static_texts)
+        for key in keys:
+            text = wanted[key]
+            if text is None:
+                texts.pop(key, None)
+            else:
+                texts[key] = text
+        try:
+            config.update_static(texts)
+        except ConfigError as error:
+            errors.update(dict.fromkeys(keys, error))
+            if len(keys) > 1:
+                groups += [[key] for key in keys]
+            continue
+        found += [_applied(config, key, wanted.pop(key)) for key in keys]
+        # What failed alone may fit beside these.
+        groups = [[key] for key in wanted]
+    found += [
+        Reloaded(key, False, f"{_shown(key, text)} is ignored: {errors[key].message}") for key, text in wanted.items()
+    ]
+    return found
+
+
+def _applied(config: BrokerConfig, key: str, text: str | None) -> Reloaded:
+    line = f"{_shown(key, text)} is applied"
+    winner = _OVERRIDDEN.get(config.source(key))
+    if winner is not None:
+        return Reloaded(key, False, f"{_shown(key, text)} is kept, but {winner} wins")
+    return Reloaded(key, True, line)
+
+
+def _shown(key: str, text: str | None) -> str:
+    definition: ConfigDef | None = broker_definition(key)
+    if text is None:
+        return f"{key} (no longer in the file)"
+    return f"{key}=(hidden)" if definition is None or definition.sensitive else f"{key}={text}"
