@@ -66,6 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         "_owned",
         "_pool",
         "_queue",
+        "_queued",
         "_reading",
         "_routes",
         "_seen_bytes",
@@ -88,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._expects_long_frame = False
         self._admission: Admission | None = None
         self._busy = False
+        self._queued = False
         self._reading = True
         self._queue: ResponseQueue[Chunk] = ResponseQueue()
         self._routes = ProduceRoutes(broker)
@@ -109,6 +111,12 @@ class Connection(asyncio.BufferedProtocol):
         refusal = self._broker.connections.add(self)
         if refusal is not None:
             self.fail(refusal)
+            return
+        loop = self._broker.loop
+        delay_s = self._broker.connections.delay_s(self.listener, loop.time())
+        if delay_s > 0:
+            self._pause_reading()
+            loop.call_later(delay_s, self._resume_reading)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_of_life()
@@ -150,6 +158,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take(self, view: memoryview, start: int, end: int) -> None:
         """Dispatch the whole requests in `view[start:end]` and keep the rest."""
+        if self._queued:
+            self._queued = False
+            self._broker.connections.queued -= 1
         limit = self._broker.max_request_bytes
         waiting = self._queue.slots
         need = 0
@@ -226,6 +237,9 @@ class Connection(asyncio.BufferedProtocol):
             if full and not self._busy:
                 admission = self._admission = self._broker.receive_budget.admit(need, self._admitted)
                 self._seen_bytes, self.stalled_sweeps = self._end, 0
+        if whole and not self._queued:
+            self._queued = True
+            self._broker.connections.queued += 1
         if whole or (full and admission is None) or (admission is not None and not admission.admitted):
             self._pause_reading()
         elif not self._reading:
@@ -250,9 +264,20 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
-        if not self._reading and not self.closed:
+        if not self._reading and not self.closed and not (self._busy and self._queue_is_full):
             self._reading = True
             self._transport.resume_reading()
+
+    @property
+    def _queue_is_full(self) -> bool:
+        connections = self._broker.connections
+        return connections.queued >= connections.max_queued
+
+    def _work(self) -> None:
+        """A request is at work that the next ones have to wait for; where enough of them wait, no more are read."""
+        self._busy = True
+        if self._queue_is_full:
+            self._pause_reading()
 
     def hold(self) -> None:
         """A request of a pipelined API has to come to its end before the next one: until `go_on` none is taken up."""
@@ -265,8 +290,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Something that held requests up is over: take up what is already here."""
-        if not self.closed and not self._busy and not self._outbound.blocked and self._owned is not None and self._end:
+        if self.closed or self._busy or self._outbound.blocked:
+            return
+        if self._owned is not None and self._end:
             self._take(self._owned.view, self._begin, self._end)
+        elif not self._reading:
+            self._resume_reading()
 
     # ---- one request ----------------------------------------------------------------------------------------------
 
@@ -291,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
             self._failed(entry, version, error)
             return
         if isinstance(result, Later):
-            self._busy = True
+            self._work()
             self._owed = result
             result.then(partial(self._settle, self._queue.open(), entry, version, correlation_id))
             return
@@ -300,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         slot = self._queue.open()
         if not entry.pipelined:
-            self._busy = True
+            self._work()
         self._owed = task = asyncio.ensure_future(result, loop=self._broker.loop)
         task.add_done_callback(partial(self._finish, slot, entry, version, correlation_id))
 
@@ -395,6 +424,9 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed:
             return
         self.closed = True
+        if self._queued:
+            self._queued = False
+            self._broker.connections.queued -= 1
         self._outbound.close()
         if self._owed is not None:
             self._owed.cancel()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from broker.connection_rate import CreationRate
 from broker.log import logger
 
 if TYPE_CHECKING:
@@ -20,14 +21,19 @@ _STALLED_AFTER_S = 10.0
 
 
 class Connections:
-    """Obeys max.connections and max.connections.per.ip with its overrides, also when they change while the broker runs,
-    and connections.max.idle.ms.
+    """Obeys max.connections and max.connection.creation.rate, of the broker and of single listeners,
+    max.connections.per.ip with its overrides, also when they change while the broker runs; connections.max.idle.ms; and
+    queued.max.requests: `queued` of them wait, whole, behind one at work on their connection.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self._open: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
+        self._by_listener: Counter[str] = Counter()
+        self._rates: defaultdict[str, CreationRate] = defaultdict(CreationRate)
+        self.queued = 0
+        self.max_queued: int = config["queued.max.requests"]
         self._overrides_text = ""
         self._overrides: dict[str, int] = {}
         self._idle_s = config["connections.max.idle.ms"] / 1000
@@ -44,15 +50,30 @@ class Connections:
         """Count a new connection in. Returns why it must be refused, or None."""
         self._open.add(connection)
         self._by_host[connection.host] += 1
+        self._by_listener[connection.listener] += 1
         if self._stopping:
             return "the broker is stopping"
         limit = self._config["max.connections"]
         if len(self._open) > limit:
             return f"max.connections={limit} are open"
+        limit = self._config.listener_value(connection.listener, "max.connections")
+        if limit is not None and self._by_listener[connection.listener] > limit:
+            return f"max.connections={limit} of the listener {connection.listener} are open"
         limit = self._limit_of(connection.host)
         if self._by_host[connection.host] > limit:
             return f"{limit} are open from this address (max.connections.per.ip)"
         return None
+
+    def delay_s(self, listener: str, now_s: float) -> float:
+        """How long a new connection has to wait by max.connection.creation.rate, the broker's and its listener's."""
+        delay = self._rates[""].delay_s(now_s, self._config["max.connection.creation.rate"])
+        own = self._config.listener_value(listener, "max.connection.creation.rate")
+        return delay if own is None else max(delay, self._rates[listener].delay_s(now_s, own))
+
+    def close_listener(self, listener: str) -> None:
+        """The listener is no longer served: its connections end."""
+        for connection in [one for one in self._open if one.listener == listener]:
+            connection.close()
 
     def _limit_of(self, host: str) -> int:
         text: str = self._config["max.connections.per.ip.overrides"]
@@ -64,6 +85,7 @@ class Connections:
     def discard(self, connection: Connection) -> None:
         if connection in self._open:
             self._open.discard(connection)
+            self._by_listener[connection.listener] -= 1
             self._by_host[connection.host] -= 1
             if not self._by_host[connection.host]:
                 del self._by_host[connection.host]

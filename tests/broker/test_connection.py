@@ -63,6 +63,11 @@ class Connections:
     def __init__(self) -> None:
         self.open: list[Connection] = []
         self.refusal: str | None = None
+        self.wait_s = 0.0
+        self.queued, self.max_queued = 0, 500
+
+    def delay_s(self, listener: str, now_s: float) -> float:
+        return self.wait_s
 
     def add(self, connection: Connection) -> str | None:
         self.open.append(connection)
@@ -213,6 +218,47 @@ def test_a_waiting_request_holds_back_the_ones_behind_it_on_its_connection_only(
     assert harness.transport.reading
     harness.send(heartbeat(3)[9:])
     assert harness.answers() == [1, 2, 3]
+
+
+def test_where_enough_requests_wait_no_more_are_read(harness: Harness, loop: asyncio.AbstractEventLoop) -> None:
+    """queued.max.requests: here 1 request waits behind one at work, so nobody else with one at work reads another."""
+    harness.connections.max_queued = 1
+    early_transport, early = harness.connect()
+    late_transport, late = harness.connect()
+    free_transport, free = harness.connect()
+    harness.send(sync_group(1), early)
+    assert early_transport.reading
+    harness.send(sync_group(2) + heartbeat(3))
+    assert harness.connections.queued == 1
+    harness.send(sync_group(4), late)
+    assert (early_transport.reading, late_transport.reading, free_transport.reading) == (True, False, True)
+    harness.send(heartbeat(5), free)
+    assert free_transport.written and free_transport.reading
+    harness.parked[2].set_result(SyncGroupResponse())
+    turn(loop)
+    assert late_transport.written and late_transport.reading
+    harness.parked[1].set_result(SyncGroupResponse())
+    turn(loop)
+    assert (harness.connections.queued, harness.answers()) == (0, [2, 3])
+
+
+def test_a_connection_that_ends_leaves_the_queue(harness: Harness) -> None:
+    harness.send(sync_group(1) + heartbeat(2))
+    assert harness.connections.queued == 1
+    harness.connection.connection_lost(None)
+    assert harness.connections.queued == 0
+
+
+def test_a_connection_that_comes_too_fast_is_not_read_for_a_while(
+    harness: Harness, loop: asyncio.AbstractEventLoop
+) -> None:
+    harness.connections.wait_s = 0.005
+    transport, connection = harness.connect()
+    assert not transport.reading
+    loop.run_until_complete(asyncio.sleep(0.01))
+    assert transport.reading
+    harness.send(heartbeat(1), connection)
+    assert transport.written
 
 
 def test_a_client_that_leaves_cancels_its_waiting_request(harness: Harness, loop: asyncio.AbstractEventLoop) -> None:

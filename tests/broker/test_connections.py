@@ -16,8 +16,9 @@ from tests.broker.harness import Harness, Wire, fetch_request, request_frame, ru
 class Counted:
     """As much of a connection as is counted and swept."""
 
-    def __init__(self, host: str = "10.0.0.1") -> None:
+    def __init__(self, host: str = "10.0.0.1", listener: str = "PLAINTEXT") -> None:
         self.host = host
+        self.listener = listener
         self.sweeps: list[tuple[int, int]] = []
 
     def sweep(self, idle: int, stalled: int) -> None:
@@ -50,6 +51,27 @@ def test_all_and_by_address() -> None:
     assert len(counted) == 4
     assert counted.add(Counted("10.0.0.9")) is None
     assert "max.connections=5" in counted.add(Counted("10.0.0.9"))
+
+
+def test_a_listener_may_have_a_limit_of_its_own() -> None:
+    counted: Any = Connections(
+        BrokerConfig(
+            {
+                "listeners": "PLAINTEXT://localhost:1,OTHER://localhost:2",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+                "listener.name.other.max.connections": "1",
+                "listener.name.other.max.connection.creation.rate": "1",
+            }
+        )
+    )
+    first: Any = Counted(listener="OTHER")
+    assert counted.add(first) is None
+    assert "of the listener OTHER" in (counted.add(Counted(listener="OTHER")) or "")
+    assert counted.add(Counted()) is None
+    assert [counted.delay_s("OTHER", 100.0) for _ in range(3)] == [0.0, 1.0, 2.0]
+    assert [counted.delay_s("PLAINTEXT", 100.0) for _ in range(3)] == [0.0] * 3
+    counted.close_listener("OTHER")
+    assert first.sweeps == [(-1, -1)]
 
 
 def test_overrides_for_single_addresses() -> None:
