@@ -11,31 +11,45 @@ import org.apache.kafka.common.utils.Exit;
  */
 public final class KafkaTools {
     static final class Ended extends Error {
-        final int code;
-
         Ended(int code) {
             super("exit " + code, null, false, false);
-            this.code = code;
         }
+    }
+
+    /** Of the first exit a tool asks for: some catch what stands for the end of the JVM here, and ask once more. */
+    static Integer code;
+    static byte[] errorsThen;
+    static ByteArrayOutputStream out, err;
+
+    static void end(int wanted) {
+        if (code == null) {
+            System.err.flush();
+            code = wanted;
+            errorsThen = err.toByteArray();
+        }
+        throw new Ended(wanted);
     }
 
     public static void main(String[] none) throws Exception {
         PrintStream answers = System.out;
         org.slf4j.LoggerFactory.getLogger("tools"); // says now that there is nobody to log to
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
-        Exit.setExitProcedure((code, message) -> { throw new Ended(code); });
-        Exit.setHaltProcedure((code, message) -> { throw new Ended(code); });
+        Exit.setExitProcedure((wanted, message) -> end(wanted));
+        Exit.setHaltProcedure((wanted, message) -> end(wanted));
         for (String line; (line = commands.readLine()) != null; ) {
             List<String> words = new ArrayList<>();
             for (String word : line.split(" "))
                 words.add(word.equals("-") ? "" : new String(Base64.getDecoder().decode(word), StandardCharsets.UTF_8));
-            ByteArrayOutputStream out = new ByteArrayOutputStream(), err = new ByteArrayOutputStream();
+            out = new ByteArrayOutputStream();
+            err = new ByteArrayOutputStream();
+            code = null;
             System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
             System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
-            int code = run(words.remove(0), words.toArray(new String[0]));
+            int ended = run(words.remove(0), words.toArray(new String[0]));
             System.out.flush();
             System.err.flush();
-            answers.println(code + " " + encoded(out) + " " + encoded(err));
+            byte[] errors = code == null ? err.toByteArray() : errorsThen;
+            answers.println((code == null ? ended : code) + " " + encoded(out.toByteArray()) + " " + encoded(errors));
             answers.flush();
         }
     }
@@ -45,14 +59,12 @@ public final class KafkaTools {
             Class.forName(name).getMethod("main", String[].class).invoke(null, (Object) arguments);
             return 0;
         } catch (java.lang.reflect.InvocationTargetException problem) {
-            if (problem.getCause() instanceof Ended) return ((Ended) problem.getCause()).code;
-            // Some tools catch everything around their own exit.
-            problem.getCause().printStackTrace();
+            if (!(problem.getCause() instanceof Ended)) problem.getCause().printStackTrace();
             return 1;
         }
     }
 
-    static String encoded(ByteArrayOutputStream bytes) {
-        return bytes.size() == 0 ? "-" : Base64.getEncoder().encodeToString(bytes.toByteArray());
+    static String encoded(byte[] bytes) {
+        return bytes.length == 0 ? "-" : Base64.getEncoder().encodeToString(bytes);
     }
 }

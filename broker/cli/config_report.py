@@ -1,0 +1,165 @@
+"""The settings of entities as `gregor configs --describe` shows them."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+
+from broker.cli.errors import CommandError
+from broker.cli.tables import Column, on_terminal, print_table
+from broker.cli.wire import WireClient, check_code
+from protocol.messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    ListConfigResourcesRequest,
+    MetadataRequest,
+)
+
+BROKER_DEFAULT = ""
+
+
+class EntityType(StrEnum):
+    """As --entity-type spells them."""
+
+    TOPICS = "topics"
+    BROKERS = "brokers"
+    BROKER_LOGGERS = "broker-loggers"
+    CLIENT_METRICS = "client-metrics"
+    GROUPS = "groups"
+
+    @property
+    def resource_type(self) -> int:
+        """Kafka's ConfigResource.Type."""
+        return _RESOURCE_TYPES[self]
+
+    @property
+    def one(self) -> str:
+        """The word for one of them; of client metrics it is what Kafka's tool makes of it."""
+        return self.value[:-1]
+
+
+_RESOURCE_TYPES = {
+    EntityType.TOPICS: 2,
+    EntityType.BROKERS: 4,
+    EntityType.BROKER_LOGGERS: 8,
+    EntityType.CLIENT_METRICS: 16,
+    EntityType.GROUPS: 32,
+}
+
+
+class Source(IntEnum):
+    """Where a value comes from: DescribeConfigs' config source, with the names of Java's ConfigEntry.ConfigSource."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+_ALTERED = {
+    EntityType.TOPICS: Source.DYNAMIC_TOPIC_CONFIG,
+    EntityType.BROKERS: Source.DYNAMIC_BROKER_CONFIG,
+    EntityType.CLIENT_METRICS: Source.DYNAMIC_CLIENT_METRICS_CONFIG,
+    EntityType.GROUPS: Source.DYNAMIC_GROUP_CONFIG,
+}
+"""Where the values come from that were altered on the entity itself; of loggers every one is shown."""
+
+
+class Entity(NamedTuple):
+    """`name`: None for all of them, BROKER_DEFAULT for the default of all brokers."""
+
+    kind: EntityType
+    name: str | None
+
+
+Setting = DescribeConfigsResponse.DescribeConfigsResourceResult
+
+
+def node_for(entity: Entity, client: WireClient) -> int | None:
+    """The broker to ask: its own settings and loggers every broker knows best."""
+    numbered = entity.kind in (EntityType.BROKERS, EntityType.BROKER_LOGGERS)
+    return int(entity.name) if numbered and entity.name else client.controller_id if client.controller_id >= 0 else None
+
+
+def describe(client: WireClient, entity: Entity, *, everything: bool) -> None:
+    """Prints the settings of one entity, or of all of its type."""
+    kind = entity.kind
+    if entity.name is None:
+        names = existing(client, kind)
+        if kind is EntityType.BROKERS:
+            names.append(BROKER_DEFAULT)
+    else:
+        names = [entity.name]
+        if entity.name != BROKER_DEFAULT and not everything and entity.name not in existing(client, kind):
+            raise CommandError(f"the {kind.one} '{entity.name}' does not exist, or has no settings of its own.")
+    for name in names:
+        found = settings(client, Entity(kind, name))
+        if not everything and kind in _ALTERED:
+            altered = Source.DYNAMIC_DEFAULT_BROKER_CONFIG if name == BROKER_DEFAULT else _ALTERED[kind]
+            found = [setting for setting in found if setting.config_source == altered]
+        if name == BROKER_DEFAULT:
+            title = f"Default configs for {kind} in the cluster are:"
+        else:
+            title = f"{'All' if everything else 'Dynamic'} configs for {kind.one} {name} are:"
+        show(title, sorted(found, key=lambda setting: setting.name))
+
+
+def existing(client: WireClient, kind: EntityType) -> list[str]:
+    """The entities of a type; of groups and client metrics those that have settings of their own."""
+    if kind is EntityType.TOPICS:
+        return sorted(topic.name for topic in client.ask(MetadataRequest(topics=None)).topics)
+    if kind in (EntityType.BROKERS, EntityType.BROKER_LOGGERS):
+        return [str(node_id) for node_id in sorted(client.brokers)]
+    answer = client.ask(ListConfigResourcesRequest(resource_types=[kind.resource_type]))
+    check_code(answer.error_code)
+    return sorted(resource.resource_name for resource in answer.config_resources)
+
+
+def settings(client: WireClient, entity: Entity) -> list[Setting]:
+    """Every setting of one entity. Raises BrokerRefusal."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=entity.kind.resource_type, resource_name=entity.name or "", configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+    answer: DescribeConfigsResponse = client.ask(request, node_for(entity, client))
+    for result in answer.results:
+        check_code(result.error_code, result.error_message)
+        return list(result.configs)
+    return []
+
+
+def show(title: str, found: list[Setting]) -> None:
+    """Lines for a pipe, a table for a human."""
+    if on_terminal():
+        columns = [Column("NAME"), Column("VALUE"), Column("FROM"), Column("ELSE")]
+        rows = [
+            [setting.name, value_text(setting.value, setting.is_sensitive), source_name(setting.config_source),
+             ", ".join(f"{source_name(one.source)}={one.value}" for one in setting.synonyms[1:])]
+            for setting in found
+        ]  # fmt: skip
+        print_table(columns, rows, title=title)
+        return
+    print(title)
+    for setting in found:
+        synonyms = ", ".join(f"{source_name(one.source)}:{one.name}={_java(one.value)}" for one in setting.synonyms)
+        sensitive = "true" if setting.is_sensitive else "false"
+        print(f"  {setting.name}={_java(setting.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
+
+
+def value_text(value: str | None, sensitive: bool) -> str:
+    """Secrets are not told by brokers."""
+    return "(hidden)" if sensitive and value is None else value or ""
+
+
+def source_name(number: int) -> str:
+    """The Java client's name of a config source."""
+    return Source(number).name if number in Source.__members__.values() else Source.UNKNOWN.name
+
+
+def _java(value: str | None) -> str:
+    return "null" if value is None else value

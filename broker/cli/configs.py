@@ -1,0 +1,186 @@
+"""`gregor configs`: what kafka-configs.sh does for topics, brokers, loggers, groups and client metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from broker.cli import config_report
+from broker.cli.client import load_file
+from broker.cli.command import bootstrap_option, command_config_option, only_one, run
+from broker.cli.config_report import BROKER_DEFAULT, Entity, EntityType
+from broker.cli.errors import CommandError
+from broker.cli.wire import WireClient, check_code
+from protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+
+SET, DELETE = 0, 1
+
+_KEY = re.compile(r"[a-zA-Z0-9._-]+")
+_OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
+"""Behind a character that stands in no square brackets."""
+
+_NOT_SERVED = ("users", "clients", "ips")
+_SHORT_FLAGS = {
+    "topic": EntityType.TOPICS,
+    "broker": EntityType.BROKERS,
+    "broker_logger": EntityType.BROKER_LOGGERS,
+    "client_metrics": EntityType.CLIENT_METRICS,
+    "group": EntityType.GROUPS,
+}
+
+EPILOG = """\b
+Examples:
+  gregor configs --describe --topic orders
+  gregor configs --describe --topic orders --all
+  gregor configs --alter --topic orders --add-config retention.ms=86400000,cleanup.policy=[compact,delete]
+  gregor configs --alter --topic orders --delete-config retention.ms
+  gregor configs --alter --broker-defaults --add-config log.retention.hours=24
+  gregor configs --describe --entity-type brokers --entity-name 0 --all
+"""
+
+
+@click.command("configs", epilog=EPILOG)
+@bootstrap_option()
+@command_config_option()
+@click.option("--describe", is_flag=True, help="Show the settings that were altered; with --all every one.")
+@click.option("--alter", is_flag=True, help="Alter settings.")
+@click.option("--all", "everything", is_flag=True, help="With --describe: every setting, defaults included.")
+@click.option(
+    "--entity-type", metavar="TYPE", help="topics, brokers, broker-loggers, client-metrics or groups.",
+)  # fmt: skip
+@click.option("--entity-name", metavar="NAME", help="Topic, broker id, subscription or group.")
+@click.option("--entity-default", is_flag=True, help="The default of all brokers.")
+@click.option("--topic", metavar="NAME", help="Short for --entity-type topics --entity-name.")
+@click.option("--broker", metavar="ID", help="Short for --entity-type brokers --entity-name.")
+@click.option("--broker-defaults", is_flag=True, help="Short for --entity-type brokers --entity-default.")
+@click.option("--broker-logger", metavar="ID", help="Short for --entity-type broker-loggers --entity-name.")
+@click.option("--client-metrics", metavar="NAME", help="Short for --entity-type client-metrics --entity-name.")
+@click.option("--group", metavar="ID", help="Short for --entity-type groups --entity-name.")
+@click.option("--add-config", metavar="KEY=VALUE,..", help="Settings to make; [a,b] for a value with commas.")
+@click.option("--add-config-file", metavar="FILE", help="Settings to make, from a properties file.")
+@click.option("--delete-config", "delete_configs", multiple=True, metavar="KEY,..", help="Back to the default.")
+@click.option("--force", is_flag=True, help="Accepted for the sake of scripts; nothing is asked here.")
+def configs(**given: Any) -> None:
+    """Show and alter the settings of topics, brokers, loggers, groups and client metrics."""
+    action = only_one(("--describe", "--alter"), given)
+    entity = parse_entity(given)
+    changes = parse_changes(given) if action == "--alter" else {}
+    check_combinations(action, given, entity)
+    with WireClient(given["bootstrap"], given["config_file"]) as client:
+        if action == "--alter":
+            alter(client, entity, changes)
+        else:
+            config_report.describe(client, entity, everything=given["everything"])
+
+
+def parse_entity(given: dict[str, Any]) -> Entity:
+    """What the flags name; a name of None stands for all of that type."""
+    short = [flag for flag in (*_SHORT_FLAGS, "broker_defaults") if given[flag]]
+    if len(short) + bool(given["entity_type"]) != 1:
+        raise click.UsageError("Give exactly one entity: --entity-type, or one of --topic, --broker, --group, ..")
+    if short and (given["entity_name"] is not None or given["entity_default"]):
+        raise click.UsageError("--entity-name and --entity-default go with --entity-type.")
+    if given["broker_defaults"]:
+        return Entity(EntityType.BROKERS, BROKER_DEFAULT)
+    if short:
+        return _checked(Entity(_SHORT_FLAGS[short[0]], given[short[0]]))
+    word = given["entity_type"]
+    if word in _NOT_SERVED:
+        raise CommandError(f"quotas of {word} are not built yet; there is nothing to show or alter.")
+    if word not in EntityType.__members__.values():
+        raise CommandError(f"'{word}' is no entity type; these are: {', '.join(EntityType)}.")
+    name = given["entity_name"]
+    if given["entity_default"]:
+        if name is not None:
+            raise click.UsageError("--entity-name and --entity-default contradict each other.")
+        if word != EntityType.BROKERS:
+            raise click.UsageError(f"--entity-default goes with brokers, not with {word}.")
+        name = BROKER_DEFAULT
+    return _checked(Entity(EntityType(word), name))
+
+
+def _checked(entity: Entity) -> Entity:
+    numbered = entity.kind in (EntityType.BROKERS, EntityType.BROKER_LOGGERS)
+    if numbered and entity.name not in (None, BROKER_DEFAULT) and not (entity.name or "").isdecimal():
+        raise CommandError(f"'{entity.name}' is no broker id; give a number.")
+    return entity
+
+
+def check_combinations(action: str, given: dict[str, Any], entity: Entity) -> None:
+    """Refuses flags that would be ignored, and entities that cannot be meant."""
+    if action == "--alter":
+        if entity.name is None:
+            raise click.UsageError(f"--alter needs the name of one of the {entity.kind}.")
+        if given["everything"]:
+            raise click.UsageError("--all goes with --describe.")
+        return
+    if given["add_config"] or given["add_config_file"] or given["delete_configs"]:
+        raise click.UsageError("--add-config, --add-config-file and --delete-config go with --alter.")
+    if entity.kind is EntityType.BROKER_LOGGERS and entity.name is None:
+        raise click.UsageError("--describe of broker-loggers needs --entity-name, the id of a broker.")
+
+
+def parse_changes(given: dict[str, Any]) -> dict[str, str | None]:
+    """Setting -> value; None takes it back to its default."""
+    if given["add_config"] is not None and given["add_config_file"]:
+        raise click.UsageError("--add-config and --add-config-file contradict each other.")
+    changes: dict[str, str | None] = {}
+    if given["add_config_file"]:
+        changes.update(load_file(given["add_config_file"]))
+    elif given["add_config"] is not None:
+        changes.update(parse_settings(given["add_config"]))
+    deleted = [key.strip() for text in given["delete_configs"] for key in text.split(",") if key.strip()]
+    for key in deleted:
+        if key in changes:
+            raise CommandError(f"{key} is both added and deleted.")
+        changes[key] = None
+    for key in changes:
+        if not _KEY.fullmatch(key):
+            raise CommandError(f"'{key}' is no name of a setting: those have letters, digits, '.', '_' and '-'.")
+    if not changes:
+        raise click.UsageError("--alter needs --add-config, --add-config-file or --delete-config.")
+    return changes
+
+
+def parse_settings(text: str) -> dict[str, str]:
+    """`a=1,b=[x,y]` -> {"a": "1", "b": "x,y"}: commas and equal signs in square brackets belong to the value."""
+    settings = {}
+    for pair in re.split("," + _OUTSIDE_BRACKETS, text):
+        parts = re.split(r"\s*=\s*" + _OUTSIDE_BRACKETS, pair)
+        if len(parts) != 2:
+            raise CommandError(f"'{pair.strip()}' is not of the form key=value; put values with commas into [].")
+        settings[parts[0].strip()] = re.sub(r"[\[\]]", "", parts[1]).strip()
+    return settings
+
+
+def alter(client: WireClient, entity: Entity, changes: dict[str, str | None]) -> None:
+    """Makes the changes, all or none of them."""
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            IncrementalAlterConfigsRequest.AlterConfigsResource(
+                resource_type=entity.kind.resource_type,
+                resource_name=entity.name or "",
+                configs=[
+                    IncrementalAlterConfigsRequest.AlterableConfig(
+                        name=key, config_operation=DELETE if value is None else SET, value=value
+                    )
+                    for key, value in changes.items()
+                ],
+            )
+        ]
+    )
+    answer: IncrementalAlterConfigsResponse = client.ask(request, config_report.node_for(entity, client))
+    for result in answer.responses:
+        check_code(result.error_code, result.error_message)
+    if entity.name == BROKER_DEFAULT:
+        print(f"Completed updating default config for {entity.kind} in the cluster.")
+    else:
+        print(f"Completed updating config for {entity.kind.one} {entity.name}.")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry point of the sub-command."""
+    return run(configs, arguments)

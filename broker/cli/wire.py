@@ -1,0 +1,172 @@
+"""A small synchronous client on our own protocol package, for the APIs that confluent-kafka does not offer.
+
+One connection to each broker it is asked to speak to, one request at a time, the newest version that both sides know.
+It speaks to PLAINTEXT listeners only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from types import TracebackType
+from typing import Any
+
+from broker.cli.client import (
+    CONNECT_TIMEOUT_S,
+    REQUEST_TIMEOUT_S,
+    START_TIMEOUT_S,
+    check_reachable,
+    load_file,
+    parse_bootstrap,
+)
+from broker.cli.errors import CommandError
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, MalformedMessage
+from protocol.messages import (
+    ApiMessage,
+    ApiVersionsRequest,
+    MetadataRequest,
+    RequestHeader,
+    ResponseHeader,
+    request_header_version,
+    response_class,
+    response_header_version,
+)
+
+MAX_RESPONSE_BYTES = 512 * 1024 * 1024
+
+
+class BrokerRefusal(CommandError):
+    """A broker answered with an error code."""
+
+    def __init__(self, code: int, message: str | None = None) -> None:
+        self.code = ErrorCode(code) if code in ErrorCode.__members__.values() else ErrorCode.UNKNOWN_SERVER_ERROR
+        text = (message or "the broker refused").rstrip(".")
+        super().__init__(f"{text} ({self.code.name}).")
+
+
+def check_code(code: int, message: str | None = None) -> None:
+    """Raises BrokerRefusal unless the code is 0."""
+    if code:
+        raise BrokerRefusal(code, message)
+
+
+class _Link:
+    """A connection to one broker."""
+
+    def __init__(self, host: str, port: int, client_id: str) -> None:
+        self.name = f"{host}:{port}"
+        self._client_id = client_id
+        self._correlation_ids = itertools.count(1)
+        try:
+            self._socket = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
+        except OSError as error:
+            raise CommandError(
+                f"cannot reach the broker at {self.name}, the address it advertises: {error.strerror or error}."
+            ) from None
+        self._socket.settimeout(REQUEST_TIMEOUT_S)
+        answer = self.exchange(ApiVersionsRequest(), 0)
+        self.versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+    def exchange(self, request: ApiMessage, version: int) -> Any:
+        key = request.API_KEY
+        correlation_id = next(self._correlation_ids)
+        header = RequestHeader(
+            request_api_key=key,
+            request_api_version=version,
+            correlation_id=correlation_id,
+            client_id=self._client_id,
+        )
+        frame = header.encode(request_header_version(key, version)) + request.encode(version)
+        try:
+            self._socket.sendall(len(frame).to_bytes(4) + frame)
+            data = self._receive(int.from_bytes(self._receive(4)))
+            _, position = ResponseHeader.decode(data, response_header_version(key, version))
+            kind = response_class(key)
+            assert kind is not None
+            message, _ = kind.decode(data, version, position)
+        except TimeoutError:
+            raise CommandError(f"the broker at {self.name} did not answer within {REQUEST_TIMEOUT_S:.0f} s.") from None
+        except OSError as error:
+            raise CommandError(f"the connection to {self.name} broke: {error.strerror or error}.") from None
+        except MalformedMessage as error:
+            raise CommandError(f"{self.name} does not answer as a Kafka broker does: {error}.") from None
+        return message
+
+    def _receive(self, size: int) -> bytes:
+        if not 0 <= size <= MAX_RESPONSE_BYTES:
+            raise CommandError(f"{self.name} does not answer as a Kafka broker does: an answer of {size} bytes.")
+        data = bytearray()
+        while len(data) < size:
+            part = self._socket.recv(min(size - len(data), 1 << 20))
+            if not part:
+                raise CommandError(f"the broker at {self.name} closed the connection; its log says why.")
+            data += part
+        return bytes(data)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class WireClient:
+    """Connects to a cluster; a context manager."""
+
+    def __init__(self, bootstrap: str, config_file: str | None = None, client_id: str = "gregor-admin") -> None:
+        settings = load_file(config_file) if config_file else {}
+        protocol = settings.get("security.protocol", "PLAINTEXT").strip().upper()
+        if protocol != "PLAINTEXT":
+            raise CommandError(f"this command speaks to PLAINTEXT listeners only, not security.protocol={protocol}.")
+        self._client_id = settings.get("client.id", client_id).strip()
+        self._links: dict[int | None, _Link] = {}
+        check_reachable(bootstrap, START_TIMEOUT_S)
+        problem = CommandError("no broker to connect to.")
+        for host, port in parse_bootstrap(bootstrap):
+            try:
+                self._links[None] = _Link(host, port, self._client_id)
+                break
+            except CommandError as error:
+                problem = error
+        else:
+            raise problem
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Asks who is there: `brokers`, by id, and `controller_id`."""
+        metadata = self.ask(MetadataRequest(topics=[]))
+        self.brokers = {node.node_id: (node.host, node.port) for node in metadata.brokers}
+        self.controller_id: int = metadata.controller_id
+
+    def ask(self, request: ApiMessage, node_id: int | None = None) -> Any:
+        """The answer of one broker, or of the one that was reached first. CommandError when there is none."""
+        link = self._link(node_id)
+        ours = type(request)
+        theirs = link.versions.get(request.API_KEY)
+        if theirs is None:
+            name = ApiKey(request.API_KEY).name
+            raise CommandError(f"the broker at {link.name} does not offer {name}, which this command needs.")
+        version = min(theirs[1], ours.MAX_VERSION)
+        if version < max(theirs[0], ours.MIN_VERSION):
+            name = ApiKey(request.API_KEY).name
+            raise CommandError(
+                f"the broker at {link.name} offers {name} in versions {theirs[0]} to {theirs[1]}, this command knows "
+                f"{ours.MIN_VERSION} to {ours.MAX_VERSION}."
+            )
+        return link.exchange(request, version)
+
+    def _link(self, node_id: int | None) -> _Link:
+        link = self._links.get(node_id)
+        if link is None:
+            assert node_id is not None
+            if node_id not in self.brokers:
+                raise CommandError(f"there is no broker {node_id}; {', '.join(map(str, sorted(self.brokers)))} live.")
+            link = self._links[node_id] = _Link(*self.brokers[node_id], self._client_id)
+        return link
+
+    def __enter__(self) -> WireClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for link in self._links.values():
+            link.close()
