@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 
+READERS = 2
 LARGE_BATCHES = 3
 """So many may be unpacked at a time, each to 64 MB at most."""
 
@@ -33,6 +34,7 @@ class Background:
         self._fsync = ThreadPoolExecutor(1, "fsync")
         self._files = ThreadPoolExecutor(1, "files")
         self._codecs = ThreadPoolExecutor(1, "codecs")
+        self._reads = ThreadPoolExecutor(READERS, "reads")
         self._slice = asyncio.Lock()
         self.large_batches = asyncio.Semaphore(LARGE_BATCHES)
         """To be held while the records of a batch are in memory in plain."""
@@ -47,10 +49,21 @@ class Background:
     async def run(self, call: Callable[[], ResultT]) -> ResultT:
         return await asyncio.get_running_loop().run_in_executor(self._files, call)
 
+    async def read(self, call: Callable[[], ResultT]) -> ResultT:
+        """A call that may wait for a disk to read."""
+        return await asyncio.get_running_loop().run_in_executor(self._reads, call)
+
     async def in_slices(self, work: Slices[ResultT]) -> ResultT:
         """Work cut into slices, its calls on a thread. All works together get one slice in a turn of the loop, and each
         the next one in its turn. What it raises comes out here.
         """
+        return await self._in_slices(work, self._codecs)
+
+    async def search(self, work: Slices[ResultT]) -> ResultT:
+        """The same for work whose calls wait for a disk."""
+        return await self._in_slices(work, self._reads)
+
+    async def _in_slices(self, work: Slices[ResultT], threads: ThreadPoolExecutor) -> ResultT:
         loop = asyncio.get_running_loop()
         go_on: GoOn = partial(next, work)
         while True:
@@ -64,7 +77,7 @@ class Background:
                     await asyncio.sleep(0)
             go_on = partial(next, work)
             if call is not None:
-                done = loop.run_in_executor(self._codecs, call)
+                done = loop.run_in_executor(threads, call)
                 await asyncio.wait((done,))
                 go_on = after_call(work, done.result)
 
@@ -122,3 +135,4 @@ class Background:
         self._fsync.shutdown(wait=True)
         self._files.shutdown(wait=True)
         self._codecs.shutdown(wait=True)
+        self._reads.shutdown(wait=True)

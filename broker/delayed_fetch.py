@@ -1,7 +1,8 @@
 """A Fetch that waits for records: watches its partitions and looks again when one of them moves.
 
 Looking again is put off to the loop's next turn, so an append is not held up by its readers, and several appends of one
-turn cost one look.
+turn cost one look. Where a look finds that something is on the disk alone, that is fetched first, without holding the
+loop up.
 """
 
 from __future__ import annotations
@@ -23,18 +24,21 @@ if TYPE_CHECKING:
 class DelayedFetch(Later):
     """Answers once, when there is enough or the time is over. `cancel()` (the client left) gives everything back."""
 
-    __slots__ = ("_answered", "_loop", "_over", "_read", "_timer", "_turn", "_watched")
+    __slots__ = ("_answered", "_fetch", "_loop", "_over", "_overdue", "_read", "_timer", "_turn", "_watched")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read: FetchRead, max_wait_s: float) -> None:
         self._loop = loop
         self._read = read
-        self._over = False
+        self._over = self._overdue = False
+        self._fetch: asyncio.Task[None] | None = None
         self._answered: Callable[[FetchResponse], None] | None = None
         self._turn: asyncio.Handle | None = None
         self._timer = loop.call_later(max_wait_s, self._look, True)
         read.release()
         moved = self._moved
         self._watched: list[tuple[Partition, int]] = [(part, part.watch(moved)) for part in read.partitions()]
+        if read.missing:
+            self._fetch_missing()
 
     def then(self, answered: Callable[[FetchResponse], None]) -> None:
         self._answered = answered
@@ -46,6 +50,8 @@ class DelayedFetch(Later):
         self._timer.cancel()
         if self._turn is not None:
             self._turn.cancel()
+        if self._fetch is not None:
+            self._fetch.cancel()
         for partition, handle in self._watched:
             partition.unwatch(handle)
         self._watched.clear()
@@ -56,12 +62,17 @@ class DelayedFetch(Later):
 
     def _look(self, in_any_case: bool) -> None:
         self._turn = None
-        if self._over:
+        self._overdue |= in_any_case
+        if self._over or self._fetch is not None:
             return
         read = self._read
         try:
             read.collect()
-            if not read.satisfied and not in_any_case:
+            if read.missing:
+                read.release()
+                self._fetch_missing()
+                return
+            if not read.satisfied and not self._overdue:
                 read.release()
                 return
             response = read.response()
@@ -72,3 +83,13 @@ class DelayedFetch(Later):
         self.cancel()
         if self._answered is not None:
             self._answered(response)
+
+    def _fetch_missing(self) -> None:
+        self._fetch = self._loop.create_task(self._read.fetch_missing())
+        self._fetch.add_done_callback(self._fetched)
+
+    def _fetched(self, fetch: asyncio.Task[None]) -> None:
+        self._fetch = None
+        if not fetch.cancelled() and (error := fetch.exception()) is not None:
+            logger.error("what a waiting Fetch lacks cannot be fetched", exc_info=error)
+        self._look(False)

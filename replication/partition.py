@@ -277,10 +277,12 @@ class Partition:
         current_leader_epoch: int = -1,
         replica_id: int = -1,
         min_one_batch: bool = True,
+        waits_for_disk: bool = True,
     ) -> LogSlice:
         """Records from `offset` on: for consumers (replica_id < 0) below the HW, for followers to the log's end.
 
-        Raises KafkaError: epoch errors of `check_epoch`, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE.
+        Raises KafkaError: epoch errors of `check_epoch`, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE. Without
+        `waits_for_disk` also NotCached.
         """
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             self.check_epoch(current_leader_epoch)
@@ -288,7 +290,8 @@ class Partition:
         if log is None or not self.is_leader:
             raise KafkaError(self._resigned_with)
         upper_offset = log.high_watermark if replica_id < 0 else log.log_end_offset
-        return log.read(offset, max_bytes, upper_offset, min_one_batch)
+        read = log.read if waits_for_disk else log.read_cached
+        return read(offset, max_bytes, upper_offset, min_one_batch)
 
     def latest_offset(self, *, current_leader_epoch: int = -1, replica_id: int = -1) -> int:
         """What ListOffsets calls latest: the HW for clients (replica_id < 0), the log end offset for brokers.

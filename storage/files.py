@@ -15,6 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from storage.cached_reads import Fetch, NotCached, read_cached
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
@@ -46,7 +48,11 @@ class File(Protocol):
     def release(self) -> None: ...
 
     def read(self, size_bytes: int, position: int) -> bytes:
-        """As pread(2): fewer bytes only at the end of the file."""
+        """As pread(2): fewer bytes only at the end of the file. NotCached instead of a wait for the disk while
+        `Files.waits_for_disk` is False."""
+
+    def fetcher(self, size_bytes: int, position: int) -> Callable[[], None]:
+        """What `NotCached.fetcher` returns."""
 
     def read_into(self, view: WriteableBuffer, position: int) -> int: ...
 
@@ -71,6 +77,9 @@ class Files(Protocol):
     """What storage asks of a file system. Paths are plain strings."""
 
     cache: ContentCache
+
+    waits_for_disk: bool
+    """False makes `File.read` raise NotCached rather than wait. To be set back before others get a turn."""
 
     def create(self, path: str) -> File:
         """A new, empty file; an old one of that name is emptied."""
@@ -169,7 +178,15 @@ class OsFile:
         return self._holds > 0
 
     def read(self, size_bytes: int, position: int) -> bytes:
-        return os.pread(self.fileno(), size_bytes, position)
+        if self._files.waits_for_disk:
+            return os.pread(self.fileno(), size_bytes, position)
+        try:
+            return read_cached(self.fileno(), size_bytes, position)
+        except BlockingIOError:
+            raise NotCached(self, size_bytes, position) from None
+
+    def fetcher(self, size_bytes: int, position: int) -> Callable[[], None]:
+        return Fetch(self.fileno(), size_bytes, position)
 
     def read_into(self, view: WriteableBuffer, position: int) -> int:
         return os.preadv(self.fileno(), [view], position)
@@ -228,6 +245,7 @@ class OsFiles:
     def __init__(self, limit: int = DEFAULT_OPEN_FILES, cached_bytes: int = DEFAULT_CACHED_BYTES) -> None:
         self.limit = limit
         self.cache = ContentCache(cached_bytes)
+        self.waits_for_disk = True
         self._open_files: dict[OsFile, None] = {}
 
     @property

@@ -26,6 +26,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from storage.batches import NO_TIMESTAMP
+from storage.cached_reads import NotCached
 
 if TYPE_CHECKING:
     from storage.files import File, Files
@@ -287,4 +288,8 @@ class TimeIndex(SparseIndex):
 
     def _set_entries(self, entries: int) -> None:
         super()._set_entries(entries)
-        self._last_timestamp = self._at(entries - 1)[0]
+        try:
+            self._last_timestamp = self._at(entries - 1)[0]
+        except NotCached:
+            self._entries = -1
+            raise

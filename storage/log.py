@@ -1,4 +1,5 @@
-"""One partition's log: opening, truncation, retention, flushing. Appending and reading are in log_append and log_read.
+"""One partition's log: opening, truncation, retention, flushing. Appending, reading and searching are in
+log_append, log_read and log_search.
 
 Offsets, from left to right: log start offset <= high watermark <= log end offset, and the recovery point somewhere
 below the log end offset. Methods raise KafkaError with KAFKA_STORAGE_ERROR when a file cannot be used.
@@ -15,6 +16,7 @@ from storage.epochs import LeaderEpochs
 from storage.flush import FlushPlan
 from storage.log_append import AppendInfo, LogAppends
 from storage.log_read import LogReads, LogSlice
+from storage.log_search import LogSearches
 from storage.log_state import LogState
 from storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerEntry, ProducerStates
 from storage.retention import segments_to_delete
@@ -32,7 +34,7 @@ SEGMENTS_PER_FLUSH = 64
 """A plan holds the descriptors of all it is to sync."""
 
 
-class Log(LogReads, LogAppends, SegmentSwap, LogState):
+class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
     """Not thread-safe: everything is called on one thread, except FlushPlan.run."""
 
     __slots__ = ()
@@ -131,6 +133,10 @@ class Log(LogReads, LogAppends, SegmentSwap, LogState):
 
     def expire_producers(self, now_ms: int) -> None:
         self._producers.expire(now_ms)
+
+    def forget_producers_after(self, expiration_ms: int) -> None:
+        """Another producer.id.expiration.ms counts from now on."""
+        self._producers.expiration_ms = expiration_ms
 
     # Truncation
 

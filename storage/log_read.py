@@ -1,12 +1,11 @@
-"""Reading a log: slices of its files for fetches, and offsets by timestamp."""
+"""Reading a log: slices of its files for fetches."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records import CorruptBatch, RecordBatch
-from storage.batches import APPEND_TIME_BIT, LENGTH_OVERHEAD
+from storage.batches import LENGTH_OVERHEAD
 from storage.log_state import KNOWN_POSITIONS, LogState
 from storage.segment import Segment
 
@@ -105,6 +104,15 @@ class LogReads(LogState):
         except OSError as error:
             self._fail(error, "cannot read")
 
+    def read_cached(self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool = True) -> LogSlice:
+        """As `read`, but raises NotCached where it would have to wait for the disk to find the place."""
+        files = self._files
+        files.waits_for_disk = False
+        try:
+            return self.read(offset, max_bytes, upper_offset, min_one_batch)
+        finally:
+            files.waits_for_disk = True
+
     def _read_segment(
         self,
         segment: Segment,
@@ -167,37 +175,6 @@ class LogReads(LogState):
             known.clear()
         known[offset] = position
 
-    # By timestamp
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record that is at least as late; None if there is none.
-
-        Reads the records of one batch. (Kafka's UnifiedLog.fetchOffsetByTimestamp.)
-        """
-        try:
-            for segment in self._segments:
-                if segment.size_bytes and segment.largest_timestamp_ms >= timestamp_ms:
-                    found = self._search_timestamp(segment, timestamp_ms)
-                    if found is not None:
-                        return found
-        except OSError as error:
-            self._fail(error, "cannot search by timestamp")
-        return None
-
-    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first of the latest records; None if no record has a timestamp."""
-        try:
-            latest = self._segments[0]
-            for segment in self._segments:
-                segment.load_timestamps()
-                if segment.max_timestamp > latest.max_timestamp:
-                    latest = segment
-            if latest.max_timestamp < 0:
-                return None
-            return self._search_timestamp(latest, latest.max_timestamp)
-        except OSError as error:
-            self._fail(error, "cannot search by timestamp")
-
     def offsets_before(self, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
         """At most `max_count` offsets, the greatest first: where segments begin whose files were last written by then,
         and the log end offset if that is now. -1 stands for now, -2 for the log's start.
@@ -221,23 +198,3 @@ class LogReads(LogState):
         except OSError as error:
             self._fail(error, "cannot look at its segments")
         return sorted(known[max(0, count - max(0, max_count)) : count], reverse=True)
-
-    def _search_timestamp(self, segment: Segment, timestamp_ms: int) -> tuple[int, int, int] | None:
-        start_offset = self.log_start_offset
-        offset = max(segment.time_index.lookup(timestamp_ms - 1)[1], start_offset)
-        for position, size_bytes, _, last_offset, epoch, attributes, max_timestamp, *_ in segment.scan(
-            segment.offset_index.lookup(offset)[1], verify_crc=False
-        ):
-            if max_timestamp < timestamp_ms or last_offset < start_offset:
-                continue
-            batch = segment.log.read(size_bytes, position)
-            try:
-                for record in RecordBatch(batch).records():
-                    timestamp = max_timestamp if attributes & APPEND_TIME_BIT else record.timestamp
-                    if timestamp >= timestamp_ms and record.offset >= start_offset:
-                        return timestamp, record.offset, epoch
-            except CorruptBatch as error:
-                raise KafkaError(
-                    ErrorCode.CORRUPT_MESSAGE, f"{segment.log.path}, position {position}: {error}"
-                ) from None
-        return None

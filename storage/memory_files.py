@@ -13,19 +13,29 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from storage.cached_reads import NotCached
 from storage.files import ContentCache, DirectoryEntry
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 
+PAGE_BYTES = 4096
+
+
+def _pages(size_bytes: int, position: int) -> set[int]:
+    return set(range(position // PAGE_BYTES, (position + size_bytes - 1) // PAGE_BYTES + 1))
+
+
 class _Content:
     """An inode: what names point at."""
 
-    __slots__ = ("data", "durable", "modified_ms", "snapshot_fd")
+    __slots__ = ("data", "durable", "evicted", "modified_ms", "snapshot_fd")
 
     def __init__(self) -> None:
         self.data = bytearray()
+        self.evicted: set[int] = set()
+        """Numbers of the pages that are on the disk alone."""
         self.durable = b""
         self.modified_ms = 0
         self.snapshot_fd = -1
@@ -66,7 +76,21 @@ class MemoryFile:
 
     def read(self, size_bytes: int, position: int) -> bytes:
         self._files.count("read", self.path)
-        return bytes(self._content().data[position : position + size_bytes])
+        content = self._content()
+        wanted = content.evicted & _pages(size_bytes, position)
+        if wanted and not self._files.waits_for_disk:
+            raise NotCached(self, size_bytes, position)
+        content.evicted -= wanted
+        return bytes(content.data[position : position + size_bytes])
+
+    def fetcher(self, size_bytes: int, position: int) -> Callable[[], None]:
+        content = self._content()
+
+        def fetch() -> None:
+            self._files.calls["fetch"] += 1
+            content.evicted -= _pages(size_bytes, position)
+
+        return fetch
 
     def read_into(self, view: WriteableBuffer, position: int) -> int:
         target = memoryview(view).cast("B")
@@ -119,6 +143,7 @@ class MemoryFiles:
 
     def __init__(self) -> None:
         self.cache = ContentCache()
+        self.waits_for_disk = True
         self.calls: Counter[str] = Counter()
         """How often each operation was called: write, read, truncate, sync, create, rename, unlink,
         sync_directory, write_atomically."""
@@ -145,6 +170,15 @@ class MemoryFiles:
 
     def mend_folder(self, path: str) -> None:
         del self._broken[path + "/"]
+
+    def evict(self) -> None:
+        """Nothing is in the page cache any more, nor in `cache`."""
+        for content in self._contents.values():
+            content.evicted = set(range(len(content.data) // PAGE_BYTES + 1))
+        limit_bytes, self.cache.limit_bytes = self.cache.limit_bytes, 0
+        self.cache.use(self, 0, lambda: None)
+        self.cache.forget(self)
+        self.cache.limit_bytes = limit_bytes
 
     def crash(self) -> None:
         """Everything that was not synced is gone. Open Files of files that survive go on working."""

@@ -56,9 +56,9 @@ async def fetch_converted(broker: Broker, request: FetchRequest, call: Call) -> 
 async def _fetch(broker: Broker, request: FetchRequest, call: Call, context: FetchContext) -> FetchResponse:
     read = FetchRead(broker, request, call, context)
     read.collect()
-    if read.satisfied or request.max_wait_ms <= 0:
+    if not read.missing and (read.satisfied or request.max_wait_ms <= 0):
         return read.response()
-    delayed = DelayedFetch(broker.loop, read, request.max_wait_ms / 1000)
+    delayed = DelayedFetch(broker.loop, read, max(0, request.max_wait_ms) / 1000)
     answered = broker.loop.create_future()
     delayed.then(answered.set_result)
     try:

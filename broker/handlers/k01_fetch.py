@@ -15,7 +15,9 @@ until enough is committed or `max_wait_ms` is over (broker.delayed_fetch).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.delayed_fetch import DelayedFetch
@@ -25,6 +27,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Uuid
 from protocol.messages import FetchRequest, FetchResponse
+from storage.cached_reads import NotCached
 from storage.log import LogSlice
 
 if TYPE_CHECKING:
@@ -38,6 +41,8 @@ LEADER_FROM = 16
 STORAGE_ERROR_FROM = 6
 ZSTD_FROM = 10
 READ_COMMITTED = 1
+MOST_FETCHES = 64
+"""Who still lacks something after so many looks waits for the disk: memory is too short to keep it that long."""
 _LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -54,9 +59,9 @@ def fetch(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse | 
         return FetchResponse(error_code=error.code)
     read = FetchRead(broker, request, call, context)
     read.collect()
-    if read.satisfied or request.max_wait_ms <= 0:
+    if not read.missing and (read.satisfied or request.max_wait_ms <= 0):
         return read.response()
-    return DelayedFetch(broker.loop, read, request.max_wait_ms / 1000)
+    return DelayedFetch(broker.loop, read, max(0, request.max_wait_ms) / 1000)
 
 
 class FetchRead:
@@ -66,11 +71,13 @@ class FetchRead:
         "_broker",
         "_call",
         "_context",
+        "_fetches",
         "_follower",
         "_found",
         "_max_bytes",
         "_min_bytes",
         "_read_committed",
+        "missing",
         "satisfied",
     )
 
@@ -83,7 +90,10 @@ class FetchRead:
         self._read_committed = request.isolation_level == READ_COMMITTED
         self._follower = request.replica_id if call.version < 15 else request.replica_state.replica_id
         self._found: list[tuple[FetchedPartition, FetchResponse.PartitionData]] = []
+        self._fetches = 0
         self.satisfied = False
+        self.missing: list[NotCached] = []
+        """What is on the disk alone: to be fetched by `fetch_missing`, then `collect` again."""
 
     def partitions(self) -> list[Partition]:
         """The replicas whose progress can satisfy the request."""
@@ -95,7 +105,10 @@ class FetchRead:
         return found
 
     def collect(self) -> None:
-        """Read every partition within the byte limits; sets `satisfied` when the answer need not wait."""
+        """Read every partition within the byte limits; sets `satisfied` when the answer need not wait. With something
+        in `missing` there is no answer yet.
+        """
+        self.missing = []
         left = self._max_bytes
         total = 0
         self.satisfied = not self._context.partitions
@@ -110,6 +123,9 @@ class FetchRead:
                 left -= size
                 if data.diverging_epoch.epoch >= 0:
                     self.satisfied = True
+            except NotCached as missing:
+                self.missing.append(missing)
+                continue
             except KafkaError as error:
                 release_records(data)
                 data.records = b""
@@ -143,6 +159,7 @@ class FetchRead:
                 current_leader_epoch=wanted.current_leader_epoch,
                 replica_id=self._follower,
                 min_one_batch=first,
+                waits_for_disk=self._fetches >= MOST_FETCHES,
             )
             size = piece.size_bytes
             if size:
@@ -174,6 +191,16 @@ class FetchRead:
         if self._broker.metadata.partition(name or "", wanted.index) is not None:
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    async def fetch_missing(self) -> None:
+        """Bring into memory what `collect` lacked, on threads."""
+        self._fetches += 1
+        read = self._broker.background.read
+        calls = []
+        for missing in self.missing:
+            with suppress(OSError):  # the next look finds it, too, and words it
+                calls.append(missing.fetcher())
+        await asyncio.gather(*map(read, calls))
 
     def release(self) -> None:
         """Give back what `collect` read: the request waits on, or its client left."""

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from broker.registry import handles
@@ -22,6 +23,7 @@ from protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
+    from protocol.slices import Slices
     from replication.partition import Partition
     from storage.log import Log
 
@@ -46,8 +48,11 @@ _UNKNOWN = (-1, -1, -1)
 
 
 @handles(ApiKey.LIST_OFFSETS, 0, 11)
-def list_offsets(broker: Broker, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
+def list_offsets(
+    broker: Broker, request: ListOffsetsRequest, call: Call
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     topics = []
+    searches: list[_Search] = []
     named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     for topic in request.topics:
         answers = []
@@ -63,17 +68,57 @@ def list_offsets(broker: Broker, request: ListOffsetsRequest, call: Call) -> Lis
                     answer.old_style_offsets = _segment_offsets(broker, partition, wanted, request.replica_id)
                     answers.append(answer)
                     continue
-                timestamp, offset, epoch = _find(partition, wanted, request.replica_id, call.version)
-                answer.timestamp, answer.offset = timestamp, offset
-                if call.version >= LEADER_EPOCHS_FROM:
-                    answer.leader_epoch = epoch
+                found = _find(partition, wanted, request.replica_id, call.version)
+                if isinstance(found, _Search):
+                    found.answer = answer
+                    searches.append(found)
+                else:
+                    _tell(answer, found, call.version)
             except KafkaError as error:
-                answer.error_code = error.code
-                if error.code == ErrorCode.OFFSET_NOT_AVAILABLE and call.version < NOT_AVAILABLE_FROM:
-                    answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+                _tell_error(answer, error, call.version)
             answers.append(answer)
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
+    response = ListOffsetsResponse(topics=topics)
+    return _after(searches, broker, response, call.version) if searches else response
+
+
+class _Search:
+    """A log whose batches must be looked at; that goes in slices (storage.log_search)."""
+
+    __slots__ = ("_end_offset", "_work", "answer")
+
+    answer: ListOffsetsResponse.ListOffsetsPartitionResponse
+
+    def __init__(self, work: Slices[tuple[int, int, int] | None], end_offset: int) -> None:
+        self._work = work
+        self._end_offset = end_offset
+
+    async def run(self, broker: Broker) -> tuple[int, int, int]:
+        found = await broker.background.search(self._work)
+        return _UNKNOWN if found is None or found[1] >= self._end_offset else found
+
+
+async def _after(
+    searches: list[_Search], broker: Broker, response: ListOffsetsResponse, version: int
+) -> ListOffsetsResponse:
+    for search in searches:
+        try:
+            _tell(search.answer, await search.run(broker), version)
+        except KafkaError as error:
+            _tell_error(search.answer, error, version)
+    return response
+
+
+def _tell(answer: ListOffsetsResponse.ListOffsetsPartitionResponse, found: tuple[int, int, int], version: int) -> None:
+    answer.timestamp, answer.offset, epoch = found
+    if version >= LEADER_EPOCHS_FROM:
+        answer.leader_epoch = epoch
+
+
+def _tell_error(answer: ListOffsetsResponse.ListOffsetsPartitionResponse, error: KafkaError, version: int) -> None:
+    answer.error_code = error.code
+    if error.code == ErrorCode.OFFSET_NOT_AVAILABLE and version < NOT_AVAILABLE_FROM:
+        answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _why_absent(broker: Broker, topic: str, index: int) -> ErrorCode:
@@ -84,8 +129,8 @@ def _why_absent(broker: Broker, topic: str, index: int) -> ErrorCode:
 
 def _find(
     partition: Partition, wanted: ListOffsetsRequest.ListOffsetsPartition, replica_id: int, version: int
-) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch); raises KafkaError."""
+) -> tuple[int, int, int] | _Search:
+    """(timestamp, offset, leader epoch), or how to find it; raises KafkaError."""
     time = wanted.timestamp
     if time < 0 and version < _SINCE_VERSION.get(time, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -100,10 +145,8 @@ def _find(
         return -1, log.log_start_offset, _epoch_at(log, log.log_start_offset)
     if time in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _UNKNOWN
-    found = log.offset_of_max_timestamp() if time == MAX_TIMESTAMP else log.offset_for_timestamp(time)
-    if found is None or found[1] >= end_offset:
-        return _UNKNOWN
-    return found
+    work = log.searching_max_timestamp() if time == MAX_TIMESTAMP else log.searching_timestamp(time)
+    return _Search(work, end_offset)
 
 
 def _segment_offsets(

@@ -33,6 +33,9 @@ class FakeRead:
     def __init__(self, *partitions: FakePartition) -> None:
         self._partitions = partitions
         self.satisfied = self.enough = False
+        self.missing: list[str] = []
+        self.fetches = 0
+        self.fetch_s = 0.002
         self.looks = 0
         self.held = 1  # as the handler's first look leaves it
 
@@ -45,6 +48,11 @@ class FakeRead:
         self.held = 1
         self.satisfied = self.enough
 
+    async def fetch_missing(self) -> None:
+        self.fetches += 1
+        await asyncio.sleep(self.fetch_s)
+        self.missing = []
+
     def release(self) -> None:
         self.held = 0
 
@@ -54,9 +62,12 @@ class FakeRead:
 
 
 class Poll:
-    def __init__(self, loop: asyncio.AbstractEventLoop, max_wait_s: float = 3600) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, max_wait_s: float = 3600, missing: tuple[str, ...] = ()
+    ) -> None:
         self.partitions = FakePartition(), FakePartition()
         self.read = FakeRead(*self.partitions)
+        self.read.missing = list(missing)
         self.answers: list[Any] = []
         port: Any = self.read
         self.delayed = DelayedFetch(loop, port, max_wait_s)
@@ -134,6 +145,67 @@ def test_cancelling_gives_everything_back(loop: asyncio.AbstractEventLoop) -> No
     turn(loop, 0.02)
     assert (poll.answers, poll.read.looks, poll.read.held) == ([], 0, 0)
     assert poll.watching == [False, False]
+
+
+def test_what_is_missing_is_fetched_and_then_looked_at(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop, missing=("a page",))
+    poll.read.enough = True
+    poll.partitions[0].move()
+    turn(loop)
+    assert (poll.read.fetches, poll.read.looks, poll.answers) == (1, 0, [])
+    turn(loop, 0.01)
+    assert (poll.read.fetches, poll.read.looks, poll.answers) == (1, 1, ["answer 1"])
+    assert poll.watching == [False, False]
+
+
+def test_a_look_may_find_something_missing(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop)
+    look = poll.read.collect
+
+    def miss() -> None:
+        look()
+        poll.read.missing = ["a page"] if poll.read.looks < 3 else []
+
+    poll.read.collect = miss  # type: ignore[method-assign]
+    poll.read.enough = True
+    poll.partitions[0].move()
+    turn(loop, 0.02)
+    assert (poll.read.fetches, poll.answers) == (2, ["answer 3"])
+
+
+@pytest.mark.parametrize("enough", [False, True])
+def test_the_time_is_over_while_something_is_fetched(loop: asyncio.AbstractEventLoop, enough: bool) -> None:
+    poll = Poll(loop, 0, missing=("a page",))
+    poll.read.enough = enough
+    turn(loop)
+    assert (poll.read.looks, poll.answers) == (0, [])
+    turn(loop, 0.01)
+    assert (poll.read.looks, poll.answers) == (1, ["answer 1"])
+
+
+def test_cancelling_while_something_is_fetched(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop, missing=("a page",))
+    turn(loop)
+    poll.delayed.cancel()
+    turn(loop, 0.01)
+    assert (poll.answers, poll.read.looks, poll.read.held) == ([], 0, 0)
+
+
+def test_a_fetch_that_fails_is_told_and_the_look_follows(
+    loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    poll = Poll(loop, 0.005, missing=("a page",))
+
+    async def fail() -> None:
+        poll.read.missing = []
+        raise RuntimeError("a bug")
+
+    poll.read.fetch_missing = fail  # type: ignore[method-assign]
+    poll.read.enough = True
+    poll.delayed._fetch_missing()
+    turn(loop, 0.02)
+    assert poll.answers == ["answer 1"]
+    assert "a bug" in caplog.text
 
 
 @pytest.mark.parametrize("max_wait_s", [3600, 0.001])

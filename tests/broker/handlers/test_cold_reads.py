@@ -1,0 +1,150 @@
+"""Fetch and ListOffsets of what is on the disk alone: found off the loop, which goes on meanwhile."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from protocol.records import Record, build_batch
+from tests.broker.harness import Harness, fetch_request, produce_request, records_of, running
+from tests.broker.loop_lag import longest_step_ms
+from tests.support.evicted import evict_all
+
+TOPIC = "cold"
+RECORDS = 4000
+PER_BATCH = 20
+SLOW_DISK_S = 0.005
+
+
+def value(number: int) -> bytes:
+    return b"%06d" % number * 40
+
+
+@pytest.fixture(scope="module")
+def cold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    """A topic of 1 MB in five segments, its record n of n ms after 1970."""
+    with running(tmp_path_factory.mktemp("node")) as harness:
+        harness.create_topic(TOPIC, internal_segment_bytes="200000", compression_type="producer")
+        for first in range(0, RECORDS, PER_BATCH):
+            some = [Record(n, first + n, b"k", value(first + n), []) for n in range(PER_BATCH)]
+            harness.ask(produce_request(TOPIC, bytes(build_batch(some))), 9)
+        yield harness
+
+
+def forget(harness: Harness) -> None:
+    """Take the topic out of all memory: the page cache, loaded indexes, known positions."""
+    partition = harness.broker.replicas.get(TOPIC, 0)
+    assert partition is not None
+    assert partition.log is not None
+    for segment in partition.log.segments:
+        segment.write_indexes()
+        segment.close()
+        if segment is not partition.log.segments[-1]:
+            segment.max_timestamp = -2
+    partition.log._known_positions.clear()
+    if not evict_all(Path(harness.folder) / f"{TOPIC}-0"):
+        pytest.skip("files of this system cannot be taken out of memory")
+
+
+def list_offsets_request(*timestamps: int) -> ListOffsetsRequest:
+    make = ListOffsetsRequest.ListOffsetsPartition
+    wanted = [make(partition_index=0, timestamp=timestamp) for timestamp in timestamps]
+    return ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name=TOPIC, partitions=wanted)])
+
+
+def told(answer: ListOffsetsResponse) -> list[tuple[int, int, int]]:
+    (topic,) = answer.topics
+    return [(one.error_code, one.timestamp, one.offset) for one in topic.partitions]
+
+
+class SlowDisk:
+    """Reads that are refused where a wait is not allowed, until somebody has waited for them; and that wait is long."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._fetched: set[tuple[int, int]] = set()
+        self.refusals = self.waits_on_the_loop = 0
+        self._preadv, self._pread = os.preadv, os.pread
+        self._loop_thread = threading.get_ident()
+        patch.setattr(os, "preadv", self.preadv)
+        patch.setattr(os, "pread", self.pread)
+
+    def preadv(self, descriptor: int, buffers: Any, position: int, flags: int = 0) -> int:
+        if flags and any(page not in self._fetched for page in self._pages(descriptor, len(buffers[0]), position)):
+            self.refusals += 1
+            raise BlockingIOError
+        return self._preadv(descriptor, buffers, position, flags)
+
+    def pread(self, descriptor: int, size_bytes: int, position: int) -> bytes:
+        pages = self._pages(descriptor, size_bytes, position)
+        if not pages <= self._fetched:
+            if threading.get_ident() == self._loop_thread:
+                self.waits_on_the_loop += 1
+            time.sleep(SLOW_DISK_S)
+            self._fetched |= pages
+        return self._pread(descriptor, size_bytes, position)
+
+    def _pages(self, descriptor: int, size_bytes: int, position: int) -> set[tuple[int, int]]:
+        status = os.fstat(descriptor)
+        end = min(position + size_bytes, status.st_size)
+        return {(status.st_ino, page) for page in range(position >> 12, (end + 4095) >> 12)}
+
+
+REQUESTS: list[tuple[str, Callable[[], Any], int]] = [
+    *((f"fetch {offset}", lambda offset=offset: fetch_request([(TOPIC, 0, offset)], max_wait_ms=0), 12)
+      for offset in (0, 777, 2500, RECORDS - 30)),
+    ("fetch that waits", lambda: fetch_request([(TOPIC, 0, 100)], max_wait_ms=5000), 12),
+    *((f"offset at {stamp}", lambda stamp=stamp: list_offsets_request(stamp), 7) for stamp in (0, 1999, 3999, 4000)),
+    ("offset of the latest", lambda: list_offsets_request(-3), 7),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "request_of", "version"), REQUESTS, ids=[name for name, _, _ in REQUESTS])
+def test_a_slow_disk_holds_up_its_reader_alone(
+    cold: Harness, monkeypatch: pytest.MonkeyPatch, name: str, request_of: Callable[[], Any], version: int
+) -> None:
+    warm = cold.ask(request_of(), version)
+    partition = cold.broker.replicas.get(TOPIC, 0)
+    assert partition is not None
+    assert partition.log is not None
+    for segment in partition.log.segments[:-1]:
+        segment.close()
+        segment.max_timestamp = -2
+    partition.log._known_positions.clear()
+    disk = SlowDisk(monkeypatch)
+    task = cold.begin(request_of(), version, turns=1)
+    answer, _, busy_ms = cold.run(longest_step_ms(task))
+    monkeypatch.undo()
+    assert answer.encode(version) == warm.encode(version)
+    if name != "offset at 4000":  # beyond the last: the active segment's own memory says so
+        assert disk.refusals > 0
+    pieces = (
+        sum(bool(part.records) for topic in answer.responses for part in topic.partitions) if "fetch" in name else 0
+    )
+    assert disk.waits_on_the_loop <= pieces
+    assert busy_ms < 10
+
+
+@pytest.mark.slow
+def test_evicted_files_do_not_stall_the_loop(cold: Harness) -> None:
+    """With the real kernel and disk."""
+    for name, request_of, version in REQUESTS:
+        if name.startswith("fetch"):
+            continue  # the harness reads their pieces of files on the loop
+        steps = []
+        for _ in range(3):
+            forget(cold)
+            answer, lasted_ms, _ = cold.run(longest_step_ms(cold._ask(request_of(), version, "tests")))
+            assert told(answer)[0][0] == 0
+            steps.append(lasted_ms)
+        assert min(steps) < 10, (name, steps)
+    forget(cold)
+    data = cold.fetch(TOPIC, 1234)
+    assert records_of(data)[0].offset <= 1234
+    assert value(1234) in [record.value for record in records_of(data)]
