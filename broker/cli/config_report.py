@@ -61,6 +61,18 @@ class Source(IntEnum):
     DYNAMIC_GROUP_CONFIG = 8
 
 
+_WORDS = {
+    Source.DYNAMIC_TOPIC_CONFIG: "topic",
+    Source.DYNAMIC_BROKER_CONFIG: "broker",
+    Source.DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers",
+    Source.STATIC_BROKER_CONFIG: "file",
+    Source.DEFAULT_CONFIG: "default",
+    Source.DYNAMIC_BROKER_LOGGER_CONFIG: "logger",
+    Source.DYNAMIC_CLIENT_METRICS_CONFIG: "subscription",
+    Source.DYNAMIC_GROUP_CONFIG: "group",
+}
+"""The same for a human."""
+
 _ALTERED = {
     EntityType.TOPICS: Source.DYNAMIC_TOPIC_CONFIG,
     EntityType.BROKERS: Source.DYNAMIC_BROKER_CONFIG,
@@ -136,12 +148,11 @@ def settings(client: WireClient, entity: Entity) -> list[Setting]:
 def show(title: str, found: list[Setting]) -> None:
     """Lines for a pipe, a table for a human."""
     if on_terminal():
-        columns = [Column("NAME"), Column("VALUE"), Column("FROM"), Column("ELSE")]
+        columns = [Column("NAME"), Column("VALUE"), Column("FROM")]
         rows = [
-            [setting.name, value_text(setting.value, setting.is_sensitive), source_name(setting.config_source),
-             ", ".join(f"{source_name(one.source)}={one.value}" for one in setting.synonyms[1:])]
+            [setting.name, value_text(setting.value, setting.is_sensitive), _WORDS.get(setting.config_source, "")]
             for setting in found
-        ]  # fmt: skip
+        ]
         print_table(columns, rows, title=title)
         return
     print(title)

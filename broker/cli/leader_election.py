@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-from confluent_kafka import ElectionType, KafkaError, TopicPartition
 
-from broker.cli.client import REQUEST_TIMEOUT_S, connect_admin
+from broker.cli.client import REQUEST_TIMEOUT_S
 from broker.cli.command import bootstrap_option, command_config_option, run
-from broker.cli.errors import CommandError, explain, kafka_error
-from broker.cli.partition_files import load_partitions
+from broker.cli.errors import CommandError
+from broker.cli.partition_files import Place, load_partitions
+from broker.cli.wire import BrokerRefusal, WireClient, check_code
+from protocol.errors import ErrorCode
+from protocol.messages import ElectLeadersRequest, ElectLeadersResponse
 
-TYPES = {"preferred": ElectionType.PREFERRED, "unclean": ElectionType.UNCLEAN}
+TYPES = {"preferred": 0, "unclean": 1}
 
 EPILOG = """\b
 Examples:
@@ -43,37 +45,57 @@ def leader_election(**given: Any) -> None:
         raise click.UsageError("Give exactly one of --topic, --path-to-json-file or --all-topic-partitions.")
     if (given["topic"] is None) != (given["partition"] is None):
         raise click.UsageError("--topic and --partition belong together.")
-    partitions = None
+    places: list[Place] | None = None
     if given["topic"]:
-        partitions = [TopicPartition(given["topic"], given["partition"])]
+        places = [(given["topic"], given["partition"])]
     elif given["path"]:
-        partitions = [TopicPartition(*place) for place in load_partitions(given["path"], offsets=False)]
-        if not partitions:
+        places = list(load_partitions(given["path"], offsets=False))
+        if not places:
             raise CommandError(f"{given['path']} names no partition.")
-    admin = connect_admin(given["bootstrap"], given["config_file"])
     kind = given["election_type"].lower()
-    results = admin.elect_leaders(TYPES[kind], partitions, request_timeout=REQUEST_TIMEOUT_S).result()
-    report(kind.upper(), {(part.topic, part.partition): error for part, error in results.items()})
+    with WireClient(given["bootstrap"], given["config_file"]) as client:
+        results = elect(client, TYPES[kind], places)
+    report(kind.upper(), results)
 
 
-def report(kind: str, results: dict[tuple[str, int], Any]) -> None:
+def elect(client: WireClient, kind: int, places: Sequence[Place] | None) -> dict[Place, BrokerRefusal | None]:
+    """None for each partition that got its leader. Raises BrokerRefusal when nothing could be done at all."""
+    topics: dict[str, ElectLeadersRequest.TopicPartitions] = {}
+    for topic, partition in places or ():
+        topics.setdefault(topic, ElectLeadersRequest.TopicPartitions(topic=topic)).partitions.append(partition)
+    request = ElectLeadersRequest(
+        election_type=kind,
+        topic_partitions=None if places is None else list(topics.values()),
+        timeout_ms=int(REQUEST_TIMEOUT_S * 500),
+    )
+    answer: ElectLeadersResponse = client.ask(request, client.controller_id if client.controller_id >= 0 else None)
+    check_code(answer.error_code)
+    return {
+        (topic.topic, part.partition_id): BrokerRefusal(part.error_code, part.error_message)
+        if part.error_code
+        else None
+        for topic in answer.replica_election_results
+        for part in topic.partition_result
+    }
+
+
+def report(kind: str, results: Mapping[Place, BrokerRefusal | None]) -> None:
     """Says what became of each partition; CommandError when one could not be helped."""
     done, needless, failed = [], [], []
-    for (topic, partition), problem in sorted(results.items()):
-        error = None if problem is None else kafka_error(problem)
+    for (topic, partition), refusal in sorted(results.items()):
         name = f"{topic}-{partition}"
-        if problem is None or (error is not None and error.code() == KafkaError.NO_ERROR):
+        if refusal is None:
             done.append(name)
-        elif error is not None and error.code() == KafkaError.ELECTION_NOT_NEEDED:
+        elif refusal.code is ErrorCode.ELECTION_NOT_NEEDED:
             needless.append(name)
         else:
-            failed.append((name, explain(problem)))
+            failed.append(f"{name}: {refusal}")
     if done:
         print(f"Successfully completed leader election ({kind}) for partitions {', '.join(done)}")
     if needless:
         print(f"Valid replica already elected for partitions {', '.join(needless)}")
-    for name, why in failed:
-        print(f"Error completing leader election ({kind}) for partition: {name}: {why}")
+    for text in failed:
+        print(f"Error completing leader election ({kind}) for partition: {text}")
     if failed:
         raise CommandError(f"{len(failed)} replica(s) could not be elected")
 
