@@ -13,20 +13,17 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from broker import log
-from broker.connection import Connection
-from broker.listening import BindError, backlog, bind
+from broker.listening import BindError
 from broker.log import logger
+from broker.open_listeners import OpenListeners
+from broker.reloading import reload_file
 from broker.wiring import Node, StartError
 
 if TYPE_CHECKING:
-    import socket
-
     from config.broker import BrokerConfig
-    from config.listeners import Listener
 
 
 _SWITCH_S = 0.001
@@ -69,6 +66,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | 
         loop.add_signal_handler(name, stop.set)
     server = Server(config)
     await server.start()
+    loop.add_signal_handler(signal.SIGHUP, server.reload)
     try:
         if on_ready is not None:
             on_ready(server.info)
@@ -88,33 +86,24 @@ class Server:
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
         self._node = Node(config)
-        self._accepting: list[asyncio.Server] = []
+        self._listeners = OpenListeners(config, self._node.advertise)
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        bound: list[tuple[Listener, socket.socket]] = []
         try:
             await self._node.open_storage()
-            for listener in self._config.listeners:
-                bound += [(listener, sock) for sock in bind(listener, self._config)]
-            ports = {listener.name: sock.getsockname()[1] for listener, sock in bound}
-            await self._node.join(ports)
+            await self._node.join(self._listeners.bind())
         except BaseException:
-            for _, sock in bound:
-                sock.close()
+            self._listeners.close()
             await self._node.close()
             raise
-        for listener, sock in bound:
-            factory = partial(Connection, self._node.broker, listener.name)
-            # Without a number of its own the loop would listen again with its default, 100.
-            server = await loop.create_server(factory, sock=sock, backlog=backlog(self._config))
-            self._accepting.append(server)
         broker = self._node.broker
+        await self._listeners.accept(broker)
         broker.connections.start_sweeping(loop)
         self.info = ServerInfo(
             broker.broker_id,
             broker.cluster_id,
-            [(listener.name, *sock.getsockname()[:2]) for listener, sock in bound],
+            self._listeners.bound,
             list(self._config.log_dirs),
         )
         # What start-up made stays for good: later collections need not look at it.
@@ -130,8 +119,11 @@ class Server:
         """Whether the broker ends for a fault of its own."""
         return self._node.failed
 
+    def reload(self) -> None:
+        """SIGHUP: read the properties file again; a line in the log for each key that differs."""
+        reload_file(self._config, self._node.broker.topic_configs.broker_changed)
+
     async def stop(self) -> None:
-        for server in self._accepting:
-            server.close()
+        self._listeners.close()
         self._node.stalls.stop()
         await self._node.close()

@@ -177,7 +177,7 @@ class Node:
             fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"]),
             stalls=self.stalls,
             encoded_topics=EncodedTopics(),
-            unadvertised=frozenset(one.name for one in config.advertised_listeners if not one.host),
+            unadvertised=self._unadvertised(),
         )
         try:
             if self._loading is None:
@@ -194,6 +194,15 @@ class Node:
         if self._loading is not None:
             self._background.spawn(self._load_rest(local))
 
+    async def advertise(self, ports: dict[str, int]) -> None:
+        """Tell the cluster that the listeners are others now. `ports`: as bound, by listener name."""
+        assert self._store is not None
+        self.broker.unadvertised = self._unadvertised()
+        await register(self._store, self._registration(ports))
+
+    def _unadvertised(self) -> frozenset[str]:
+        return frozenset(one.name for one in self._config.advertised_listeners if not one.host)
+
     def _registration(self, ports: dict[str, int]) -> BrokerRegistration:
         def reachable(listener: Listener) -> Listener:
             return listener._replace(
@@ -202,7 +211,7 @@ class Node:
 
         return BrokerRegistration(
             self._config.broker_id,
-            tuple(reachable(one) for one in self._config.advertised_listeners),
+            tuple(reachable(one) for one in self._config.advertised_listeners if one.name in ports),
             self._config["broker.rack"],
             timestamp_ms=now_ms(),
         )
@@ -250,6 +259,9 @@ class Node:
         replicas.on_leadership.append(new_leaders)
         replicas.on_stopped.append(stopped)
         configs.on_topic_changed.append(settings_changed)
+        configs.on_broker_changed.append(
+            lambda: self._logs.forget_producers_after(self._config["producer.id.expiration.ms"])
+        )
         image.on_update.append(topics_changed)
 
     async def _load_rest(self, local: LatePartitions) -> None:

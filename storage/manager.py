@@ -300,6 +300,12 @@ class LogManager(DataFolders):
         """Path of the data folder that holds the log."""
         return self._homes[log.topic, log.partition].path
 
+    def forget_producers_after(self, expiration_ms: int) -> None:
+        """Another producer.id.expiration.ms, for all logs, those not loaded yet included."""
+        self._producer_expiration_ms = expiration_ms
+        for log in self.logs.values():
+            log.forget_producers_after(expiration_ms)
+
     def size_bytes(self, topic: str) -> int:
         """On disk, of all partitions of a topic that this broker has."""
         return sum(log.size_bytes for (name, _), log in self.logs.items() if name == topic)

@@ -209,7 +209,7 @@ def test_bursts_of_connections_find_room(run: Any, tmp_path: Path) -> None:
 
     async def test() -> None:
         async with World(tmp_path) as world:
-            descriptor = world.server._accepting[0].sockets[0].fileno()
+            descriptor = next(iter(world.server._listeners._sockets.values()))[0].fileno()
             with socket.socket(fileno=os.dup(descriptor)) as listening:
                 info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
             # Of a listening socket Linux tells the backlog in the field tcpi_sacked.

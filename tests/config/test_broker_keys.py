@@ -43,7 +43,7 @@ ZOOKEEPER_MODE = {
 ALL_KEYS = {**BROKER_KEYS, **inert_keys()}
 SHARED = [definition for key, definition in ALL_KEYS.items() if key in FACTS]
 # What the validators of these do is not told by their text, or is more than our tables say; nothing acts by them.
-PENDING = {"queued.max.requests", "max.connection.creation.rate", "max.request.partition.size.limit"}
+PENDING = {"max.request.partition.size.limit"}
 OTHER_VALIDATORS = ("non-empty list", "non-null string", "non-empty string", "(case insensitive)")
 
 

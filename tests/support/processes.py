@@ -57,6 +57,8 @@ class BrokerProcess:
             "group.initial.rebalance.delay.ms": "0",
             **(overrides or {}),
         }
+        self.file: pathlib.Path | None = None
+        """A server.properties to start with, besides the overrides."""
         self.process: subprocess.Popen[bytes] | None = None
         self.output = folder / "broker.out"
 
@@ -72,6 +74,8 @@ class BrokerProcess:
     def start(self, *, wait_until_ready: bool = True) -> BrokerProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "broker", "start"]
+        if self.file is not None:
+            command.append(str(self.file))
         for key, value in self.overrides.items():
             command += ["--override", f"{key}={value}"]
         with self.output.open("ab") as output:

@@ -1,0 +1,133 @@
+"""The listeners that are open: bound at the start, and later as the dynamic setting `listeners` says.
+
+A listener that is taken away loses its connections, one that moves to another address keeps them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.connection import Connection
+from broker.listening import BindError, backlog, bind
+from broker.log import logger
+from config.definitions import ConfigError
+
+if TYPE_CHECKING:
+    from broker.context import Broker
+    from config.addresses import Addresses
+    from config.broker import BrokerConfig
+    from config.listeners import Listener
+
+_LAST_ANSWERS_S = 1.0
+"""So long the connections of a listener that goes have for what they asked, perhaps for just this."""
+
+
+class OpenListeners:
+    """One broker's. `announce(ports)` tells the cluster where it can be reached from now on."""
+
+    def __init__(self, config: BrokerConfig, announce: Callable[[dict[str, int]], Coroutine[Any, Any, None]]) -> None:
+        self._config = config
+        self._announce = announce
+        self._sockets: dict[Listener, list[socket.socket]] = {}
+        self._servers: dict[Listener, list[asyncio.Server]] = {}
+        self._broker: Broker | None = None
+
+    def bind(self) -> dict[str, int]:
+        """Bind what the settings name; the ports by listener name. Raises BindError, and nothing stays bound."""
+        try:
+            for listener in self._config.listeners:
+                self._sockets[listener] = bind(listener, self._config)
+        except BindError:
+            self.close()
+            raise
+        return self.ports
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The ports by listener name."""
+        return {one.name: sockets[0].getsockname()[1] for one, sockets in self._sockets.items()}
+
+    @property
+    def bound(self) -> list[tuple[str, str, int]]:
+        """(name, host, port) of each socket."""
+        return [(one.name, *sock.getsockname()[:2]) for one, sockets in self._sockets.items() for sock in sockets]
+
+    async def accept(self, broker: Broker) -> None:
+        """Let clients in, and follow the settings from now on."""
+        self._broker = broker
+        for listener in list(self._sockets):
+            await self._serve(listener, broker)
+        broker.topic_configs.on_broker_changed.append(self.follow)
+        broker.admin.settings.check_addresses = self.check
+        self.follow()  # what was set before the last stop
+
+    async def _serve(self, listener: Listener, broker: Broker) -> None:
+        loop = asyncio.get_running_loop()
+        factory = partial(Connection, broker, listener.name)
+        self._servers[listener] = [
+            # Without a number of its own the loop would listen again with its default, 100.
+            await loop.create_server(factory, sock=sock, backlog=backlog(self._config))
+            for sock in self._sockets[listener]
+        ]
+
+    # -- changes ---------------------------------------------------------------------------------------------------
+
+    def check(self, addresses: Addresses) -> None:
+        """Raises ConfigError if a listener that is not open yet cannot be opened."""
+        leaving = {
+            sockets[0].getsockname()[1] for one, sockets in self._sockets.items() if one not in addresses.listeners
+        }
+        for listener in addresses.listeners:
+            if listener in self._sockets or listener.port in leaving:
+                continue
+            try:
+                found = bind(listener, self._config)
+            except BindError as error:
+                raise ConfigError("listeners", listener.text, str(error)) from None
+            for sock in found:
+                sock.close()
+
+    def follow(self) -> None:
+        """Open and close what the settings say otherwise than before. The sockets listen when it returns."""
+        wanted = self._config.listeners
+        gone = [one for one in self._sockets if one not in wanted]
+        new = [one for one in wanted if one not in self._sockets]
+        if not (gone or new) or self._broker is None:
+            return
+        for listener in gone:
+            self._close(listener)
+        opened = [listener for listener in new if self._open(listener)]
+        names = {one.name for one in wanted}
+        for name in {one.name for one in gone} - names:
+            asyncio.get_running_loop().call_later(_LAST_ANSWERS_S, self._broker.connections.close_listener, name)
+        logger.info("listening on %s", ", ".join(f"{name}://{host}:{port}" for name, host, port in self.bound))
+        self._broker.background.spawn(self._settle(opened, self._broker))
+
+    def _open(self, listener: Listener) -> bool:
+        try:
+            self._sockets[listener] = bind(listener, self._config)
+        except BindError as error:
+            logger.error("%s", error)
+            return False
+        return True
+
+    async def _settle(self, opened: list[Listener], broker: Broker) -> None:
+        for listener in opened:
+            if listener in self._sockets:
+                await self._serve(listener, broker)
+        await self._announce(self.ports)
+
+    def _close(self, listener: Listener) -> None:
+        for server in self._servers.pop(listener, ()):
+            server.close()
+        for sock in self._sockets.pop(listener):
+            sock.close()
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        for listener in list(self._sockets):
+            self._close(listener)

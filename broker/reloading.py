@@ -1,0 +1,40 @@
+"""SIGHUP: the properties file of the start is read again, and what a running broker can take of it is in effect."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.log import logger
+
+if TYPE_CHECKING:
+    from config.broker import BrokerConfig
+
+
+def reload_file(config: BrokerConfig, changed: Callable[[], None]) -> None:
+    """Logs one line for each key that differs from what is in effect. `changed` is called if any was applied.
+
+    A file that cannot be read changes nothing.
+    """
+    from config.broker import read_file
+    from config.definitions import ConfigError
+    from config.reload import reload
+
+    if config.path is None:
+        logger.warning("SIGHUP: the broker was started without a file, there is nothing to read again")
+        return
+    try:
+        found = reload(config, read_file(config.path))
+    except ConfigError as error:
+        logger.error("SIGHUP: %s is not taken over: %s", config.path, error.message)
+        return
+    except OSError as error:
+        logger.error("SIGHUP: %s cannot be read: %s", config.path, error.strerror)
+        return
+    for one in found:
+        logger.log(logging.INFO if one.applied else logging.WARNING, "%s: %s", config.path, one.line)
+    if not found:
+        logger.info("%s: nothing has changed", config.path)
+    if any(one.applied for one in found):
+        changed()
