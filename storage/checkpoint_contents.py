@@ -69,13 +69,16 @@ def gather(
                     offsets[key] = offset
         if count % LOGS_PER_SLICE == 0:
             yield
-    gone = [key for key, log in seen if logs.get(key) is not log]
     contents: dict[str, Offsets] = {}
+    held = list(unserved)
     for folder, files in found.items():
         for name, offsets in files.items():
-            for key in gone:
-                offsets.pop(key, None)
             kept = _kept(name, folder)
-            offsets.update((key, kept[key]) for key in unserved if key in kept)
+            for begin in range(0, len(held), LOGS_PER_SLICE):
+                offsets.update((key, kept[key]) for key in held[begin : begin + LOGS_PER_SLICE] if key in kept)
+                yield
             contents[f"{folder.path}/{name}"] = offsets
+    for key in [key for key, log in seen if logs.get(key) is not log]:
+        for offsets in contents.values():
+            offsets.pop(key, None)
     return contents

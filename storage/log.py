@@ -300,7 +300,8 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         try:
             self._epochs.write_unwritten()
             for segment in self._segments[first:]:
-                if segment.base_offset < target or (self._directory_changed and not rolled_only):
+                # Of an empty one the folder's names are enough.
+                if segment.base_offset < target or (self._directory_changed and not rolled_only and segment.size_bytes):
                     segment.write_indexes()
                     held += segment.files()
             plan = FlushPlan(
@@ -345,16 +346,26 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
 
     # The end
 
+    def plan_close(self, now_ms: int = 0) -> FlushPlan | None:
+        """Writes what a start without recovery relies on; what comes back is to be run and given to `flushed`, then
+        comes `close`."""
+        try:
+            # A log that never held anything needs no snapshot to say so.
+            if self.log_end_offset > self._bases[0] or self._producers.entries:
+                self._producers.take_snapshot(self.log_end_offset)
+            self._active.become_inactive()
+        except OSError as error:
+            self._fail(error, "cannot close")
+        return self.plan_flush(now_ms)
+
     def close(self, clean: bool) -> None:
         """Gives all files back. `clean` completes what a start without recovery relies on (the last time index entry,
         a producer snapshot) and syncs everything; without it nothing is written any more."""
         if clean and not self.offline:
-            try:
-                self._producers.take_snapshot(self.log_end_offset)
-                self._active.become_inactive()
-            except OSError as error:
-                self._fail(error, "cannot close")
-            self.flush()
+            plan = self.plan_close()
+            if plan is not None:
+                plan.run()
+                self.flushed(plan)
         for segment in self._segments:
             segment.close()
 

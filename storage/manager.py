@@ -30,6 +30,7 @@ from storage.checkpoints import (
     RECOVERY_POINT_FILE,
     Offsets,
 )
+from storage.closing import close_all_cleanly
 from storage.data_folders import DataFolders
 from storage.folder_names import FolderKind, folder_name, marked_folder_name
 from storage.identity import PARTITION_METADATA_FILE, format_partition_metadata
@@ -474,17 +475,8 @@ class LogManager(DataFolders):
     def close_all(self, broker_epoch: int = -1) -> None:
         """The clean stop: every log is synced and closed, then come the checkpoints, and last of all the marker that
         lets the next start trust all that. A data folder where something failed gets no marker. Raises nothing."""
-        unclean: set[str] = set()
-        for key, log in self.logs.items():
-            try:
-                while not log.offline and log.unflushed_messages:
-                    log.flush(self._clock_ms())
-                log.close(clean=True)
-                if log.offline:
-                    unclean.add(self._homes[key].path)
-            except KafkaError as error:
-                logger.error("%s could not be closed cleanly: %s", log.directory, error)
-                unclean.add(self._homes[key].path)
+        failed = close_all_cleanly(list(self.logs.values()), self._clock_ms())
+        unclean = {self._homes[log.topic, log.partition].path for log in failed}
         unclean.update(pending.folder.path for pending in self._pending.values() if not pending.folder.was_clean)
         unclean.update(self._homes[key].path for key in self.failed)
         errors = self.write_checkpoints()

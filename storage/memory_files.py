@@ -250,11 +250,12 @@ class MemoryFiles:
 
     def sync_directory(self, path: str) -> None:
         self.count("sync_directory", path)
-        for name in [name for name in self._durable_names if posixpath.dirname(name) == path]:
-            del self._durable_names[name]
-        self._durable_names.update(
-            {name: content for name, content in self._contents.items() if posixpath.dirname(name) == path}
-        )
+        # Other threads may be at it, too: copies, and nothing that minds what is gone already.
+        for name in [name for name in list(self._durable_names) if posixpath.dirname(name) == path]:
+            self._durable_names.pop(name, None)
+        for name, content in list(self._contents.items()):
+            if posixpath.dirname(name) == path:
+                self._durable_names[name] = content
 
     def rename(self, source: str, target: str) -> None:
         self.count("rename", source)
