@@ -14,12 +14,12 @@ class Topics:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
-    def create(self, partitions: int = PARTITIONS, prefix: str = "spark") -> str:
+    def create(self, partitions: int = PARTITIONS, prefix: str = "spark", config: dict[str, str] | None = None) -> str:
         from confluent_kafka.admin import AdminClient, NewTopic
 
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(CLIENT_S)
+        admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result(CLIENT_S)
         return name
 
     def produce(
