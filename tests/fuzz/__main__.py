@@ -12,41 +12,16 @@ from __future__ import annotations
 
 import argparse
 import ast
-import multiprocessing
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from multiprocessing.queues import Queue
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
-from tests.fuzz import (
-    conversion_targets,
-    group_targets,
-    record_targets,
-    storage_targets,
-    store_targets,
-    text_targets,
-    wire_targets,
-)
-from tests.fuzz.runner import Failure, Report, Target, fuzz, replay
-
-TELL_EVERY_SECONDS = 10
-
-
-def all_targets(only: str = "") -> list[Target]:
-    modules = (
-        wire_targets,
-        record_targets,
-        conversion_targets,
-        storage_targets,
-        store_targets,
-        group_targets,
-        text_targets,
-    )
-    return [target for module in modules for target in module.targets() if only in target.name]
+from tests.fuzz.parallel import all_targets, run
+from tests.fuzz.runner import Failure, Report, replay
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,54 +43,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     report = run(given.inputs, given.processes, seed, given.only)
     tell(report, time.monotonic() - began)
     return tell_failures(report, given.failures)
-
-
-def run(inputs: int, processes: int, seed: int, only: str) -> Report:
-    if processes == 1:
-        return fuzz(all_targets(only), inputs, f"{seed}/0", progress=Progress(inputs))
-    # A forked process would share nothing useful: each makes its seeds, and compiles what it needs, by itself.
-    context = multiprocessing.get_context("spawn")
-    reports: Queue[Report] = context.Queue()
-    share = -(-inputs // processes)
-    workers = [
-        context.Process(target=work, args=(share, f"{seed}/{number}", only, reports, number == 0))
-        for number in range(processes)
-    ]
-    for worker in workers:
-        worker.start()
-    total = Report()
-    for _ in workers:
-        total.add(reports.get())
-    for worker in workers:
-        worker.join()
-    return total
-
-
-def work(inputs: int, seed: str, only: str, reports: Queue[Report], tells: bool) -> None:
-    reports.put(fuzz(all_targets(only), inputs, seed, progress=Progress(inputs) if tells else None))
-
-
-class Progress:
-    """A line now and then; on a terminal always the same one."""
-
-    def __init__(self, inputs: int) -> None:
-        self._inputs = inputs
-        self._began = self._told = time.monotonic()
-
-    def __call__(self, report: Report) -> None:
-        now = time.monotonic()
-        on_terminal = sys.stderr.isatty()
-        if not on_terminal and now - self._told < TELL_EVERY_SECONDS:
-            return
-        self._told = now
-        done = report.inputs
-        rate = done / (now - self._began)
-        left_minutes = (self._inputs - done) / rate / 60
-        line = (
-            f"{done:,} of {self._inputs:,} inputs, {rate:,.0f}/s, "
-            f"{len(report.failures)} failures, {left_minutes:.1f} minutes left"
-        )
-        print(line, file=sys.stderr, end="\r" if on_terminal else "\n", flush=True)
 
 
 def tell(report: Report, seconds: float) -> None:

@@ -10,8 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.connection import Connection
+from broker.connections import Connections
 from broker.receive_buffers import BufferPool, ReceiveBudget
 from broker.registry import Entry
+from config.broker import BrokerConfig
 from protocol import messages
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError, MalformedMessage
@@ -125,6 +127,7 @@ class Peer:
         connection.connection_lost(None)
         budget = self.broker.receive_budget
         assert budget.waiting == 0 and all(lane.used == 0 for lane in budget._lanes), "the memory budget is not whole"
+        assert len(self.broker.connections) == 0 and self.broker.connections.queued == 0
 
 
 class Transport(asyncio.Transport):
@@ -185,7 +188,7 @@ def make_broker() -> Any:
         loop=asyncio.new_event_loop(),
         max_request_bytes=MAX_REQUEST_BYTES,
         handlers=handlers,
-        connections=SimpleNamespace(add=lambda connection: None, discard=lambda connection: None),
+        connections=Connections(BrokerConfig()),
         replicas=SimpleNamespace(generation=0),
         partition_of=lambda name, topic_id, index: partition if name == "orders" or any(topic_id) else None,
     )
