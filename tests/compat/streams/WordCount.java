@@ -1,0 +1,52 @@
+package compat;
+
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.Locale;
+import java.util.Properties;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.state.Stores;
+
+/**
+ * Counts words from one topic into another until standard input ends. Arguments: bootstrap servers, application id,
+ * input topic, output topic, state directory. Says RUNNING once it has its partitions.
+ */
+public final class WordCount {
+    public static void main(String[] args) throws Exception {
+        Properties settings = new Properties();
+        settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[0]);
+        settings.put(StreamsConfig.APPLICATION_ID_CONFIG, args[1]);
+        settings.put(StreamsConfig.STATE_DIR_CONFIG, args[4]);
+        settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "200");
+        settings.put(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG, "300");
+        settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, "2");
+        settings.put("auto.offset.reset", "earliest");
+        StreamsBuilder builder = new StreamsBuilder();
+        builder.stream(args[2], Consumed.with(Serdes.String(), Serdes.String()))
+            .flatMapValues(line -> Arrays.asList(line.toLowerCase(Locale.ROOT).split(" ")))
+            .groupBy((key, word) -> word, Grouped.with("words", Serdes.String(), Serdes.String()))
+            .count(Materialized.<String, Long>as(Stores.inMemoryKeyValueStore("counts"))
+                .withKeySerde(Serdes.String()).withValueSerde(Serdes.Long()))
+            .toStream()
+            .mapValues(count -> Long.toString(count))
+            .to(args[3], Produced.with(Serdes.String(), Serdes.String()));
+        KafkaStreams streams = new KafkaStreams(builder.build(), settings);
+        streams.setStateListener((now, before) -> {
+            if (now == KafkaStreams.State.RUNNING || now == KafkaStreams.State.ERROR) {
+                System.out.println(now);
+            }
+        });
+        streams.start();
+        while (System.in.read() >= 0) {
+            continue;
+        }
+        System.out.println(streams.close(Duration.ofSeconds(20)) ? "CLOSED" : "HANGS");
+    }
+}

@@ -1,0 +1,134 @@
+"""Kafka Streams 4.3.1, at least once: a word count with a repartition topic and a changelog, stopped and restored."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from tests.support.kafka import java_command
+from tests.support.processes import ROOT
+
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+
+WAIT_S = 60
+LINES = ["to be or not to be", "that is the question", "be that as it may"]
+COUNTS = {"to": 2, "be": 3, "or": 1, "not": 1, "that": 2, "is": 1, "the": 1, "question": 1, "as": 1, "it": 1, "may": 1}
+
+
+class Application:
+    """One run of the word count; it ends with its standard input."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def wait_for(self, state: str) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.strip() == state:
+                return
+        raise AssertionError(f"{state} was never reached")
+
+    def stop(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self.wait_for("CLOSED")
+        assert self._process.wait(WAIT_S) == 0
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("streams")
+    command = java_command("compat.WordCount")
+    source = ROOT / "tests/compat/streams/WordCount.java"
+    compiled = subprocess.run(
+        ["javac", "-proc:none", "-cp", command[command.index("-cp") + 1], "-d", str(folder), str(source)],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert compiled.returncode == 0, compiled.stderr
+    return folder
+
+
+@contextmanager
+def application(classes: pathlib.Path, *arguments: str) -> Iterator[Application]:
+    command = java_command("compat.WordCount", *arguments)
+    command[command.index("-cp") + 1] += f"{os.pathsep}{classes}"
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    with process:
+        try:
+            yield Application(process)
+        finally:
+            process.kill()
+
+
+def produce(bootstrap: str, topic: str, lines: list[str]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for line in lines:
+        producer.produce(topic, line)
+    assert producer.flush(WAIT_S) == 0
+
+
+def counts(bootstrap: str, topic: str, expected: dict[str, int]) -> dict[str, int]:
+    """The last count of each word in the output topic, once it is the expected one; or what it was at the end."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(2)])
+    found: dict[str, int] = {}
+    deadline = time.monotonic() + WAIT_S
+    try:
+        while found != expected and time.monotonic() < deadline:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                key, value = message.key(), message.value()
+                assert key is not None
+                assert value is not None
+                found[key.decode()] = int(value)
+    finally:
+        consumer.close()
+    return found
+
+
+def test_word_count_survives_a_lost_state(
+    bootstrap: str, unique: Callable[[str], str], classes: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    source, target, name = unique("lines"), unique("counts"), unique("wordcount")
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(source, 2, 1), NewTopic(target, 2, 1)]).values():
+        future.result(WAIT_S)
+    produce(bootstrap, source, LINES)
+    with application(classes, bootstrap, name, source, target, str(tmp_path / "one")) as first:
+        first.wait_for("RUNNING")
+        assert counts(bootstrap, target, COUNTS) == COUNTS
+        repartition = f"{name}-words-repartition"
+        ends = {}
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+        deadline = time.monotonic() + WAIT_S
+        # Streams deletes what it has counted from its repartition topic (DeleteRecords).
+        while time.monotonic() < deadline:
+            ends = {p: consumer.get_watermark_offsets(TopicPartition(repartition, p)) for p in range(2)}
+            if all(low == high for low, high in ends.values()):
+                break
+            time.sleep(0.2)
+        consumer.close()
+        assert sum(high for _, high in ends.values()) == sum(COUNTS.values())
+        assert all(low == high for low, high in ends.values()), f"not purged: {ends}"
+        first.stop()
+    changelog = ConfigResource(ConfigResource.Type.TOPIC, f"{name}-counts-changelog")
+    assert admin.describe_configs([changelog])[changelog].result(WAIT_S)["cleanup.policy"].value == "compact"
+    # Another folder: the counts come back from the changelog, and go on.
+    produce(bootstrap, source, ["may it be"])
+    more = COUNTS | {"may": 2, "it": 2, "be": 4}
+    with application(classes, bootstrap, name, source, target, str(tmp_path / "two")) as second:
+        second.wait_for("RUNNING")
+        assert counts(bootstrap, target, more) == more
+        second.stop()
