@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.log import logger
 from protocol.errors import ErrorCode, KafkaError
+from storage.disk_errors import is_full
 
 if TYPE_CHECKING:
     from broker.background import Background
@@ -98,7 +99,7 @@ class Maintenance:
         for job, interval_s in (
             (self._flush, _FLUSH_LOOK_S),
             # Without the 30 s that Apache Kafka lets pass before its first look: a disk may be full already.
-            (self._retain, config["log.retention.check.interval.ms"] / 1000),
+            (self.retain, config["log.retention.check.interval.ms"] / 1000),
             (self._checkpoint_high_watermarks, config["replica.high.watermark.checkpoint.interval.ms"] / 1000),
             (self._checkpoint, config["log.flush.offset.checkpoint.interval.ms"] / 1000),
             (self._expire_producers, config["producer.id.expiration.check.interval.ms"] / 1000),
@@ -132,10 +133,12 @@ class Maintenance:
             try:
                 await flush_log(log, self._background, now_ms, rolled_only=not whole)
             except KafkaError as error:
-                if self._logs.get(log.topic, log.partition) is log:
+                # Of a full disk broker.disk_watch speaks, once.
+                if self._logs.get(log.topic, log.partition) is log and not is_full(error):
                     logger.error("flush failed: %s", error)
 
-    async def _retain(self) -> None:
+    async def retain(self) -> None:
+        """Retention over all logs, now."""
         delays_ms = {log.directory: log.config.file_delete_delay_ms for log in self._all()}
         for paths in await sliced(self._logs.retention_pass(self._clock_ms())):
             if paths:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.background import Background
 from broker.connections import Connections
 from broker.context import Broker
+from broker.disk_watch import DiskWatch
 from broker.fetch_sessions import FetchSessions
 from broker.group_log import GroupLog
 from broker.internal_topics import GROUP_METADATA_TOPIC, TopicCreator
@@ -33,7 +34,13 @@ from replication.embedded_store import FILE_NAME, EmbeddedStore
 from replication.metadata_image import MetadataImage
 from replication.metadata_store import StoreError
 from replication.nodes import BrokerRegistration
-from replication.registration import ProducerIdAllocator, join_cluster, make_persistent_nodes, register
+from replication.registration import (
+    ProducerIdAllocator,
+    announce_disk_event,
+    join_cluster,
+    make_persistent_nodes,
+    register,
+)
 from replication.replica_manager import ReplicaManager
 from replication.topic_configs import TopicConfigs
 from replication.topics_admin import Admin
@@ -47,6 +54,7 @@ if TYPE_CHECKING:
     from config.broker import BrokerConfig
     from config.listeners import Listener
     from replication.partition import Partition
+    from storage.data_folder import DataFolder
     from storage.log import Log
 
 _LOAD_BEFORE_SERVING_S = 0.25
@@ -92,7 +100,8 @@ class Node:
         try:
             logs.lock()
             wanted = logs.load_meta(None, config.broker_id)
-            self._store = store = EmbeddedStore(f"{config.log_dirs[0].rstrip('/')}/{FILE_NAME}")
+            home = self._store_folder()
+            self._store = store = EmbeddedStore(f"{home.path}/{FILE_NAME}")
             store.on_failed.append(self._store_failed)
             await store.start()
             await make_persistent_nodes(store)
@@ -105,6 +114,20 @@ class Node:
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise StartError(f"{where}{error.strerror or error}; check log.dirs and its permissions") from error
+
+    def _store_folder(self) -> DataFolder:
+        """Where the metadata store lies: the first data folder, or the one that has it from an earlier order."""
+        folders = self._logs.online_folders()
+        for folder in folders:
+            if self._files.exists(f"{folder.path}/{FILE_NAME}"):
+                return folder
+        if len(folders) < len(self._logs.folders):
+            raise StartError(
+                "the metadata store is in none of the data folders (log.dirs) that can be used, so it lies in the one "
+                "that failed: without it the broker does not know its topics. Mend that folder, or take it out of "
+                "log.dirs to begin anew with what is in the others"
+            )
+        return folders[0]
 
     def _load_for(self, seconds: float) -> None:
         """Load logs for so long, but at least until it is known which there are."""
@@ -133,6 +156,8 @@ class Node:
                 [folder], config["log.segment.delete.delay.ms"]
             ),
         )
+        maintenance = Maintenance(config, logs, self._background, now_ms)
+        self._watch_disks(store, replicas, maintenance)
         local = LatePartitions(replicas, image, configs, logs.is_loading)
         group_log = GroupLog(replicas)
         self._groups = groups = GroupCoordinator(
@@ -187,12 +212,26 @@ class Node:
             await controller.start()
         except StoreError as error:
             raise StartError(str(error)) from error
-        Maintenance(config, logs, self._background, now_ms).start()
+        maintenance.start()
         self.cleaner = LogCleaner(config, logs, self._background, now_ms)
         self.cleaner.start()
         self._background.remove_later(self._take_leftovers(), 0)
         if self._loading is not None:
             self._background.spawn(self._load_rest(local))
+
+    def _watch_disks(self, store: EmbeddedStore, replicas: ReplicaManager, maintenance: Maintenance) -> None:
+        watch = DiskWatch(
+            asyncio.get_running_loop(),
+            self._logs,
+            replicas,
+            self._background,
+            announce=lambda: announce_disk_event(store, replicas.broker_id),
+            retain=maintenance.retain,
+            end=self._give_up,
+        )
+        home = self._store_folder()
+        store.on_full.append(lambda: watch.full(home, "the metadata store cannot be written"))
+        watch.start()
 
     async def advertise(self, ports: dict[str, int]) -> None:
         """Tell the cluster that the listeners are others now. `ports`: as bound, by listener name."""
@@ -292,7 +331,10 @@ class Node:
 
     def _store_failed(self, failure: StoreError) -> None:
         """Without its metadata a broker must not go on as if all were well: whoever watches over it sees it end."""
-        logger.critical("the metadata store failed, stopping: %s", failure)
+        self._give_up(f"the metadata store failed: {failure}")
+
+    def _give_up(self, reason: str) -> None:
+        logger.critical("stopping: %s", reason)
         self.failed = True
         signal.raise_signal(signal.SIGTERM)
 
@@ -307,6 +349,8 @@ class Node:
                 steps.push_async_callback(self._controller.stop)
             if self._groups is not None:
                 steps.callback(self._groups.close)
+            # A stop has things to write, on a full disk too; by now no client takes the room.
+            steps.callback(self._logs.release_reserves)
             if hasattr(self, "broker"):
                 steps.callback(self.broker.connections.close_all)
 

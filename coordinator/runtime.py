@@ -168,7 +168,8 @@ class CoordinatorRuntime(Generic[S]):
         try:
             self._release(partition, owned, self._perform(partition, owned, operation))
         except KafkaError as error:
-            _log.warning("%s-%d: a change could not be written: %s", self._name, partition, error)
+            level = logging.DEBUG if error.code is ErrorCode.NOT_COORDINATOR else logging.WARNING
+            _log.log(level, "%s-%d: a change could not be written: %s", self._name, partition, error)
 
     def _perform(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> Result:
         """Run, append, replay."""
@@ -182,7 +183,9 @@ class CoordinatorRuntime(Generic[S]):
         try:
             self._append(partition, owned, result)
         except KafkaError as error:
-            _log.warning("%s-%d: nothing appended: %s", self._name, partition, error)
+            # Of a disk that is full or failed its own watch speaks, once and not with every request.
+            level = logging.DEBUG if error.code is ErrorCode.KAFKA_STORAGE_ERROR else logging.WARNING
+            _log.log(level, "%s-%d: nothing appended: %s", self._name, partition, error)
             raise self._failed(result, error.code) from error
         except Exception as error:
             _log.exception("%s-%d: an append failed", self._name, partition)

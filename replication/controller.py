@@ -83,6 +83,19 @@ class ReplicasFailed(NamedTuple):
     failed: frozenset[PartitionKey]
 
 
+class DiskEvents(NamedTuple):
+    """These brokers say that a data folder of theirs failed, or is well again; their answers will tell of what."""
+
+    brokers: frozenset[int]
+
+
+class ReplicasRecovered(NamedTuple):
+    """A broker serves these replicas, which it could not before."""
+
+    broker_id: int
+    recovered: frozenset[PartitionKey]
+
+
 class IsrChanged(NamedTuple):
     """Leaders changed state nodes themselves: their new contents and versions."""
 
@@ -121,6 +134,8 @@ Event = (
     | TopicsDoomed
     | ReplicasStopped
     | ReplicasFailed
+    | ReplicasRecovered
+    | DiskEvents
     | IsrChanged
     | UncleanChanged
     | PreferredElection
@@ -180,6 +195,7 @@ class _Decision:
         self._news: dict[PartitionKey, None] = {}  # only clients need to hear
         self._created: set[PartitionKey] = set()
         self._fresh: set[int] = set()  # brokers that know nothing yet
+        self._asked: frozenset[int] = frozenset()  # brokers that are told all again, to hear what they cannot serve
         self._brokers_changed = False
         self._doomed: list[str] = []
         self._stops: dict[tuple[int, bool], list[PartitionKey]] = {}
@@ -203,6 +219,10 @@ class _Decision:
                 self._stopped(broker_id, deleted)
             case ReplicasFailed(broker_id, failed):
                 self._failed(broker_id, failed)
+            case ReplicasRecovered(broker_id, recovered):
+                self._recovered(broker_id, recovered)
+            case DiskEvents(brokers):
+                self._asked = brokers & self.cluster.brokers.keys()
             case IsrChanged(states):
                 for key, (state, version) in states.items():
                     partition = self.cluster.partition(key)
@@ -260,6 +280,14 @@ class _Decision:
             self.cluster = self.cluster._replace(failed=failed)
             self._news.update(dict.fromkeys(sorted(hosted)))
             self._settle(sorted(hosted))
+
+    def _recovered(self, broker_id: int, keys: frozenset[PartitionKey]) -> None:
+        failed = self.cluster.failed - {(*key, broker_id) for key in keys}
+        if failed != self.cluster.failed:
+            self.cluster = self.cluster._replace(failed=failed)
+            hosted = sorted(key for key in keys if self.cluster.partition(key) is not None)
+            self._news.update(dict.fromkeys(hosted))
+            self._settle(hosted)
 
     def _shut_down(self, broker_id: int) -> None:
         broker = self.cluster.brokers.get(broker_id)
@@ -431,10 +459,10 @@ class _Decision:
         if self._brokers_changed:
             actions.extend(Send(id_, update_metadata(cluster, id_, ())) for id_ in brokers)
         everything: list[PartitionKey] = []
-        if self._fresh:
+        if self._fresh or self._asked:
             everything = [key for key, topic, _ in cluster.partitions() if not topic.deleting]
         for id_ in brokers:
-            keys = everything if id_ in self._fresh else self._changed
+            keys = everything if id_ in self._fresh or id_ in self._asked else self._changed
             request = leader_and_isr(cluster, id_, keys, self._created, self._listener)
             if request is not None:
                 actions.append(Send(id_, request))

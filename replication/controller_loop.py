@@ -19,6 +19,7 @@ from replication.cluster import Cluster, PartitionKey
 from replication.controller import (
     Action,
     BrokersChanged,
+    DiskEvents,
     DropDeletion,
     Elected,
     Event,
@@ -26,6 +27,7 @@ from replication.controller import (
     PreferredElection,
     RemoveTopic,
     ReplicasFailed,
+    ReplicasRecovered,
     ReplicasStopped,
     Send,
     ShutdownAnnounced,
@@ -54,6 +56,7 @@ from replication.metadata_store import (
     Set,
     Stat,
     StoreFailed,
+    StoreFull,
     subtree,
 )
 from replication.topic_configs import TopicConfigs
@@ -64,6 +67,7 @@ MAX_OPERATIONS = 300
 THREADED_FROM = 200
 """Decisions about more partitions are made on a thread: 1000 partitions take 30 ms."""
 RETRY_DELAY_S = 0.1
+FULL_DELAY_S = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -153,7 +157,7 @@ class ControllerLoop:
         self._task = None
         if self.is_active:
             self._resign()
-            with suppress(NoNode, BadVersion, SessionExpired, StoreFailed):
+            with suppress(NoNode, BadVersion, SessionExpired, StoreFailed, StoreFull):
                 check = Check(nodes.CONTROLLER_EPOCH, self._epoch_version)
                 await self._store.multi([check, Delete(nodes.CONTROLLER)])
         for _, future in self._waiting:
@@ -219,6 +223,10 @@ class ControllerLoop:
                 _log.info("No longer the controller: %s", type(error).__name__)
                 self._resign()
                 self._put(_Read(nodes.CONTROLLER))
+            except StoreFull:
+                # Whoever watches over the disk says so. What was decided on the way is void.
+                await asyncio.sleep(FULL_DELAY_S)
+                self._put(_Read("/"))
             except StoreFailed:
                 _log.exception("The controller stops: the metadata store failed")
                 self._resign()
@@ -356,6 +364,8 @@ class ControllerLoop:
             await self._read_deletions()
         elif path == nodes.ISR_CHANGES:
             await self._read_isr_changes()
+        elif path == nodes.LOG_DIR_EVENTS:
+            await self._read_disk_events()
         elif path == nodes.PREFERRED_ELECTION:
             await self._read_preferred_election()
 
@@ -384,6 +394,14 @@ class ControllerLoop:
             with suppress(NoNode):
                 await self._guarded([Delete(path)])
 
+    async def _read_disk_events(self) -> None:
+        brokers, paths = await self._reader.disk_events()
+        if brokers:
+            await self._step(DiskEvents(brokers))
+        for path in paths:
+            with suppress(NoNode):
+                await self._guarded([Delete(path)])
+
     async def _read_preferred_election(self) -> None:
         keys = await self._reader.preferred_election()
         if keys is not None:
@@ -398,6 +416,7 @@ class ControllerLoop:
         doomed = frozenset(await self._reader.children(nodes.DELETE_TOPICS))
         await self._step(Elected(doomed if self._delete_topics else frozenset()))
         await self._read_isr_changes()
+        await self._read_disk_events()
         await self._read_preferred_election()
 
     # -- doing -----------------------------------------------------------------------------------------------------
@@ -509,14 +528,19 @@ class ControllerLoop:
             _log.warning("Broker %d refused %s: error %d", broker_id, type(request).__name__, response.error_code)
         elif isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
             names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
-            failed = frozenset(
-                (names[topic.topic_id], partition.partition_index)
+            errors = {
+                (names[topic.topic_id], partition.partition_index): partition.error_code
                 for topic in response.topics
                 for partition in topic.partition_errors
-                if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-            )
+            }
+            failed = frozenset(key for key, error in errors.items() if error == ErrorCode.KAFKA_STORAGE_ERROR)
             if failed:
                 self._put(ReplicasFailed(broker_id, failed))
+            if self.cluster is not None and self.cluster.failed:
+                served = {key for key, error in errors.items() if error == ErrorCode.NONE}
+                recovered = frozenset(key for key in served if (*key, broker_id) in self.cluster.failed)
+                if recovered:
+                    self._put(ReplicasRecovered(broker_id, recovered))
         elif isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
             asked = {
                 (topic.topic_name, partition.partition_index)

@@ -75,7 +75,8 @@ class ControllerReader:
 
     async def brokers(self) -> dict[int, tuple[nodes.BrokerRegistration, int]]:
         """Registrations and epochs by id; watched."""
-        ids = sorted(int(name) for name in await self.children(nodes.BROKER_IDS) if name.isdigit())
+        names = await self.children(nodes.BROKER_IDS)
+        ids = sorted(int(name) for name in names if name.isascii() and name.isdigit() and len(name) <= 10)
         found = await self._get_watched(nodes.broker_path(id_) for id_ in ids)
         brokers = {}
         for id_ in ids:
@@ -128,6 +129,16 @@ class ControllerReader:
                 with suppress(nodes.NodeFormatError):
                     keys.update(dict.fromkeys(nodes.decode_partition_list(node[0])))
         return await self.states(keys), paths
+
+    async def disk_events(self) -> tuple[frozenset[int], list[str]]:
+        """The brokers that left a notice about their disks, and the paths of the notices; watched."""
+        paths = [f"{nodes.LOG_DIR_EVENTS}/{name}" for name in sorted(await self.children(nodes.LOG_DIR_EVENTS))]
+        brokers = set()
+        for node in await self._store.get_many(paths):
+            if node is not None:
+                with suppress(nodes.NodeFormatError):
+                    brokers.add(nodes.decode_log_dir_event(node[0]))
+        return frozenset(brokers), paths
 
     async def preferred_election(self) -> list[PartitionKey] | None:
         """The partitions of /admin/preferred_replica_election, None without such a node; watched."""

@@ -11,17 +11,32 @@ death of the process; with `synchronous=NORMAL` a power cut may take the last on
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
-from replication.metadata_store import ANY_VERSION, Create, Delete, Operation, Result, Set, Stat, StoreFailed, Watch
+from replication.metadata_store import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    Operation,
+    Result,
+    Set,
+    Stat,
+    StoreFailed,
+    StoreFull,
+    Watch,
+)
 from replication.node_tree import Change, NodeTree, Row, check_rows
 
 FILE_NAME = "gregor-metadata.sqlite"
 FORMAT_VERSION = 1
+RETRY_S = 0.5
+"""How long to wait on a full disk before a write is tried again."""
 
 # owner is the session id of an ephemeral node, else 0; creates is how many children were ever made below the node.
 # counter holds "zxid" and "session", the last ones given out.
@@ -43,6 +58,9 @@ class EmbeddedStore:
     """A MetadataStore (see there) in one process. Its session lasts as long as the store is open.
 
     `on_failed` is called, once, when the file can no longer be written; from then on writes raise StoreFailed.
+
+    A disk without room is no failure: what was under way is tried again until there is some (`on_full` is called when
+    that begins), and new writes raise StoreFull meanwhile. Reading goes on.
     """
 
     def __init__(self, path: str) -> None:
@@ -50,11 +68,14 @@ class EmbeddedStore:
         self.session_id = 0
         self.on_session_expired: list[Callable[[], None]] = []
         self.on_failed: list[Callable[[StoreFailed], None]] = []
+        self.on_full: list[Callable[[], None]] = []
+        self.full = False
         self._tree = NodeTree()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ended: asyncio.Future[None] | None = None
         self._failure: StoreFailed | None = None
+        self._closing = threading.Event()
 
     async def start(self) -> None:
         """Open the file, or make it, and begin a session: ephemeral nodes of earlier ones are gone.
@@ -81,9 +102,12 @@ class EmbeddedStore:
         """End the session: delete its ephemeral nodes, wait until everything is in the file, close it."""
         if self._thread is None:
             return
+        self._closing.set()
         mine = self._tree.owned_by(self.session_id)
         if mine and self._failure is None:
-            await self.multi([Delete(path) for path in mine])
+            self.full = False  # this once: whoever closes has made room, or it does not matter
+            with suppress(StoreFailed):
+                await self.multi([Delete(path) for path in mine])
         self._jobs.put(None)
         if self._ended is not None:
             await self._ended
@@ -134,6 +158,8 @@ class EmbeddedStore:
     async def multi(self, operations: Iterable[Operation]) -> list[Result]:
         if self._failure is not None:
             raise self._failure
+        if self.full:
+            raise StoreFull(self.path)
         change = self._tree.apply(operations, self.session_id)
         committed = asyncio.get_running_loop().create_future()
         self._jobs.put((change, committed))
@@ -141,7 +167,14 @@ class EmbeddedStore:
         await committed
         return change.results
 
+    def _is_full(self) -> None:
+        if not self._closing.is_set():
+            self.full = True
+            for callback in self.on_full:
+                callback()
+
     def _committed(self, jobs: list[_Job]) -> None:
+        self.full = False
         for change, future in jobs:
             if not future.done():
                 future.set_result(None)
@@ -159,7 +192,7 @@ class EmbeddedStore:
             if not future.done():
                 future.set_exception(self._failure)
                 future.exception()
-        if first:
+        if first and not self._closing.is_set():
             for callback in self.on_failed:
                 callback(self._failure)
 
@@ -180,7 +213,13 @@ class EmbeddedStore:
             jobs, closing = self._next_jobs()
             if jobs and failure is None:
                 try:
-                    self._store(connection, jobs)
+                    while not self._stored(connection, jobs):
+                        loop.call_soon_threadsafe(self._is_full)
+                        last = self._closing.wait(RETRY_S)
+                        if last and not self._stored(connection, jobs):
+                            raise OSError(errno.ENOSPC, "no room")
+                        if last:
+                            break
                     loop.call_soon_threadsafe(self._committed, jobs)
                     continue
                 except Exception as error:
@@ -227,6 +266,16 @@ class EmbeddedStore:
             connection.close()
             raise
         return connection, (rows, counters["zxid"], counters["session"])
+
+    def _stored(self, connection: sqlite3.Connection, jobs: list[_Job]) -> bool:
+        """False when there is no room."""
+        try:
+            self._store(connection, jobs)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            return False
+        return True
 
     @staticmethod
     def _store(connection: sqlite3.Connection, jobs: list[_Job]) -> None:

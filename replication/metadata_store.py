@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from protocol.errors import ErrorCode, KafkaError
+
 from replication.turns import NextTurn
 
 ANY_VERSION = -1
@@ -51,7 +53,16 @@ class SessionExpired(StoreError):
 
 
 class StoreFailed(StoreError):
-    """The store cannot work any more (disk full, file damaged). Nothing written from now on is kept."""
+    """The store cannot work any more (disk broken, file damaged). Nothing written from now on is kept."""
+
+
+class StoreFull(StoreError, KafkaError):
+    """The store's disk has no room: the write was not done, and can be tried again later."""
+
+    def __init__(self, path: str) -> None:
+        StoreError.__init__(self, path, "no room on the disk of the metadata store")
+        self.code = ErrorCode.KAFKA_STORAGE_ERROR
+        self.message = "the disk of the metadata store is full"
 
 
 class Stat(NamedTuple):

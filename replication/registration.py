@@ -18,6 +18,7 @@ from replication.metadata_store import (
 from replication.nodes import (
     BROKER_SEQUENCE,
     CLUSTER_ID,
+    LOG_DIR_EVENT_PREFIX,
     PERSISTENT_PATHS,
     PRODUCER_ID_BLOCK,
     PRODUCER_IDS_PER_BLOCK,
@@ -28,6 +29,7 @@ from replication.nodes import (
     decode_producer_id_block,
     encode_broker,
     encode_cluster_id,
+    encode_log_dir_event,
     encode_producer_id_block,
 )
 
@@ -84,6 +86,11 @@ async def register(store: MetadataStore, broker: BrokerRegistration) -> int:
         stat = await store.set(path, data)
     assert isinstance(stat, Stat)
     return stat.czxid
+
+
+async def announce_disk_event(store: MetadataStore, broker_id: int) -> None:
+    """Have the controller ask this broker again what it can serve: a data folder failed, or is well again."""
+    await store.create(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(broker_id), sequential=True)
 
 
 class ProducerIdAllocator:

@@ -6,7 +6,7 @@ The controller speaks LeaderAndIsr and StopReplica (Kafka 3.9, ZooKeeper mode) t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
@@ -120,6 +120,10 @@ class ReplicaManager:
     ) -> ErrorCode:
         key = (topic, state.partition_index)
         partition = self.partitions.get(key)
+        if key in self._logs.failed:
+            if partition is None:
+                self._add(topic, state.partition_index, topic_id).offline(ErrorCode.KAFKA_STORAGE_ERROR)
+            return ErrorCode.KAFKA_STORAGE_ERROR
         known_id = partition.topic_id if partition is not None else self._stored_topic_id(key)
         if ZERO_UUID not in (topic_id, known_id) and topic_id != known_id:
             _log.error("%s-%d has topic id %s, the controller says %s", *key, known_id.hex(), topic_id.hex())
@@ -140,9 +144,10 @@ class ReplicaManager:
             self.by_topic_id[topic_id, state.partition_index] = partition
         if partition.log is None:
             try:
-                self._open_log(partition)
+                self._open_log(partition, state.is_new)
             except KafkaError as error:
                 _log.error("%s-%d cannot be opened: %s", *key, error)
+                partition.offline(error.code)
                 return error.code
         if state.leader == self.broker_id:
             if partition.become_leader(state, now_ms):
@@ -169,12 +174,25 @@ class ReplicaManager:
             self.by_topic_id[topic_id, index] = partition
         return partition
 
-    def _open_log(self, partition: Partition) -> None:
+    def _open_log(self, partition: Partition, is_new: bool) -> None:
         config = self._topic_config(partition.topic)
-        log = self._logs.get_or_create(partition.topic, partition.partition, partition.topic_id, config)
+        log = self._logs.get_or_create(partition.topic, partition.partition, partition.topic_id, config, is_new=is_new)
         # From the checkpoint; recovery may have cut the log below it, retention moved its start above it.
         log.high_watermark = min(max(log.high_watermark, log.log_start_offset), log.log_end_offset)
         partition.log = log
+
+    # -- disks ---------------------------------------------------------------------------------------------------
+
+    def disk_failed(self, keys: Iterable[tuple[str, int]]) -> None:
+        """Stop serving these: their disk failed. Whoever asks for one, or waits for one, gets KAFKA_STORAGE_ERROR. The
+        controller hears of it from the answer to its next LeaderAndIsr (see `registration.announce_disk_event`)."""
+        lost = [partition for key in keys if (partition := self.partitions.get(key)) is not None]
+        self.generation += 1
+        for partition in lost:
+            partition.offline(ErrorCode.KAFKA_STORAGE_ERROR)
+        if lost:
+            for listener in self.on_stopped:
+                listener(lost)
 
     # -- StopReplica -------------------------------------------------------------------------------------------
 

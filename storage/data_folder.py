@@ -5,6 +5,7 @@
     .kafka_cleanshutdown                there after a clean stop, until the next start has read it
     recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint,
     cleaner-offset-checkpoint
+    .gregor-reserve                     room for what must be written when the disk is full
     <topic>-<partition>/                one folder per partition; see folder_names
 
 Other directories are left alone. None may ever be made here: Apache Kafka refuses to start on what it does not know.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from storage.checkpoints import (
@@ -26,6 +28,7 @@ from storage.checkpoints import (
     Offsets,
     parse_offsets,
 )
+from storage.disk_errors import is_full
 from storage.folder_lock import FolderLock
 from storage.folder_names import FolderKind, PartitionFolder, parse_folder_name
 from storage.identity import (
@@ -44,6 +47,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+
+# Plain files of our own, which Apache Kafka passes over.
+RESERVE_FILE = ".gregor-reserve"
+PROBE_FILE = ".gregor-probe"
+RESERVE_BYTES = 1024 * 1024
 
 # Apache Kafka's own, that are no partitions: the metadata log of KRaft, the cache of tiered storage.
 _FOREIGN_FOLDERS = ("__cluster_metadata-0", "remote-log-index-cache")
@@ -91,11 +99,39 @@ class DataFolder:
         """Makes the folder if need be. Raises FolderInUse."""
         self._files.make_directory(self.path)
         self._lock = FolderLock(self.path)
+        self.release_reserve()  # a start, too, has things to write
 
     def unlock(self) -> None:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    # Room
+
+    def keep_reserve(self) -> None:
+        """Sets some room aside for what must be written on a full disk: checkpoints, metadata, a clean stop. May run on
+        a thread. No room for it now is no error."""
+        with suppress(OSError):
+            self._files.reserve(self._reserve_path, RESERVE_BYTES)
+
+    def release_reserve(self) -> None:
+        with suppress(OSError):
+            self._files.unlink(self._reserve_path)
+
+    def probe(self) -> OSError | None:
+        """What is wrong with the folder as a whole, None if nothing is. May run on a thread."""
+        path = f"{self.path}/{PROBE_FILE}"
+        try:
+            self._files.list_directory(self.path)
+            self._files.write_atomically(path, b"", sync=False)
+            self._files.unlink(path)
+        except OSError as error:
+            return None if is_full(error) else error
+        return None
+
+    @property
+    def _reserve_path(self) -> str:
+        return f"{self.path}/{RESERVE_FILE}"
 
     # Whose it is
 

@@ -101,6 +101,10 @@ class Files(Protocol):
         """Replaces the whole file: after a crash there is the old content or the new, never a mixture. Without
         `sync` that holds for a crash of the process; for one of the machine only after `sync_file`."""
 
+    def reserve(self, path: str, size_bytes: int) -> None:
+        """A file that does nothing but take up so much room; OSError, and no file, when there is not as much. May be
+        called on any thread."""
+
     def sync_file(self, path: str) -> None:
         """fsync by name. May be called on any thread."""
 
@@ -299,6 +303,19 @@ class OsFiles:
             raise
         if sync:
             self.sync_directory(os.path.dirname(path))
+
+    def reserve(self, path: str, size_bytes: int) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(descriptor, 0, size_bytes)
+            else:
+                os.write(descriptor, bytes(size_bytes))
+        except OSError:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(descriptor)
 
     def sync_file(self, path: str) -> None:
         _sync_path(path)

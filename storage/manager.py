@@ -32,6 +32,7 @@ from storage.checkpoints import (
 )
 from storage.closing import close_all_cleanly
 from storage.data_folders import DataFolders
+from storage.disk_errors import is_full
 from storage.folder_names import FolderKind, folder_name, marked_folder_name
 from storage.identity import PARTITION_METADATA_FILE, format_partition_metadata
 from storage.log import Log
@@ -196,8 +197,6 @@ class LogManager(DataFolders):
                 # One partition that cannot be read must not keep the others from being served.
                 logger.error("%s cannot be loaded and is not served: %s", pending.path, error)
                 self.failed[key] = error
-                if isinstance(error, OSError):
-                    self.on_trouble(pending.folder, None, error)
                 break
             else:
                 progress.bytes_done = min(progress.bytes_done + done, bytes_before + pending.unchecked_bytes)
@@ -407,9 +406,14 @@ class LogManager(DataFolders):
         raise _storage_error(f"no data folder takes {topic}-{partition}", last_error) from last_error
 
     def _write_topic_id(self, directory: str, topic_id: Uuid) -> None:
-        # Not worth a wait for the disk: lost with it, the id is known to who knows the topic.
+        # Worth neither a wait for the disk nor for room on it: without it, the id is known to who knows the topic.
         path = f"{directory}/{PARTITION_METADATA_FILE}"
-        self._files.write_atomically(path, format_partition_metadata(topic_id), sync=False)
+        try:
+            self._files.write_atomically(path, format_partition_metadata(topic_id), sync=False)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return
         self._unsynced_paths.append(path)
 
     # From time to time
@@ -421,7 +425,8 @@ class LogManager(DataFolders):
             try:
                 paths = log.delete_old_segments(now_ms)
             except KafkaError as error:
-                logger.error("%s: retention failed: %s", log.directory, error)
+                if not is_full(error):
+                    logger.error("%s: retention failed: %s", log.directory, error)
                 continue
             yield paths
 

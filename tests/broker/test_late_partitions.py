@@ -149,9 +149,10 @@ def test_a_log_that_cannot_be_loaded_stays_out_and_keeps_nothing_waiting(harness
     gate.failing.add("slow-0")
     gate.open = True
     harness.until(lambda: loaded(harness))
-    late = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert one_partition(harness.ask(produce_request("slow", batch(b"x")), 9)).error_code == late
+    failed = ErrorCode.KAFKA_STORAGE_ERROR
+    assert one_partition(harness.ask(produce_request("slow", batch(b"x")), 9)).error_code == failed
     harness.until(lambda: leaders(harness, "slow") == [-1, 0])
+    assert one_partition(harness.ask(produce_request("slow", batch(b"x")), 9)).error_code == failed
     assert len(harness.records("slow", partition=1)) == 1
     # As in Apache Kafka its topic is deleted for good only when the disk is back; the controller goes on meanwhile.
     request = DeleteTopicsRequest(topic_names=["slow"], timeout_ms=100)

@@ -154,7 +154,7 @@ def test_a_flush_that_fails_fails_for_all_who_wait(
     log = log_of(harness, topic)
 
     def sync(descriptor: int) -> None:
-        raise OSError(5, "Input/output error")
+        raise OSError(13, "Permission denied")  # one that is not the whole disk's
 
     async def all_wait() -> list[BaseException | None]:
         waits = [flush_to(log, 1, background, 0) for _ in range(3)]
@@ -207,12 +207,13 @@ def test_a_log_that_cannot_be_flushed_does_not_keep_the_others_from_it(
 
     def sync(descriptor: int) -> None:
         if os.readlink(f"/proc/self/fd/{descriptor}").startswith(bad):
-            raise OSError(5, "Input/output error")
+            raise OSError(13, "Permission denied")  # one that is not the whole disk's
 
     monkeypatch.setattr(os, "fsync", sync)
     harness.run(jobs._flush())
     assert [log_of(harness, name).unflushed_messages for name in names[1:]] == [0, 0]
-    assert log_of(harness, names[0]).offline
+    harness.until(lambda: (names[0], 0) in harness.broker.logs.failed)
+    assert harness.broker.logs.get(names[0], 0) is None
     assert names[0] in caplog.text
     assert harness.produce(names[0], b"y").error_code == ErrorCode.KAFKA_STORAGE_ERROR
     harness.run(jobs._flush())  # it is not tried again
@@ -225,7 +226,7 @@ def test_retention_by_size_with_the_topics_own_delay(
     for number in range(6):
         harness.produce(topic, b"%d" % number * 900)
     log = log_of(harness, topic)
-    harness.run(jobs._retain())
+    harness.run(jobs.retain())
     assert log.log_start_offset == 4
     ((paths, delay_ms),) = background.asked
     assert delay_ms == 1234
@@ -239,7 +240,7 @@ def test_retention_by_time(harness: Harness, jobs: Maintenance, background: Remo
     now_ms = harness.broker.now_ms()
     for age_ms in (7_200_000, 7_200_000, 0):
         harness.ask(produce_request(topic, batch(bytes(900), timestamp_ms=now_ms - age_ms)), 9)
-    harness.run(jobs._retain())
+    harness.run(jobs.retain())
     assert log_of(harness, topic).log_start_offset == 2
     assert len(background.asked) == 1
 
@@ -250,7 +251,7 @@ def test_readers_of_removed_segments_are_told_where_the_log_begins(
     harness.create_topic(topic, internal_segment_bytes="1000", retention_bytes="0")
     for _ in range(3):
         harness.produce(topic, bytes(900))
-    harness.run(jobs._retain())
+    harness.run(jobs.retain())
     log = log_of(harness, topic)
     assert log.log_start_offset > 0
     assert harness.fetch(topic, 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE

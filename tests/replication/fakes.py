@@ -90,7 +90,9 @@ class CountingLogs:
     def get(self, topic: str, partition: int) -> CountingLog | None:
         return self.logs.get((topic, partition))
 
-    def get_or_create(self, topic: str, partition: int, topic_id: bytes, config: Any) -> CountingLog:
+    def get_or_create(
+        self, topic: str, partition: int, topic_id: bytes, config: Any, *, is_new: bool = True
+    ) -> CountingLog:
         if (topic, partition) in self.failed:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         return self.logs.setdefault((topic, partition), CountingLog(topic_id=topic_id))
