@@ -1,8 +1,8 @@
 """What the broker does about its disks: one without room, one that fails, one that is well again.
 
 - Full: whoever writes gets KAFKA_STORAGE_ERROR, reads go on. What retention finds due goes at once, and so do files
-  that only wait for `file.delete.delay.ms`. Nothing else happens: an append that finds room is an append like any other,
-  so writing resumes by itself. One line in the broker's log says that it began and what helps, one that it is over.
+  that only wait for `file.delete.delay.ms`. Nothing else happens: an append that finds room is one like any other, so
+  writing resumes by itself. One line in the broker's log says that it began and what helps, one that it is over.
 - Failed (the device or its mount, or files that cannot be used): the partitions of that data folder go offline, for
   their clients with KAFKA_STORAGE_ERROR, and the controller is told so that it looks for other leaders. Where it is
   not plain that the whole folder is at fault, it is tried out first; if it works, only the one partition goes.

@@ -14,7 +14,6 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from protocol.errors import ErrorCode, KafkaError
-
 from replication.turns import NextTurn
 
 ANY_VERSION = -1
