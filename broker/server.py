@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker import log
+from broker.descriptors import raise_limit
 from broker.listening import BindError
 from broker.log import logger
 from broker.open_listeners import OpenListeners
@@ -42,6 +43,7 @@ class ServerInfo:
 def run(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the process's exit status: 1 if it could not start or go on."""
     log.configure()
+    raise_limit()
     for warning in config.warnings:
         logger.warning("%s", warning)
     try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.background import Background
 from broker.connections import Connections
 from broker.context import Broker
+from broker.descriptors import open_files_limit
 from broker.disk_watch import DiskWatch
 from broker.fetch_sessions import FetchSessions
 from broker.group_log import GroupLog
@@ -82,7 +83,7 @@ class Node:
                 "zookeeper.connect is set, but this version has only the embedded metadata store: leave the key out"
             )
         self._config = config
-        self._files = OsFiles()
+        self._files = OsFiles(open_files_limit())
         self._logs = LogManager(config, self._files, now_ms)
         self._background = Background()
         self._store: EmbeddedStore | None = None

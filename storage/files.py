@@ -9,6 +9,7 @@ Errors are plain OSErrors. Nothing here is thread-safe, except `File.sync` of a 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 DEFAULT_OPEN_FILES = 1000
+FEWEST_OPEN_FILES = 64
 DEFAULT_CACHED_BYTES = 16 * 1024 * 1024
 
 
@@ -228,8 +230,18 @@ class OsFile:
         self._open(os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC)
 
     def _open(self, flags: int) -> int:
-        self._files.make_room()
-        descriptor = self._fd = os.open(self.path, flags, 0o644)
+        files = self._files
+        files.make_room()
+        try:
+            descriptor = os.open(self.path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            # Connections have taken what was meant for files: do with fewer of these from now on.
+            files.limit = max(FEWEST_OPEN_FILES, min(files.limit, files.open_count) * 3 // 4)
+            files.make_room()
+            descriptor = os.open(self.path, flags, 0o644)
+        self._fd = descriptor
         self.write = partial(os.write, descriptor)
         self._files.opened(self)
         return descriptor

@@ -69,10 +69,12 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         if created:
             segments = [Segment.create(files, directory, log_start_offset, now_ms=now_ms)]
         active = segments[-1]
-        active.activate()
-        log_end_offset, end = active.read_next_offset()
-        if end != active.size_bytes:
-            active.truncate_to(end, log_end_offset)
+        log_end_offset = active.base_offset
+        if not created:
+            active.activate()
+            log_end_offset, end = active.read_next_offset()
+            if end != active.size_bytes:
+                active.truncate_to(end, log_end_offset)
         log_start_offset = max(log_start_offset, segments[0].base_offset)
         log_end_offset = max(log_end_offset, log_start_offset)
 

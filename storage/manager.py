@@ -33,9 +33,11 @@ from storage.checkpoints import (
 from storage.closing import close_all_cleanly
 from storage.data_folders import DataFolders
 from storage.disk_errors import is_full
+from storage.epochs import LeaderEpochs
 from storage.folder_names import FolderKind, folder_name, marked_folder_name
 from storage.identity import PARTITION_METADATA_FILE, format_partition_metadata
 from storage.log import Log
+from storage.producer_state import ProducerStates
 from storage.recovery import FolderLoader, is_segment_name, unchecked_bytes
 
 if TYPE_CHECKING:
@@ -371,10 +373,12 @@ class LogManager(DataFolders):
                 self.report(errors)
                 raise _storage_error("cannot write checkpoints", next(iter(errors.values())))
             self._stale_keys.clear()
+        expiration_ms = self._producer_expiration_ms
         last_error: Exception | None = None
         for folder in sorted(self.online_folders(), key=lambda folder: folder.partitions_count):
             directory = f"{folder.path}/{folder_name(topic, partition)}"
             try:
+                is_fresh = not self._files.exists(directory)
                 self._files.make_directory(directory)
                 if topic_id != ZERO_UUID:
                     self._write_topic_id(directory, topic_id)
@@ -386,7 +390,13 @@ class LogManager(DataFolders):
                     partition=partition,
                     topic_id=topic_id,
                     now_ms=self._clock_ms(),
-                    producer_expiration_ms=self._producer_expiration_ms,
+                    producer_expiration_ms=expiration_ms,
+                    # In a folder that was not there, nothing needs to be looked for.
+                    segments=[] if is_fresh else None,
+                    producers=ProducerStates(self._files, directory, self._producer_expiration_ms)
+                    if is_fresh
+                    else None,
+                    epochs=LeaderEpochs(self._files, directory) if is_fresh else None,
                 )
             except (OSError, KafkaError) as failure:
                 last_error = failure

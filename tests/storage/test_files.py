@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -197,3 +198,23 @@ def test_cache_keeps_one_that_is_larger_than_its_limit() -> None:
     assert dropped == []
     cache.use("small", 1, lambda: dropped.append("small"))
     assert dropped == ["large"]
+
+
+def test_storage_does_with_fewer_files_when_descriptors_run_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = OsFiles(limit=200)
+    opened = [files.create(str(tmp_path / f"file-{number}")) for number in range(150)]
+    real, refused = os.open, [errno.EMFILE]
+
+    def scarce(*arguments: Any) -> int:
+        if refused:
+            raise OSError(refused.pop(), "too many")
+        return real(*arguments)
+
+    monkeypatch.setattr(os, "open", scarce)
+    last = files.create(str(tmp_path / "last"))
+    assert last.write(b"x") == 1
+    assert files.limit == files.open_count == 112
+    assert opened[0].write(b"y") == 1
+    assert files.open_count == 112

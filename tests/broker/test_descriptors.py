@@ -1,0 +1,43 @@
+"""How many descriptors there are, and what storage gets of them."""
+
+from __future__ import annotations
+
+import resource
+
+import pytest
+
+from broker.descriptors import FEWEST_OPEN_FILES, MOST_OPEN_FILES, open_files_limit, open_files_within, raise_limit
+
+
+@pytest.mark.parametrize(
+    ("limit", "files"),
+    [(64, FEWEST_OPEN_FILES), (1024, 768), (4096, MOST_OPEN_FILES), (1_000_000, MOST_OPEN_FILES)],
+)
+def test_storage_leaves_room_for_connections(limit: int, files: int) -> None:
+    assert open_files_within(limit) == files
+
+
+def test_within_4096_there_is_room_for_1000_connections() -> None:
+    assert open_files_within(4096) + 1000 < 4096
+
+
+@pytest.mark.parametrize(
+    ("limits", "raised"),
+    [
+        ((1024, 4096), (4096, 4096)),
+        ((1024, 1_000_000), (65_536, 1_000_000)),
+        ((1024, resource.RLIM_INFINITY), (65_536, resource.RLIM_INFINITY)),
+        ((4096, 4096), None),
+        ((100_000, 200_000), None),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None),
+    ],
+)
+def test_the_limit_is_raised_where_it_can_be(
+    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], raised: tuple[int, int] | None
+) -> None:
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda _which, new: given.append(new))
+    raise_limit()
+    assert given == ([] if raised is None else [raised])
+    assert open_files_limit() <= MOST_OPEN_FILES
