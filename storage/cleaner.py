@@ -235,7 +235,8 @@ class CleaningRun:
         window_bytes = max(self._job.window_bytes, LEAST_WINDOW_BYTES)
         want_bytes = window_bytes
         while position < end:
-            window = segment.log.read(min(want_bytes, end - position), position)
+            asked_bytes = min(want_bytes, end - position)
+            window = segment.log.read(asked_bytes, position)
             self._charge(len(window))
             at, limit = 0, len(window)
             want_bytes = window_bytes
@@ -247,7 +248,7 @@ class CleaningRun:
                 batch = RecordBatch(window, at)
                 yield batch
                 at += size_bytes
-            if not at and (limit < HEADER_BYTES or want_bytes <= limit or limit == end - position):
+            if not at and (limit < asked_bytes or want_bytes <= limit or asked_bytes == end - position):
                 raise CorruptBatch(f"{segment.log.path}: no whole batch at position {position}")
             position += at
 

@@ -22,7 +22,8 @@ class OffsetMap:
         """`most_keys`: how many there can be at most, so that a small log takes little memory. ValueError when not a
         single key fits."""
         wanted = int(most_keys / min(max(load_factor, 0.01), 1.0)) + 2
-        self.slots = _prime_up_to(max(3, min(memory_bytes // SLOT_BYTES, max(wanted, 11))))
+        wanted += wanted // 8 + 8  # the next prime below is not further away than that
+        self.slots = _prime_up_to(max(3, min(memory_bytes // SLOT_BYTES, wanted)))
         self.limit = int(self.slots * load_factor)
         """So many keys it takes."""
         if memory_bytes < 3 * SLOT_BYTES or self.limit < 1:

@@ -1,4 +1,4 @@
-"""A whole compaction of one log in this process, as the broker and its worker do it together; and what must come of it."""
+"""A whole compaction of one log in this process, as the broker and its worker do it together."""
 
 from __future__ import annotations
 
@@ -72,3 +72,19 @@ def all_batches(log: Log) -> list[RecordBatch]:
 
 def all_records(log: Log) -> list[Record]:
     return [record for batch in all_batches(log) for record in batch.records()]
+
+
+def consumed_offsets(log: Log, max_bytes: int = 1000) -> list[int]:
+    """What a consumer gets from the log start on; it goes on behind the last offset of a batch, records or not."""
+    found: list[int] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        piece = log.read(offset, max_bytes, log.log_end_offset)
+        batches = list(iter_batches(piece.read()))
+        piece.release()
+        if not batches:
+            break
+        found += [record.offset for batch in batches for record in batch.records() if record.offset >= offset]
+        assert batches[-1].next_offset > offset, "the consumer gets on"
+        offset = batches[-1].next_offset
+    return found
