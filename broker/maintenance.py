@@ -93,6 +93,8 @@ class Maintenance:
         self._logs = logs
         self._background = background
         self._clock_ms = clock_ms
+        self.next_retention_ms = 0
+        """When retention is looked at next, if nothing asks for it before."""
 
     def start(self) -> None:
         config = self._config
@@ -139,6 +141,7 @@ class Maintenance:
 
     async def retain(self) -> None:
         """Retention over all logs, now."""
+        self.next_retention_ms = self._clock_ms() + self._config["log.retention.check.interval.ms"]
         delays_ms = {log.directory: log.config.file_delete_delay_ms for log in self._all()}
         for paths in await sliced(self._logs.retention_pass(self._clock_ms())):
             if paths:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from broker import log
 from broker.descriptors import raise_limit
+from broker.control import ControlSocket
 from broker.listening import BindError
 from broker.log import logger
 from broker.open_listeners import OpenListeners
@@ -24,6 +25,7 @@ from broker.reloading import reload_file
 from broker.wiring import Node, StartError
 
 if TYPE_CHECKING:
+
     from config.broker import BrokerConfig
 
 
@@ -89,6 +91,7 @@ class Server:
         self._config = config
         self._node = Node(config)
         self._listeners = OpenListeners(config, self._node.advertise)
+        self._control_socket: ControlSocket | None = None
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
@@ -113,6 +116,8 @@ class Server:
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
         self._node.stalls.start(loop)
+        self._control_socket = ControlSocket(self._node.control, self._config.log_dirs[0])
+        await self._control_socket.start()
         addresses = ", ".join(f"{name}://{host}:{port}" for name, host, port in self.info.listeners)
         logger.info("broker %d of cluster %s started, listening on %s", broker.broker_id, broker.cluster_id, addresses)
 
@@ -128,4 +133,6 @@ class Server:
     async def stop(self) -> None:
         self._listeners.close()
         self._node.stalls.stop()
+        if self._control_socket is not None:
+            await self._control_socket.stop()
         await self._node.close()

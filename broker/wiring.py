@@ -14,6 +14,7 @@ from broker.background import Background
 from broker.connections import Connections
 from broker.context import Broker
 from broker.descriptors import open_files_limit
+from broker.control import Control
 from broker.disk_watch import DiskWatch
 from broker.fetch_sessions import FetchSessions
 from broker.group_log import GroupLog
@@ -76,6 +77,7 @@ class Node:
 
     broker: Broker
     cleaner: LogCleaner
+    control: Control
 
     def __init__(self, config: BrokerConfig) -> None:
         if config["zookeeper.connect"]:
@@ -216,6 +218,7 @@ class Node:
         maintenance.start()
         self.cleaner = LogCleaner(config, logs, self._background, now_ms)
         self.cleaner.start()
+        self.control = Control(config, logs, self.cleaner, maintenance, self._background, now_ms)
         self._background.remove_later(self._take_leftovers(), 0)
         if self._loading is not None:
             self._background.spawn(self._load_rest(local))
