@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.processes import ROOT
 
+FIRST_WITH_TOOLS_APART = "3"
 QUIET_LOG4J = "Configuration:\n  Loggers:\n    Root: {level: 'OFF'}\n"
 
 
@@ -28,12 +29,14 @@ def kafka_jars(version: str = "4.3.1") -> pathlib.Path:
     if shutil.which("mvn") is None:
         pytest.skip("needs Maven to fetch Apache Kafka's jars: apt-get install maven")
     partial = base / f"kafka-{version}.partial"
+    pom = "kafka-pom.xml" if version >= FIRST_WITH_TOOLS_APART else "kafka-old-pom.xml"
     subprocess.run(
         [
-            *("mvn", "-q", "-B", "-f", str(ROOT / "tests/support/kafka-pom.xml")),
+            *("mvn", "-q", "-B", "-f", str(ROOT / "tests/support" / pom)),
             # A repository of its own: a half-filled default one makes Ivy, and with it Spark, fail.
             f"-Dmaven.repo.local={ROOT / '.cache/maven'}",
             f"-Dkafka.version={version}",
+            f"-Dscala.version={'2.11' if version < '0.10.1' else '2.12'}",
             *("dependency:copy-dependencies", f"-DoutputDirectory={partial}"),
         ],
         check=True,
@@ -55,10 +58,11 @@ def java_command(main_class: str, *arguments: str, heap_mb: int = 256, version: 
     return ["java", *options, "-cp", f"{jars}/*", main_class, *arguments]
 
 
-def run_kafka_tool(main_class: str, *arguments: str, stdin: str = "", timeout_s: float = 60) -> str:
+def run_kafka_tool(
+    main_class: str, *arguments: str, stdin: str = "", timeout_s: float = 60, version: str = "4.3.1"
+) -> str:
     """Runs one of Apache Kafka's tools to its end and returns what it printed; a non-zero exit fails the test."""
-    done = subprocess.run(
-        java_command(main_class, *arguments), input=stdin, capture_output=True, text=True, timeout=timeout_s
-    )
+    command = java_command(main_class, *arguments, version=version)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s)
     assert done.returncode == 0, f"{main_class} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
