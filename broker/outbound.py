@@ -85,6 +85,10 @@ def _read_small(region: FileRegion) -> bytes | None:
         return None
 
 
+def _nothing() -> None:
+    return
+
+
 class Outbound:
     """Sends chunks in order and keeps what the socket does not take yet. To be used on the loop's thread only.
 
@@ -140,6 +144,7 @@ class Outbound:
     def close(self) -> None:
         """Drop what was not sent. Comes before the transport's own close. Idempotent."""
         self._closed = True
+        self._on_drained = _nothing  # the way back to the connection: a cycle, which would be for the collector
         self._drop()
         if self._duplicate is not None:
             self._watch(False)

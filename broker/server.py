@@ -8,7 +8,6 @@ Stop order: no new connections, open ones closed, groups unloaded, registration 
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import sys
 from collections.abc import Callable
@@ -16,8 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker import log
-from broker.descriptors import raise_limit
 from broker.control import ControlSocket
+from broker.descriptors import raise_limit
+from broker.garbage import Garbage
 from broker.listening import BindError
 from broker.log import logger
 from broker.open_listeners import OpenListeners
@@ -111,10 +111,9 @@ class Server:
             self._listeners.bound,
             list(self._config.log_dirs),
         )
-        # What start-up made stays for good: later collections need not look at it.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
+        garbage = Garbage()
+        garbage.begin()
+        broker.background.spawn(garbage.look_again_and_again())
         self._node.stalls.start(loop)
         self._control_socket = ControlSocket(self._node.control, self._config.log_dirs[0])
         await self._control_socket.start()
