@@ -37,13 +37,13 @@ def targets() -> list[Target]:
             convert_down,
             down_seeds,
             (CorruptBatch, UnsupportedCodec),
-            weight=6,
+            weight=12,
             mend=mend_batch,
         ),
-        Target("scans of records", scan, scan_seeds, (CorruptBatch,), weight=8),
-        Target("compaction", compact, compaction_seeds, (CorruptBatch,), weight=6, mend=mend_batch),
-        Target("preparations", prepare_batch, preparation_seeds, (KafkaError,), weight=6, mend=mend_batch),
-        Target("transaction indexes", read_aborted, aborted_seeds, (ValueError,), weight=4),
+        Target("scans of records", scan, scan_seeds, (CorruptBatch,), weight=16),
+        Target("compaction", compact, compaction_seeds, (CorruptBatch,), weight=12, mend=mend_batch),
+        Target("preparations", prepare_batch, preparation_seeds, (KafkaError,), weight=12, mend=mend_batch),
+        Target("transaction indexes", read_aborted, aborted_seeds, (ValueError,), weight=8),
     ]
 
 

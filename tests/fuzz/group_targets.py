@@ -29,11 +29,11 @@ MAX_GROUPS = 1000
 
 def targets() -> list[Target]:
     return [
-        Target("group keys", Groups().replay_key, key_seeds, (MalformedMessage,), weight=6),
-        Target("group values", Groups().replay_value, value_seeds, (MalformedMessage,), weight=8),
-        Target("subscriptions", read_subscription, subscription_seeds, (), weight=6),
+        Target("group keys", Groups().replay_key, key_seeds, (MalformedMessage,), weight=12),
+        Target("group values", Groups().replay_value, value_seeds, (MalformedMessage,), weight=16),
+        Target("subscriptions", read_subscription, subscription_seeds, (), weight=12),
         Target("batches of groups", Groups().replay_batches, batch_seeds, (CorruptBatch,), weight=6, mend=mend_batch),
-        Target("dumps of groups", dump_value, value_seeds, (), weight=3),
+        Target("dumps of groups", dump_value, value_seeds, (), weight=6),
     ]
 
 

@@ -37,12 +37,12 @@ APPENDS_PER_LOG = 500
 
 def targets() -> list[Target]:
     return [
-        Target("record batches", read_batches, batch_seeds, (CorruptBatch,), weight=14, mend=mend_batch),
-        Target("records inside a codec", read_packed, packed_seeds, (CorruptBatch,), weight=8),
-        Target("codecs", unpack, codec_seeds, (DecompressionError,), weight=10),
-        Target("message sets", read_messages, message_set_seeds, (CorruptBatch,), weight=12, mend=mend_messages),
-        Target("appends", Appender().append, append_seeds, (KafkaError,), weight=8, mend=mend_batch),
-        Target("dumps of logs", dump, dump_seeds, (CommandError, CorruptBatch), weight=3),
+        Target("record batches", read_batches, batch_seeds, (CorruptBatch,), weight=28, mend=mend_batch),
+        Target("records inside a codec", read_packed, packed_seeds, (CorruptBatch,), weight=16),
+        Target("codecs", unpack, codec_seeds, (DecompressionError,), weight=20),
+        Target("message sets", read_messages, message_set_seeds, (CorruptBatch,), weight=24, mend=mend_messages),
+        Target("appends", Appender().append, append_seeds, (KafkaError,), weight=16, mend=mend_batch),
+        Target("dumps of logs", dump, dump_seeds, (CommandError, CorruptBatch), weight=6),
     ]
 
 

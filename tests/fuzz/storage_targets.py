@@ -40,15 +40,15 @@ TOPIC_ID = bytes(range(16))
 
 def targets() -> list[Target]:
     return [
-        Target("offset indexes", read_offset_index, offset_index_seeds, (), weight=6),
-        Target("time indexes", read_time_index, time_index_seeds, (), weight=6),
-        Target("offset checkpoints", read_checkpoint, checkpoint_seeds, (MalformedFile,), weight=6, text=True),
-        Target("leader epochs", read_epochs, epoch_seeds, (ValueError,), weight=6, text=True),
-        Target("producer snapshots", read_snapshot, snapshot_seeds, (ValueError,), weight=6, mend=mend_snapshot),
-        Target("meta.properties", read_meta, meta_seeds, (MalformedFile,), weight=6, text=True),
-        Target("partition.metadata", read_metadata, metadata_seeds, (MalformedFile,), weight=4, text=True),
-        Target("folder names", read_folder_name, folder_name_seeds, (), weight=4, text=True),
-        Target("partition folders", load_folder, folder_seeds, (OldMessageFormat, KafkaError), weight=3),
+        Target("offset indexes", read_offset_index, offset_index_seeds, (), weight=12),
+        Target("time indexes", read_time_index, time_index_seeds, (), weight=12),
+        Target("offset checkpoints", read_checkpoint, checkpoint_seeds, (MalformedFile,), weight=12, text=True),
+        Target("leader epochs", read_epochs, epoch_seeds, (ValueError,), weight=12, text=True),
+        Target("producer snapshots", read_snapshot, snapshot_seeds, (ValueError,), weight=12, mend=mend_snapshot),
+        Target("meta.properties", read_meta, meta_seeds, (MalformedFile,), weight=12, text=True),
+        Target("partition.metadata", read_metadata, metadata_seeds, (MalformedFile,), weight=8, text=True),
+        Target("folder names", read_folder_name, folder_name_seeds, (), weight=8, text=True),
+        Target("partition folders", load_folder, folder_seeds, (OldMessageFormat, KafkaError), weight=1),
         Target("dumps of files", dump_files, dump_seeds, (CommandError, CorruptBatch), weight=3, mend=mend_dump),
     ]
 

@@ -32,7 +32,7 @@ DATA_FOLDER = FOLDER.rpartition("/")[0]
 def targets() -> list[Target]:
     return [
         Target("metadata stores", Stores().open, store_seeds, (StoreFailed,), weight=1),
-        Target("verify", verify, verify_seeds, (), weight=2),
+        Target("verify", verify, verify_seeds, (), weight=1),
     ]
 
 

@@ -28,18 +28,20 @@ from tests.fuzz.runner import Seed, Target
 
 def targets() -> list[Target]:
     return [
-        Target("properties", read_properties, properties_seeds, (PropertiesError,), weight=8, text=True),
+        Target("properties", read_properties, properties_seeds, (PropertiesError,), weight=16, text=True),
         Target("server.properties", read_server, server_seeds, (PropertiesError, ConfigError), weight=1, text=True),
-        Target("values of broker settings", read_broker_value, broker_value_seeds, (ConfigError,), weight=5, text=True),
-        Target("values of topic settings", read_topic_value, topic_value_seeds, (ConfigError,), weight=5, text=True),
-        Target("listeners", read_listeners, listener_seeds, (ConfigError,), weight=5, text=True),
-        Target("nodes", read_node, node_seeds, (nodes.NodeFormatError,), weight=12, text=True),
+        Target(
+            "values of broker settings", read_broker_value, broker_value_seeds, (ConfigError,), weight=10, text=True
+        ),
+        Target("values of topic settings", read_topic_value, topic_value_seeds, (ConfigError,), weight=10, text=True),
+        Target("listeners", read_listeners, listener_seeds, (ConfigError,), weight=10, text=True),
+        Target("nodes", read_node, node_seeds, (nodes.NodeFormatError,), weight=24, text=True),
         Target(
             "arguments",
             read_argument,
             argument_seeds,
             (CommandError, click.UsageError, ValueError),
-            weight=6,
+            weight=12,
             text=True,
         ),
     ]

@@ -29,8 +29,8 @@ CONTROLLER_KEYS = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_MET
 
 def targets() -> list[Target]:
     return [
-        Target("messages", decode_message, message_seeds, (MalformedMessage,), weight=36),
-        Target("connections", Peer().receive, frame_seeds, (), weight=12),
+        Target("messages", decode_message, message_seeds, (MalformedMessage,), weight=72),
+        Target("connections", Peer().receive, frame_seeds, (), weight=24),
     ]
 
 

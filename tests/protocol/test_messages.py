@@ -15,6 +15,8 @@ from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FetchRequest,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
     OffsetCommitKey,
     ProduceRequest,
     RequestHeader,
@@ -102,6 +104,33 @@ def test_bytes_of_an_old_produce_request() -> None:
     assert request.encode(0) == body + b"\x00\x00\x00\x02\x00\x00\x00\x03rec"
     # Version 3 puts the transactional id, here null, in front.
     assert request.encode(3) == b"\xff\xff" + request.encode(2)
+
+
+def test_bytes_of_the_oldest_requests() -> None:
+    """As Kafka 0.9 sent them."""
+    wanted = FetchRequest.FetchPartition(partition=2, fetch_offset=5, partition_max_bytes=1000)
+    fetch = FetchRequest(
+        max_wait_ms=100, min_bytes=1, max_bytes=7, topics=[FetchRequest.FetchTopic(topic="t", partitions=[wanted])]
+    )
+    partition = b"\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x01\x00\x00\x00\x02"
+    assert fetch.encode(0) == b"\xff" * 4 + b"\0\0\0\x64\0\0\0\1" + partition + b"\0" * 7 + b"\5\0\0\3\xe8"
+    # The limit of the whole answer came with version 3.
+    assert fetch.encode(3)[12:16] == b"\0\0\0\7" and fetch.encode(2) == fetch.encode(0)
+    offsets = ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsRequest.ListOffsetsTopic(
+                name="t",
+                partitions=[
+                    ListOffsetsRequest.ListOffsetsPartition(partition_index=2, timestamp=-1, max_num_offsets=3)
+                ],
+            )
+        ],
+    )
+    assert offsets.encode(0) == b"\xff" * 4 + partition + b"\xff" * 8 + b"\0\0\0\3"
+    found = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=2, old_style_offsets=[7, 0])
+    answer = ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[found])])
+    assert answer.encode(0) == partition + b"\0\0" + b"\0\0\0\2" + bytes(7) + b"\7" + bytes(8)
 
 
 def test_bytes_of_an_offset_key() -> None:
