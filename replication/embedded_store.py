@@ -272,7 +272,7 @@ class EmbeddedStore:
         try:
             self._store(connection, jobs)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
                 raise
             return False
         return True

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.metadata_store import Create, Delete, Set, StoreError, StoreFailed
+from replication.metadata_store import Create, Delete, Set, StoreError, StoreFailed, StoreFull
 from tests.replication.fakes import on_loop
 
 
@@ -135,27 +135,89 @@ async def test_a_failing_watch_does_not_stop_the_others(tmp_path: Path, caplog: 
 
 
 @on_loop
-async def test_a_full_disk_ends_writing_for_good_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broken_disk_ends_writing_for_good_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await opened(tmp_path)
     told: list[StoreFailed] = []
     store.on_failed.append(told.append)
     await store.create("/a")
     real = EmbeddedStore._store
 
-    def full(connection: sqlite3.Connection, jobs: Any) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
+    def broken(connection: sqlite3.Connection, jobs: Any) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(EmbeddedStore, "_store", staticmethod(full))
+    monkeypatch.setattr(EmbeddedStore, "_store", staticmethod(broken))
     results = await asyncio.gather(store.create("/b"), store.create("/c"), return_exceptions=True)
     assert [type(result) for result in results] == [StoreFailed, StoreFailed]
-    assert len(told) == 1 and "full" in str(told[0])
-    # Space again: too late, a write without its predecessors would tear the tree.
+    assert len(told) == 1 and "I/O error" in str(told[0])
+    # Well again: too late, a write without its predecessors would tear the tree.
     monkeypatch.setattr(EmbeddedStore, "_store", staticmethod(real))
     with pytest.raises(StoreFailed):
         await store.create("/d")
     await store.close()
     again = await opened(tmp_path)
     assert sorted(await again.children("/")) == ["a"]
+    await again.close()
+
+
+class FullDisk:
+    """Refuses transactions for lack of room as long as `full`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full = True
+        self.tries = 0
+        self._store = EmbeddedStore._store
+        monkeypatch.setattr(EmbeddedStore, "_store", staticmethod(self.store))
+        monkeypatch.setattr("replication.embedded_store.RETRY_S", 0.001)
+
+    def store(self, connection: sqlite3.Connection, jobs: Any) -> None:
+        self.tries += 1
+        if self.full:
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        self._store(connection, jobs)
+
+
+@on_loop
+async def test_a_full_disk_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await opened(tmp_path)
+    full: list[bool] = []
+    store.on_full.append(lambda: full.append(store.full))
+    store.on_failed.append(lambda failure: pytest.fail(str(failure)))
+    disk = FullDisk(monkeypatch)
+    first = [asyncio.ensure_future(store.create(path)) for path in ("/a", "/b")]
+    while disk.tries < 5 or not full:
+        await asyncio.sleep(0.001)
+    with pytest.raises(StoreFull):
+        await store.create("/refused")
+    assert await store.exists("/refused") is None
+    assert not any(one.done() for one in first)
+    disk.full = False
+    assert await asyncio.gather(*first) == ["/a", "/b"]
+    await store.create("/c")
+    await store.close()
+    again = await opened(tmp_path)
+    assert sorted(await again.children("/")) == ["a", "b", "c"]
+    await again.close()
+
+
+@pytest.mark.parametrize("room_at_the_end", [True, False])
+@on_loop
+async def test_closing_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room_at_the_end: bool) -> None:
+    store = await opened(tmp_path)
+    store.on_failed.append(lambda failure: pytest.fail(str(failure)))
+    await store.create("/a")
+    await store.create("/mine", ephemeral=True)
+    disk = FullDisk(monkeypatch)
+    waiting = asyncio.ensure_future(store.create("/b"))
+    while disk.tries < 2:
+        await asyncio.sleep(0.001)
+    disk.full = not room_at_the_end
+    await asyncio.wait_for(store.close(), 5)
+    assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], StoreFailed) != room_at_the_end
+    disk.full = False
+    again = await opened(tmp_path)
+    assert sorted(await again.children("/")) == (["a", "b"] if room_at_the_end else ["a"])
     await again.close()
 
 
