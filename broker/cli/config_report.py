@@ -61,7 +61,7 @@ class Source(IntEnum):
     DYNAMIC_GROUP_CONFIG = 8
 
 
-_WORDS = {
+_WORDS: dict[int, str] = {
     Source.DYNAMIC_TOPIC_CONFIG: "topic",
     Source.DYNAMIC_BROKER_CONFIG: "broker",
     Source.DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers",

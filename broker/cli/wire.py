@@ -65,7 +65,11 @@ class _Link:
                 f"cannot reach the broker at {self.name}, the address it advertises: {error.strerror or error}."
             ) from None
         self._socket.settimeout(REQUEST_TIMEOUT_S)
-        answer = self.exchange(ApiVersionsRequest(), 0)
+        try:
+            answer = self.exchange(ApiVersionsRequest(), 0)
+        except CommandError:
+            self.close()
+            raise
         self.versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
 
     def exchange(self, request: ApiMessage, version: int) -> Any:
@@ -128,7 +132,11 @@ class WireClient:
                 problem = error
         else:
             raise problem
-        self.refresh()
+        try:
+            self.refresh()
+        except CommandError:
+            self.close()
+            raise
 
     def refresh(self) -> None:
         """Asks who is there: `brokers`, by id, and `controller_id`."""
@@ -162,11 +170,14 @@ class WireClient:
             link = self._links[node_id] = _Link(*self.brokers[node_id], self._client_id)
         return link
 
+    def close(self) -> None:
+        for link in self._links.values():
+            link.close()
+
     def __enter__(self) -> WireClient:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for link in self._links.values():
-            link.close()
+        self.close()

@@ -1,0 +1,88 @@
+"""`gregor configs` without a broker: what its flags mean, and which of them contradict each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.cli import configs
+from broker.cli.config_report import Entity, EntityType, source_name, value_text
+from broker.cli.errors import CommandError
+
+FLAGS = ("entity_type", "entity_name", "topic", "broker", "broker_logger", "client_metrics", "group")
+
+
+def given(**flags: object) -> dict[str, object]:
+    nothing = dict.fromkeys(FLAGS) | {"entity_default": False, "broker_defaults": False}
+    return nothing | {"add_config": None, "add_config_file": None, "delete_configs": ()} | flags
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        (["--topic", "t"], "exactly one"),
+        (["--describe", "--alter", "--topic", "t"], "exactly one"),
+        (["--describe"], "exactly one entity"),
+        (["--describe", "--topic", "t", "--broker", "0"], "exactly one entity"),
+        (["--describe", "--topic", "t", "--entity-name", "t"], "go with --entity-type"),
+        (["--describe", "--entity-type", "topix"], "these are: topics, brokers"),
+        (["--describe", "--entity-type", "users"], "not built yet"),
+        (["--describe", "--entity-type", "topics", "--entity-default"], "goes with brokers"),
+        (["--describe", "--entity-type", "brokers", "--entity-default", "--entity-name", "1"], "contradict"),
+        (["--describe", "--broker", "one"], "is no broker id"),
+        (["--describe", "--entity-type", "broker-loggers"], "needs --entity-name"),
+        (["--describe", "--topic", "t", "--add-config", "a=1"], "go with --alter"),
+        (["--alter", "--entity-type", "topics", "--add-config", "a=1"], "needs the name"),
+        (["--alter", "--topic", "t"], "needs --add-config"),
+        (["--alter", "--topic", "t", "--all", "--add-config", "a=1"], "goes with --describe"),
+        (["--alter", "--topic", "t", "--add-config", "a=1", "--add-config-file", "f"], "contradict"),
+        (["--alter", "--topic", "t", "--add-config", "a"], "key=value"),
+        (["--alter", "--topic", "t", "--add-config", "a=1,2"], "put values with commas into"),
+        (["--alter", "--topic", "t", "--add-config", "a b=1"], "no name of a setting"),
+        (["--alter", "--topic", "t", "--add-config", "a=1", "--delete-config", "b,a"], "both added and deleted"),
+        (["--alter", "--topic", "t", "--add-config-file", "no-such-file"], "cannot read"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert configs.main(arguments) == 1
+    assert cause in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "entity"),
+    [
+        ({"topic": "t"}, Entity(EntityType.TOPICS, "t")),
+        ({"broker": "3"}, Entity(EntityType.BROKERS, "3")),
+        ({"broker_defaults": True}, Entity(EntityType.BROKERS, "")),
+        ({"entity_type": "brokers", "entity_default": True}, Entity(EntityType.BROKERS, "")),
+        ({"entity_type": "brokers"}, Entity(EntityType.BROKERS, None)),
+        ({"entity_type": "broker-loggers", "entity_name": "0"}, Entity(EntityType.BROKER_LOGGERS, "0")),
+        ({"client_metrics": "m"}, Entity(EntityType.CLIENT_METRICS, "m")),
+        ({"group": "g"}, Entity(EntityType.GROUPS, "g")),
+    ],
+)
+def test_entities(flags: dict[str, object], entity: Entity) -> None:
+    assert configs.parse_entity(given(**flags)) == entity
+
+
+def test_values_with_commas() -> None:
+    text = "a=1,cleanup.policy=[compact,delete], b = x=[y=z] ,empty="
+    with pytest.raises(CommandError, match="key=value"):
+        configs.parse_settings(text)
+    assert configs.parse_settings("a=1,cleanup.policy=[compact,delete],b = [x=y,z] ,empty=") == {
+        "a": "1", "cleanup.policy": "compact,delete", "b": "x=y,z", "empty": "",
+    }  # fmt: skip
+
+
+def test_changes_from_a_file_and_back_to_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "settings.properties"
+    file.write_text("retention.ms=5\n# a comment\ncleanup.policy=compact,delete\n")
+    changes = configs.parse_changes(given(add_config_file=str(file), delete_configs=("x.y, z", "w")))
+    assert changes == {"retention.ms": "5", "cleanup.policy": "compact,delete", "x.y": None, "z": None, "w": None}
+
+
+def test_words() -> None:
+    assert source_name(1) == "DYNAMIC_TOPIC_CONFIG" and source_name(99) == "UNKNOWN"
+    assert value_text(None, True) == "(hidden)" and value_text(None, False) == "" and value_text("v", True) == "v"
+    assert EntityType.CLIENT_METRICS.one == "client-metric" and EntityType.BROKER_LOGGERS.resource_type == 8

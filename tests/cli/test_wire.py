@@ -1,0 +1,127 @@
+"""The small client of the command line, against sockets that answer what they should not."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from broker.cli import wire
+from broker.cli.errors import CommandError
+from broker.cli.wire import BrokerRefusal, WireClient, check_code
+from protocol.messages import ApiVersionsResponse, DescribeLogDirsRequest, MetadataResponse, ResponseHeader
+
+Answer = Callable[[int, int, int], bytes | None]
+"""From api key, version and correlation id the body of a frame; None ends the connection."""
+
+
+@contextmanager
+def answering(answer: Answer) -> Iterator[str]:
+    """HOST:PORT of somebody who answers each request in his own way."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with suppress(ConnectionResetError), connection, connection.makefile("rb") as requests:
+                while len(size := requests.read(4)) == 4:
+                    frame = requests.read(int.from_bytes(size))
+                    body = answer(*struct.unpack_from(">hhi", frame))
+                    if body is None:
+                        break
+                    connection.sendall(body)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield address
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)
+        assert not thread.is_alive(), "a connection was left open"
+
+
+def frame(correlation_id: int, body: bytes, header_version: int = 0) -> bytes:
+    data = ResponseHeader(correlation_id=correlation_id).encode(header_version) + body
+    return len(data).to_bytes(4) + data
+
+
+def versions(*keys: tuple[int, int, int]) -> ApiVersionsResponse:
+    made = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in keys]
+    return ApiVersionsResponse(api_keys=made)
+
+
+def broker(*keys: tuple[int, int, int]) -> Answer:
+    """Offers Metadata 1 and these; knows of no brokers."""
+
+    def answer(key: int, version: int, correlation_id: int) -> bytes | None:
+        if key == 18:
+            return frame(correlation_id, versions((3, 1, 1), *keys).encode(0))
+        if key == 3:
+            return frame(correlation_id, MetadataResponse(controller_id=4).encode(version))
+        return None
+
+    return answer
+
+
+def test_apis_and_versions_that_a_broker_lacks() -> None:
+    with answering(broker((21, 0, 2))) as address, WireClient(address) as client:
+        assert client.controller_id == 4 and client.brokers == {}
+        with pytest.raises(CommandError, match="does not offer DESCRIBE_LOG_DIRS"):
+            client.ask(DescribeLogDirsRequest())
+        with pytest.raises(CommandError, match="there is no broker 9"):
+            client.ask(DescribeLogDirsRequest(), 9)
+    later = pytest.raises(CommandError, match="in versions 90 to 91, this command knows")
+    with answering(broker((35, 90, 91))) as address, WireClient(address) as client, later:
+        client.ask(DescribeLogDirsRequest())
+    gone = pytest.raises(CommandError, match="closed the connection")
+    with answering(broker((35, 1, 1))) as address, WireClient(address) as client, gone:
+        client.ask(DescribeLogDirsRequest(topics=None))
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (lambda key, version, correlation_id: None, "closed the connection"),
+        (lambda key, version, correlation_id: b"HTTP/1.1 400 Bad Request\r\n", "does not answer as a Kafka broker"),
+        (lambda key, version, correlation_id: b"\0\0\0\5abcde", "does not answer as a Kafka broker"),
+        (lambda key, version, correlation_id: b"\xff\xff\xff\xff", "does not answer as a Kafka broker"),
+    ],
+)
+def test_what_is_no_broker(answer: Answer, cause: str) -> None:
+    with answering(answer) as address, pytest.raises(CommandError, match=cause):
+        WireClient(address)
+
+
+def test_a_broker_that_keeps_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "REQUEST_TIMEOUT_S", 0.05)
+    with (
+        answering(lambda key, version, correlation_id: b"") as address,
+        pytest.raises(CommandError, match="answer within"),
+    ):
+        WireClient(address)
+
+
+def test_listeners_that_are_not_plain(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_SSL\n")
+    with pytest.raises(CommandError, match="PLAINTEXT listeners only"):
+        WireClient("localhost:9092", str(file))
+
+
+def test_refusals() -> None:
+    check_code(0)
+    with pytest.raises(BrokerRefusal, match=r"no such thing \(INVALID_REQUEST\)\."):
+        check_code(42, "no such thing.")
+    with pytest.raises(BrokerRefusal, match=r"the broker refused \(UNKNOWN_SERVER_ERROR\)\."):
+        check_code(31_000)
