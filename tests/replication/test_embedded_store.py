@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,14 @@ class FullDisk:
         self._store(connection, jobs)
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(5000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    pytest.fail("it did not come to pass")
+
+
 @on_loop
 async def test_a_full_disk_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await opened(tmp_path)
@@ -186,8 +195,7 @@ async def test_a_full_disk_is_waited_out(tmp_path: Path, monkeypatch: pytest.Mon
     store.on_failed.append(lambda failure: pytest.fail(str(failure)))
     disk = FullDisk(monkeypatch)
     first = [asyncio.ensure_future(store.create(path)) for path in ("/a", "/b")]
-    while disk.tries < 5 or not full:
-        await asyncio.sleep(0.001)
+    await until(lambda: disk.tries >= 5 and bool(full))
     with pytest.raises(StoreFull):
         await store.create("/refused")
     assert await store.exists("/refused") is None
@@ -210,8 +218,7 @@ async def test_closing_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Monkey
     await store.create("/mine", ephemeral=True)
     disk = FullDisk(monkeypatch)
     waiting = asyncio.ensure_future(store.create("/b"))
-    while disk.tries < 2:
-        await asyncio.sleep(0.001)
+    await until(lambda: disk.tries >= 2)
     disk.full = not room_at_the_end
     await asyncio.wait_for(store.close(), 5)
     assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], StoreFailed) != room_at_the_end
