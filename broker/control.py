@@ -5,6 +5,7 @@ in, a line for each partition out, and a last one.
 
     in   {"command": "compact" | "retention", "topic": name or null for all, "partition": n or null, "explain": bool,
           "roll": bool}
+    in   {"command": "stalls"}: how long the event loop kept its callers waiting
     out  {"topic": name, "partition": n, ...}
     out  {"end": true} or {"error": "what to do"}
 """
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from broker.background import Background
     from broker.log_cleaner import LogCleaner
     from broker.maintenance import Maintenance
+    from broker.stalls import StallMeter
     from config.broker import BrokerConfig
     from storage.log import Log
     from storage.manager import LogManager
@@ -48,7 +50,9 @@ class Control:
         maintenance: Maintenance,
         background: Background,
         clock_ms: Callable[[], int],
+        stalls: StallMeter,
     ) -> None:
+        self._stalls = stalls
         self._config = config
         self._logs = logs
         self._cleaner = cleaner
@@ -58,6 +62,9 @@ class Control:
 
     async def carry_out(self, order: Any) -> AsyncIterator[dict[str, Any]]:
         """Raises OrderRefused before the first answer."""
+        if isinstance(order, dict) and order.get("command") == "stalls":
+            yield {"total": self._stalls.total.figures(), "last_minute": self._stalls.last_minute().figures()}
+            return
         if not isinstance(order, dict) or order.get("command") not in ("compact", "retention"):
             raise OrderRefused("unknown order: are the command and the broker of the same version?")
         chosen = self._chosen(order)

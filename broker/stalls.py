@@ -21,7 +21,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 WORK_S = 0.004
 """Processor time between two signals; the kernel rounds it up to its own tick."""
@@ -74,6 +74,14 @@ class StallCounts:
     def over(self, bound_ms: int) -> int:
         """How many lasted at least so long; `bound_ms` is one of BOUNDS_MS."""
         return sum(self.counts[BOUNDS_MS.index(bound_ms) :])
+
+    def figures(self) -> dict[str, Any]:
+        """As they go to whoever asks from outside; `at_least_ms` holds the counts by their lower bounds."""
+        return {
+            "longest_ms": round(self.longest_ms, 1),
+            "longest_busy_ms": round(self.longest_busy_ms, 1),
+            "at_least_ms": {str(bound): count for bound, count in zip(BOUNDS_MS, self.counts, strict=True)},
+        }
 
     def __str__(self) -> str:
         return (

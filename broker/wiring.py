@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from broker.background import Background
 from broker.connections import Connections
 from broker.context import Broker
-from broker.descriptors import open_files_limit
 from broker.control import Control
+from broker.descriptors import open_files_limit
 from broker.disk_watch import DiskWatch
 from broker.fetch_sessions import FetchSessions
 from broker.group_log import GroupLog
@@ -218,7 +218,7 @@ class Node:
         maintenance.start()
         self.cleaner = LogCleaner(config, logs, self._background, now_ms)
         self.cleaner.start()
-        self.control = Control(config, logs, self.cleaner, maintenance, self._background, now_ms)
+        self.control = Control(config, logs, self.cleaner, maintenance, self._background, now_ms, self.stalls)
         self._background.remove_later(self._take_leftovers(), 0)
         if self._loading is not None:
             self._background.spawn(self._load_rest(local))

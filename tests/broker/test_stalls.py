@@ -7,12 +7,14 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
 from broker.stalls import BOUNDS_MS, LIMIT_MS, TICK_S, WARN_MS, StallCounts, StallMeter, Stalls, where
+from tests.broker.harness import running
 
 
 class FakeTimer:
@@ -195,6 +197,28 @@ def test_counts_add_up() -> None:
     assert other.over(10) == 5
     assert other.over(1) == 9
     assert (other.longest_ms, other.longest_busy_ms) == (100_000, 50_000)
+
+
+def test_figures() -> None:
+    counts = StallCounts()
+    counts.add(12.345, 3.21)
+    assert counts.figures() == {
+        "longest_ms": 12.3,
+        "longest_busy_ms": 3.2,
+        "at_least_ms": {str(bound): int(bound == 10) for bound in BOUNDS_MS},
+    }
+
+
+def test_they_are_told_on_the_broker_s_socket(tmp_path: Path) -> None:
+    with running(tmp_path) as harness:
+        harness.broker.stalls.late(1.0, 30, 20, "")
+
+        async def ask() -> list[dict[str, Any]]:
+            return [answer async for answer in harness.node.control.carry_out({"command": "stalls"})]
+
+        [answer] = harness.run(ask())
+    assert answer["total"] == answer["last_minute"] == harness.broker.stalls.total.figures()
+    assert answer["total"]["longest_ms"] == 30
 
 
 def test_where() -> None:
