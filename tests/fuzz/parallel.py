@@ -11,6 +11,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.queues import Queue
 
 from tests.fuzz import (
+    broker_targets,
     conversion_targets,
     group_targets,
     record_targets,
@@ -33,6 +34,7 @@ def all_targets(only: str = "") -> list[Target]:
         store_targets,
         group_targets,
         text_targets,
+        broker_targets,
     )
     return [target for module in modules for target in module.targets() if only in target.name]
 
