@@ -12,14 +12,16 @@ slices, and not more is read than will be sent: a partition gives one piece of a
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.delayed_fetch import DelayedFetch
-from broker.handlers.k01_fetch import FetchRead, release_records, told_before_storage_errors
+from broker.handlers.k01_fetch import MOST_FETCHES, FetchRead, release_records, told_before_storage_errors
 from protocol.down_conversion import Converted, UnsupportedCodec, down_converting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import FetchResponse
 from protocol.records import CorruptBatch
+from storage.cached_reads import NotCached
 from storage.log import LogSlice
 
 if TYPE_CHECKING:
@@ -106,7 +108,7 @@ class _Conversion:
             if not isinstance(piece, LogSlice) or not piece.size_bytes:
                 if not must or offset >= data.high_watermark:
                     break
-                piece = self._read(wanted, offset)
+                piece = await self._read(wanted, offset)
                 if not piece.size_bytes:
                     break
             limit = min(wanted.max_bytes, self._left)
@@ -120,17 +122,25 @@ class _Conversion:
         release_records(data)
         return b""
 
-    def _read(self, wanted: FetchedPartition, offset: int) -> LogSlice:
-        partition = self._broker.replicas.get(wanted.topic, wanted.index)
-        if partition is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return partition.read(offset, wanted.max_bytes, min_one_batch=True)
+    async def _read(self, wanted: FetchedPartition, offset: int) -> LogSlice:
+        for look in range(MOST_FETCHES + 1):
+            partition = self._broker.replicas.get(wanted.topic, wanted.index)
+            if partition is None:
+                break
+            waits = look == MOST_FETCHES
+            try:
+                return partition.read(offset, wanted.max_bytes, min_one_batch=True, waits_for_disk=waits)
+            except NotCached as missing:
+                with suppress(OSError):  # the next look finds it, too, and words it
+                    await self._broker.background.read(missing.fetcher())
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     async def _convert(self, piece: LogSlice, offset: int, max_bytes: int) -> Converted:
+        background = self._broker.background
         try:
-            data = await self._broker.loop.run_in_executor(None, piece.read)
-            work = down_converting(data, self._magic, offset, max_bytes)
-            return await self._broker.background.in_slices(work)
+            async with background.large_batches:
+                data = await background.read(piece.read)
+                return await background.in_slices(down_converting(data, self._magic, offset, max_bytes))
         except OSError:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None
         except UnsupportedCodec:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.processes import ROOT
 
-FIRST_WITH_TOOLS_APART = "3"
+FIRST_WITH_TOOLS_APART = (3,)
 QUIET_LOG4J = "Configuration:\n  Loggers:\n    Root: {level: 'OFF'}\n"
 
 
@@ -29,14 +29,15 @@ def kafka_jars(version: str = "4.3.1") -> pathlib.Path:
     if shutil.which("mvn") is None:
         pytest.skip("needs Maven to fetch Apache Kafka's jars: apt-get install maven")
     partial = base / f"kafka-{version}.partial"
-    pom = "kafka-pom.xml" if version >= FIRST_WITH_TOOLS_APART else "kafka-old-pom.xml"
+    release = tuple(map(int, version.split(".")))
+    pom = "kafka-pom.xml" if release >= FIRST_WITH_TOOLS_APART else "kafka-old-pom.xml"
     subprocess.run(
         [
             *("mvn", "-q", "-B", "-f", str(ROOT / "tests/support" / pom)),
             # A repository of its own: a half-filled default one makes Ivy, and with it Spark, fail.
             f"-Dmaven.repo.local={ROOT / '.cache/maven'}",
             f"-Dkafka.version={version}",
-            f"-Dscala.version={'2.11' if version < '0.10.1' else '2.12'}",
+            f"-Dscala.version={'2.11' if release < (0, 10, 1) else '2.12'}",
             *("dependency:copy-dependencies", f"-DoutputDirectory={partial}"),
         ],
         check=True,
