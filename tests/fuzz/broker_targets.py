@@ -23,7 +23,8 @@ TURNS = 12
 
 
 def targets() -> list[Target]:
-    return [Target("brokers", Brokers().receive, broker_seeds, (), weight=2, mend=mend_frame)]
+    brokers = Brokers()
+    return [Target("brokers", brokers.receive, broker_seeds, (), weight=2, mend=mend_frame, close=brokers.close)]
 
 
 @cache
@@ -65,7 +66,7 @@ class Brokers:
 
     def _broker(self) -> Harness:
         if self._harness is None or self._left == 0:
-            self._stop()
+            self.close()
             memory = Path("/dev/shm")
             self._folder = tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
             self._harness = Harness(Path(self._folder.name) / "data").start()
@@ -75,12 +76,13 @@ class Brokers:
         self._left -= 1
         return self._harness
 
-    def _stop(self) -> None:
+    def close(self) -> None:
         if self._harness is not None:
             self._harness.stop()
             self._harness = None
         if self._folder is not None:
             self._folder.cleanup()
+            self._folder = None
 
     def _lost_error(self, loop: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
         self._lost.append(told.get("exception") or RuntimeError(told["message"]))

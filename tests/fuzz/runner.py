@@ -13,7 +13,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,8 @@ class Target:
     """One parser. `run(context, data)` raises what the parser raises, and AssertionError if its answer is wrong.
 
     `seeds` makes the good inputs; `mend`, given those, puts checksums right again in half of the broken ones, which
-    would not come past them otherwise. Of `weight` of all targets depends how often it has its turn.
+    would not come past them otherwise. Of `weight` of all targets depends how often it has its turn. `close` gives back
+    what the target holds between inputs.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Target:
     weight: int = 10
     text: bool = False
     mend: Callable[[Any, bytearray], object] | None = None
+    close: Callable[[], object] | None = None
 
 
 @dataclass
@@ -162,7 +164,10 @@ def fuzz(
     """Feeds the targets in turns until there were `inputs` in all. `progress` is called about once a second."""
     report = Report()
     share = sum(target.weight for target in targets)
-    with quiet_and_limited() as renew_limits:
+    with quiet_and_limited() as renew_limits, ExitStack() as at_end:
+        for target in targets:
+            if target.close is not None:
+                at_end.callback(target.close)
         feeders = [Feeder(target, seed) for target in targets]
         for feeder in feeders:
             feeder.check_seeds()
@@ -191,6 +196,9 @@ def replay(target: Target, context: Any, data: bytes) -> Report:
             pass
         except Exception as error:
             report.failed(target, context, data, error)
+        finally:
+            if target.close is not None:
+                target.close()
     return report
 
 

@@ -30,8 +30,9 @@ DATA_FOLDER = FOLDER.rpartition("/")[0]
 
 
 def targets() -> list[Target]:
+    stores = Stores()
     return [
-        Target("metadata stores", Stores().open, store_seeds, (StoreFailed,), weight=1),
+        Target("metadata stores", stores.open, store_seeds, (StoreFailed,), weight=1, close=stores.close),
         Target("verify", verify, verify_seeds, (), weight=1),
     ]
 
@@ -40,7 +41,7 @@ def targets() -> list[Target]:
 
 
 class Stores:
-    """Files are made in memory where the system has such a place; the last one is there until the process ends."""
+    """Files are made in memory where the system has such a place."""
 
     def __init__(self) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -72,6 +73,14 @@ class Stores:
             self.run(store.multi([Create("/written", b"data")]))
         finally:
             self.run(store.close())
+
+    def close(self) -> None:
+        if self._loop is not None:
+            self._loop.close()
+            self._loop = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
     def make(self) -> bytes:
         """A good file with the nodes of a small cluster."""
@@ -106,7 +115,11 @@ async def walk(store: EmbeddedStore, path: str) -> None:
 
 @cache
 def store_seeds() -> list[Seed]:
-    return [(None, Stores().make())]
+    stores = Stores()
+    try:
+        return [(None, stores.make())]
+    finally:
+        stores.close()
 
 
 # -- verify ------------------------------------------------------------------------------------------------------------

@@ -28,9 +28,10 @@ CONTROLLER_KEYS = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_MET
 
 
 def targets() -> list[Target]:
+    peer = Peer()
     return [
         Target("messages", decode_message, message_seeds, (MalformedMessage,), weight=72),
-        Target("connections", Peer().receive, frame_seeds, (), weight=24),
+        Target("connections", peer.receive, frame_seeds, (), weight=24, close=peer.close),
     ]
 
 
@@ -106,6 +107,11 @@ class Peer:
 
     def __init__(self) -> None:
         self.broker: Any = None
+
+    def close(self) -> None:
+        if self.broker is not None:
+            self.broker.loop.close()
+            self.broker = None
 
     def receive(self, pieces: int, data: bytes) -> None:
         """Delivers the bytes to a new connection: it takes them or ends, whatever they are."""
