@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from config.addresses import OLD_ADDRESS_KEYS, Addresses, resolve_addresses
-from config.broker_keys import BROKER_KEYS
+from config.broker_keys import BROKER_KEYS, broker_synonyms
 from config.definitions import CLUSTER_WIDE, PER_BROKER, READ_ONLY, ConfigDef, ConfigError, ConfigValue
 from config.inert_keys import inert_keys
 from config.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES, PROTECTION_KEYS
@@ -171,7 +171,12 @@ class BrokerConfig:
     def _effective(
         self, static: Mapping[str, str], per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]
     ) -> tuple[dict[str, ConfigValue], Addresses]:
-        given = {**static, **cluster_wide, **per_broker}
+        given = dict(static)
+        for layer in (cluster_wide, per_broker):
+            for key, text in layer.items():
+                for synonym in broker_synonyms(key):  # given below, they no longer count
+                    given.pop(synonym, None)
+                given[key] = text
         values: dict[str, ConfigValue] = {}
         for key, definition in BROKER_KEYS.items():
             text = given.get(key)

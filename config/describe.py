@@ -107,7 +107,7 @@ def describe_broker_key(key: str, broker: BrokerConfig) -> ConfigEntry:
     definition = broker_definition(key)
     if definition is None:
         return ConfigEntry(
-            key, None, broker.source(key), UNKNOWN, True, True, tuple(broker_layers(key, broker, hidden=True)), ""
+            key, None, STATIC_BROKER_CONFIG, UNKNOWN, True, True, tuple(broker_layers(key, broker, hidden=True)), ""
         )
     # Of a single listener nothing is said to be alterable: so does Apache Kafka, though it can be.
     read_only = definition.dynamic == READ_ONLY or bool(listener_key(key))
@@ -137,6 +137,8 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
 
 def _broker_text(key: str, definition: ConfigDef, broker: BrokerConfig) -> str | None:
     """The value in effect, as text; as it was given where it changes nothing and cannot be read."""
+    if key in ("node.id", "broker.id"):
+        return _static_texts(broker).get(key, "-1")
     if key in broker:
         return definition.format(broker[key])
     for texts in (broker.dynamic_texts, broker.dynamic_default_texts, broker.static_texts):
@@ -155,13 +157,22 @@ def broker_layers(key: str, broker: BrokerConfig, *, hidden: bool = False) -> li
     for texts, source in (
         (broker.dynamic_texts, DYNAMIC_BROKER_CONFIG),
         (broker.dynamic_default_texts, DYNAMIC_DEFAULT_BROKER_CONFIG),
-        ({**broker.static_texts, **broker.unknown_texts}, STATIC_BROKER_CONFIG),
+        (_static_texts(broker), STATIC_BROKER_CONFIG),
         (defaults, DEFAULT_CONFIG),
     ):
         found += [ConfigSynonym(name, None if hidden else texts[name], source) for name in names if name in texts]
     while found and found[0].name != key:
         found.pop(0)
     return found
+
+
+def _static_texts(broker: BrokerConfig) -> dict[str, str]:
+    """As given; of node.id and broker.id either stands for both."""
+    texts = {**broker.static_texts, **broker.unknown_texts}
+    for key, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if other in texts:
+            texts.setdefault(key, texts[other])
+    return texts
 
 
 def _default_text(name: str) -> str | None:
@@ -183,5 +194,5 @@ def config_entry(
         definition.sensitive,
         read_only,
         tuple(synonyms),
-        definition.documentation,
+        "" if listener_key(name) else definition.documentation,
     )

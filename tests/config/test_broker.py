@@ -253,3 +253,11 @@ def test_loading_the_package_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=root)
     heavy = {"asyncio", "socket", "ssl", "inspect", "dataclasses", "difflib", "json", "click", "rich", "logging"}
     assert heavy.isdisjoint(done.stdout.split())
+
+
+def test_a_dynamic_setting_takes_the_place_of_its_synonyms() -> None:
+    config = BrokerConfig({"log.retention.minutes": "77"})
+    config.update_dynamic({}, {"log.retention.ms": "5"})
+    assert (config["log.retention.ms"], config["log.retention.minutes"]) == (5, None)
+    config.update_dynamic({}, {})
+    assert config["log.retention.minutes"] == 77

@@ -144,3 +144,11 @@ def test_a_listeners_own_setting() -> None:
     ]
     (default,) = describe_broker_defaults(broker)
     assert (default.value, default.synonyms) == ("8", (ConfigSynonym(key, "8", "DYNAMIC_DEFAULT_BROKER_CONFIG"),))
+
+
+@pytest.mark.parametrize(("given", "shown"), [({"node.id": "3"}, "3"), ({"broker.id": "4"}, "4"), ({}, "-1")])
+def test_the_brokers_number_has_two_names(given: dict[str, str], shown: str) -> None:
+    broker = BrokerConfig(given)
+    for key in ("node.id", "broker.id"):
+        entry = describe_broker_key(key, broker)
+        assert (entry.value, entry.source) == (shown, "STATIC_BROKER_CONFIG" if given else "DEFAULT_CONFIG")

@@ -1,0 +1,49 @@
+"""Apache Kafka 4.3.1 as a single KRaft node, to ask it what gregor is asked."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import time
+
+from tests.support.kafka import java_command
+from tests.support.processes import answers_metadata
+
+CLUSTER_ID = "gregorConfigsPeer-000A"
+START_TIMEOUT_S = 60
+
+
+class KafkaPeer:
+    """Runs on a properties file, which names log.dirs; a context manager."""
+
+    def __init__(self, file: pathlib.Path, port: int, features: tuple[str, ...] = ()) -> None:
+        self.file = file
+        self.port = port
+        self._features = [word for feature in features for word in ("--feature", feature)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> KafkaPeer:
+        folder = self.file.parent
+        tool = "kafka.tools.StorageTool"
+        command = java_command(tool, "format", "-t", CLUSTER_ID, "-c", str(self.file), *self._features)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=START_TIMEOUT_S)
+        assert done.returncode == 0, done.stdout + done.stderr
+        with (folder / "kafka.out").open("wb") as out:
+            self._process = subprocess.Popen(
+                java_command("kafka.Kafka", str(self.file), heap_mb=400), cwd=folder, stdout=out, stderr=out
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not answers_metadata(self.port):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"Apache Kafka did not start: {(folder / 'kafka.out').read_text()[-800:]}")
+            time.sleep(0.05)
+        return self
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def __exit__(self, *exception: object) -> None:
+        self.kill()
