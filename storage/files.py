@@ -58,6 +58,10 @@ class File(Protocol):
 
     def read_into(self, view: WriteableBuffer, position: int) -> int: ...
 
+    def reserve(self, position: int, size_bytes: int) -> bool:
+        """Takes room on the disk for bytes to come, without changing the file's size; `truncate` gives back what lies
+        behind its end. False if there is none to take."""
+
     def truncate(self, size_bytes: int) -> None: ...
 
     def size_bytes(self) -> int: ...
@@ -196,6 +200,11 @@ class OsFile:
 
     def read_into(self, view: WriteableBuffer, position: int) -> int:
         return os.preadv(self.fileno(), [view], position)
+
+    def reserve(self, position: int, size_bytes: int) -> bool:
+        from storage.preallocation import reserve
+
+        return reserve(self.fileno(), position, size_bytes)
 
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self.fileno(), size_bytes)

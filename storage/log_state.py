@@ -64,6 +64,7 @@ class LogState:
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
+        "moving",
         "offline",
         "on_error",
         "partition",
@@ -104,6 +105,8 @@ class LogState:
         """Compaction has dealt with everything below it; None: it was never here."""
         self.cleaning = False
         """A compaction is under way: retention waits until it is over."""
+        self.moving = False
+        """A copy is being made in another data folder (storage.log_moves): compaction would only begin it anew."""
         self.offline = False
         """Set when a file could not be brought back to a known state: nothing is appended any more."""
         self.on_error: Callable[[LogState, OSError], None] = _nobody_asks
@@ -236,6 +239,8 @@ class LogState:
             active = self.roll(now_ms, base_offset)
         if not active.size_bytes:
             active.first_timestamp = timestamp
+        if config.preallocate:
+            active.reserve_room(size_bytes, config.segment_bytes)
         self._set_roll_limits(first_timestamp=active.first_timestamp)
         return active
 
@@ -255,6 +260,8 @@ class LogState:
         self._roll_at_timestamp = NEVER
         self._roll_at_ms = NEVER
         self._roll_at_position = config.segment_bytes
+        if config.preallocate:  # another piece is due there
+            self._roll_at_position = min(config.segment_bytes, active.reserved_bytes)
         if first_timestamp is None:
             if not active.size_bytes:
                 self._roll_at_ms = -1

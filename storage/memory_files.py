@@ -30,12 +30,14 @@ def _pages(size_bytes: int, position: int) -> set[int]:
 class _Content:
     """An inode: what names point at."""
 
-    __slots__ = ("data", "durable", "evicted", "modified_ms", "snapshot_fd")
+    __slots__ = ("data", "durable", "evicted", "modified_ms", "reserved_bytes", "snapshot_fd")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.evicted: set[int] = set()
         """Numbers of the pages that are on the disk alone."""
+        self.reserved_bytes = 0
+        """Up to where blocks were taken, ahead of the bytes."""
         self.durable = b""
         self.modified_ms = 0
         self.snapshot_fd = -1
@@ -98,8 +100,15 @@ class MemoryFile:
         target[: len(data)] = data
         return len(data)
 
+    def reserve(self, position: int, size_bytes: int) -> bool:
+        if self._files.count("reserve", self.path) is not None:
+            return False
+        self._content().reserved_bytes = position + size_bytes
+        return True
+
     def truncate(self, size_bytes: int) -> None:
         self._files.count("truncate", self.path)
+        self._content().reserved_bytes = 0
         data = self._content().data
         del data[size_bytes:]
         data.extend(bytes(size_bytes - len(data)))

@@ -27,6 +27,7 @@ from storage.batches import (
     ScannedBatch,
 )
 from storage.index import OffsetIndex, TimeIndex
+from storage.preallocation import PIECE_BYTES
 
 if TYPE_CHECKING:
     from storage.files import File, Files
@@ -68,6 +69,7 @@ class Segment:
         "max_timestamp",
         "max_timestamp_offset",
         "offset_index",
+        "reserved_bytes",
         "roll_jitter_ms",
         "size_bytes",
         "stem",
@@ -85,6 +87,8 @@ class Segment:
         self.bytes_since_index_entry = 0
         self.created_ms = now_ms
         self.roll_jitter_ms = 0
+        self.reserved_bytes = 0
+        """Up to this position of the .log file there is room on the disk, taken before it was needed."""
         self.max_timestamp = NO_TIMESTAMP if create else _NOT_LOADED
         """Largest timestamp of its batches. Right only after `activate` or `load_timestamps`."""
         self.max_timestamp_offset = base_offset
@@ -238,9 +242,21 @@ class Segment:
         self.offset_index.append(last_offset, position)
         self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
 
+    def reserve_room(self, size_bytes: int, segment_bytes: int) -> None:
+        """Takes room on the disk for a batch of that size and what comes after it, up to `segment_bytes`. Where there
+        is none, the segment goes on without."""
+        end = self.size_bytes + size_bytes
+        if end > self.reserved_bytes:
+            start = max(self.size_bytes, self.reserved_bytes)
+            wanted = max(end, min(segment_bytes, start + PIECE_BYTES))
+            self.reserved_bytes = wanted if self.log.reserve(start, wanted - start) else max(end, segment_bytes)
+
     def become_inactive(self) -> None:
-        """Adds the last entry of the time index, and completes the index files. Nothing changes when it is called
-        again."""
+        """Adds the last entry of the time index, completes the index files, and gives reserved room back. Nothing
+        changes when it is called again."""
+        if self.reserved_bytes:
+            self.log.truncate(self.size_bytes)
+            self.reserved_bytes = 0
         if self.max_timestamp >= 0:
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         self.write_indexes()
