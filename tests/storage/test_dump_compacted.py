@@ -65,6 +65,5 @@ def test_dump_log_accepts_compacted_files(tmp_path: Path) -> None:
 
     checked = dump("--index-sanity-check", "--files", indexes)
     assert COMPLAINTS.findall(checked) == []
-    with_records = sum(segment.size_bytes > 0 for segment in log.segments)  # of empty indexes it says nothing
-    assert len(re.findall("passed sanity check", checked)) == 2 * with_records
+    assert len(re.findall(r"passed sanity check|is empty", checked)) == 2 * log.segments_count
     assert COMPLAINTS.findall(dump("--verify-index-only", "--files", indexes)) == []
