@@ -375,6 +375,21 @@ def test_as_it_would_speak_to_an_older_broker(
         until(lambda: topic not in old_client.list_topics(), "the topic's end")
 
 
+@pytest.mark.parametrize("codec", [None, "gzip", "snappy"])
+@pytest.mark.parametrize("release", [(0, 8, 2), (0, 9), (0, 10)], ids=lambda release: ".".join(map(str, release)))
+def test_message_sets(bootstrap: str, new_topic: NewTopicFactory, release: tuple[int, ...], codec: str | None) -> None:
+    """Records as they were before batches, without headers, and before 0.10 without times."""
+    topic = new_topic()
+    sent = [one._replace(headers=[]) for one in assorted(40)]
+    assert produce(bootstrap, topic, sent, api_version=release, compression_type=codec) == list(range(40))
+    with reading(bootstrap, topic, api_version=release) as consumer:
+        consumer.seek(Partition(topic, 0), 0)
+        found = as_sent(take(consumer, 40))
+    if release < (0, 10):
+        sent, found = ([one._replace(timestamp_ms=0) for one in some] for some in (sent, found))
+    assert found == sent
+
+
 # ---- administration ------------------------------------------------------------------------------------------------
 
 

@@ -125,7 +125,7 @@ def test_offsets_from_every_place(kcat: Kcat, new_topic: NewTopicFactory) -> Non
     assert kcat.run("-Q", "-t", f"{topic}:0:-2") == f"{topic} [0] offset 0\n"
 
 
-@pytest.mark.parametrize("release", ["0.10.2.0", "0.11.0.0", "1.0.0"])
+@pytest.mark.parametrize("release", ["0.8.2.0", "0.9.0.0", "0.10.0.0", "0.10.2.0", "0.11.0.0", "1.0.0"])
 def test_as_it_would_speak_to_an_older_broker(kcat: Kcat, new_topic: NewTopicFactory, release: str) -> None:
     # Without asking which versions are served.
     topic, lines = new_topic(), numbered(20)
