@@ -432,4 +432,5 @@ class Connection(asyncio.BufferedProtocol):
             self._owed.cancel()
             self._owed = None
         self._let_go()
+        self._routes.clear()
         self._broker.connections.discard(self)

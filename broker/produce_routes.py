@@ -32,27 +32,41 @@ from protocol.records import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRA
 
 if TYPE_CHECKING:
     from broker.context import Broker
+    from protocol.ids import Uuid
     from replication.partition import Partition
 
 FLEXIBLE_FROM = 9
 ROUTES_FROM = 7  # from here on an answer has all three fields below, and every codec is allowed
-_MAX_ROUTES = 256
+_MAX_ROUTES = 4096
+_MAX_ROUTES_OF_ALL = 65_536
+"""Of all connections together; a route and its prefix take some 300 bytes."""
+_MAX_LENGTHS = 4
 NO_FLUSH_BY_MESSAGES = 2**63 - 1
 
 _INT32 = Struct(">i")
 _BASE_OFFSET = Struct(">q")
-_OFFSETS = Struct(">qqq")  # base offset, log append time, log start offset stand side by side
-# A value no schema default has, to find the three fields' place in an encoded answer.
-_MARKS = (0x7A6F_1D2E_3C4B_5A01, 0x7A6F_1D2E_3C4B_5A02, 0x7A6F_1D2E_3C4B_5A03)
+# Index, error code, base offset, log append time and log start offset stand side by side in an answer.
+_PARTITION = Struct(">ihqqq")
+# Values no schema default has, to find their place.
+_MARKS = (0x7A6F_1D2E, 0, 0x7A6F_1D2E_3C4B_5A01, 0x7A6F_1D2E_3C4B_5A02, 0x7A6F_1D2E_3C4B_5A03)
 
 
 class _Route:
-    __slots__ = ("acks", "answer", "fields", "generation", "partition", "version")
+    __slots__ = ("acks", "answer", "fields", "generation", "index", "partition", "version")
 
     def __init__(
-        self, partition: Partition, generation: int, version: int, acks: int, answer: bytearray, fields: int
+        self,
+        partition: Partition,
+        index: int,
+        generation: int,
+        version: int,
+        acks: int,
+        answer: bytearray,
+        fields: int,
     ) -> None:
+        """`answer` is shared by the partitions of a topic; `fields` is where the partition's begin."""
         self.partition = partition
+        self.index = index
         self.generation = generation
         self.version = version
         self.acks = acks
@@ -61,14 +75,32 @@ class _Route:
 
 
 class ProduceRoutes:
-    """The routes of one connection. All prefixes kept have one length, that of the request learnt last."""
+    """The routes of one connection.
 
-    __slots__ = ("_broker", "_prefix_bytes", "_routes")
+    Their prefixes have one length mostly, that of the request before; some others are tried when it does not lead
+    anywhere. A prefix tells by itself where it ends, so one that is the beginning of another is no trouble.
+    """
+
+    __slots__ = ("_answers", "_broker", "_lengths", "_prefix_bytes", "_routes", "_unlearnt")
+
+    of_all = 0
+    """Routes of all connections of the process."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._prefix_bytes = 0
+        self._lengths: list[int] = []
         self._routes: dict[bytes, _Route] = {}
+        self._answers: dict[tuple[str, Uuid, int], tuple[bytearray, int]] = {}
+        self._unlearnt = 0
+
+    def clear(self) -> None:
+        """Forget all routes; also to be called when the connection ends."""
+        ProduceRoutes.of_all -= len(self._routes)
+        self._routes.clear()
+        self._answers.clear()
+        self._lengths.clear()
+        self._prefix_bytes = self._unlearnt = 0
 
     def produce(self, view: memoryview, start: int, stop: int, version: int, correlation_id: int) -> bytes | None:
         """Append the records of the request in `view[start:stop]` and return its answer's frame, empty for acks=0.
@@ -80,6 +112,9 @@ class ProduceRoutes:
         if position == begin or position + 5 > stop:
             return None
         route = self._routes.get(bytes(view[begin:position]))
+        if route is None and len(self._lengths) > 1:
+            route = self._by_another_length(view, begin, stop)
+            position = begin + self._prefix_bytes
         if route is None or route.version != version or route.generation != self._broker.replicas.generation:
             return None
         if version >= FLEXIBLE_FROM:
@@ -119,8 +154,17 @@ class ProduceRoutes:
             return b""
         answer = route.answer
         _INT32.pack_into(answer, SIZE_BYTES, correlation_id)
-        _OFFSETS.pack_into(answer, route.fields, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+        _PARTITION.pack_into(
+            answer, route.fields, route.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
+        )
         return bytes(answer)
+
+    def _by_another_length(self, view: memoryview, begin: int, stop: int) -> _Route | None:
+        for length in self._lengths:
+            if begin + length + 5 <= stop and (route := self._routes.get(bytes(view[begin : begin + length]))):
+                self._prefix_bytes = length
+                return route
+        return None
 
     def learn(self, request: ProduceRequest, view: memoryview, start: int, stop: int, version: int) -> None:
         """Remember the route of a decoded request, if it is of the simple kind."""
@@ -148,16 +192,33 @@ class ProduceRoutes:
         if partition.log.config.flush_messages < NO_FLUSH_BY_MESSAGES or partition.topic in INTERNAL_TOPICS:
             return
         prefix = bytes(view[start + HEAD_BYTES : prefix_end])
-        if len(prefix) != self._prefix_bytes or len(self._routes) >= _MAX_ROUTES:
-            self._routes.clear()
-            self._prefix_bytes = len(prefix)
-        answer, fields = _answer_template(topic, data.index, version)
+        route = self._routes.get(prefix)
+        if route is None and (len(self._routes) >= _MAX_ROUTES or ProduceRoutes.of_all >= _MAX_ROUTES_OF_ALL):
+            # Who writes to more than that keeps the routes there are: to learn others costs more than it saves. After
+            # a while they may be of yesterday.
+            self._unlearnt += 1
+            if self._unlearnt > _MAX_ROUTES:
+                self.clear()
+            return
+        if len(prefix) not in self._lengths:
+            if len(self._lengths) >= _MAX_LENGTHS:
+                self.clear()
+                route = None
+            self._lengths.append(len(prefix))
+        self._prefix_bytes = len(prefix)
+        key = topic.name, topic.topic_id, version
+        found = self._answers.get(key)
+        if found is None:
+            found = self._answers[key] = _answer_template(topic, version)
+        answer, fields = found
         generation = self._broker.replicas.generation
-        self._routes[prefix] = _Route(partition, generation, version, request.acks, answer, fields)
+        if route is None:
+            ProduceRoutes.of_all += 1
+        self._routes[prefix] = _Route(partition, data.index, generation, version, request.acks, answer, fields)
 
 
-def _answer_template(topic: ProduceRequest.TopicProduceData, index: int, version: int) -> tuple[bytearray, int]:
-    """The encoded answer to a successful request, and the position of its base offset field."""
+def _answer_template(topic: ProduceRequest.TopicProduceData, version: int) -> tuple[bytearray, int]:
+    """The encoded answer to a successful request, and the position of its partition's fields."""
     response = ProduceResponse(
         responses=[
             ProduceResponse.TopicProduceResponse(
@@ -165,14 +226,17 @@ def _answer_template(topic: ProduceRequest.TopicProduceData, index: int, version
                 topic_id=topic.topic_id,
                 partition_responses=[
                     ProduceResponse.PartitionProduceResponse(
-                        index=index, base_offset=_MARKS[0], log_append_time_ms=_MARKS[1], log_start_offset=_MARKS[2]
+                        index=_MARKS[0],
+                        base_offset=_MARKS[2],
+                        log_append_time_ms=_MARKS[3],
+                        log_start_offset=_MARKS[4],
                     )
                 ],
             )
         ]
     )
     frame, _ = encode_frame(response_header_version(ApiKey.PRODUCE, version), version, 0, response)
-    return frame, frame.index(_OFFSETS.pack(*_MARKS))
+    return frame, frame.index(_PARTITION.pack(*_MARKS))
 
 
 def _varint_bytes(value: int) -> int:

@@ -74,7 +74,14 @@ def batch(size: int = 100, **fields: Any) -> bytes:
 
 
 def request_frame(
-    version: int, records: bytes | None, *, index: int = 0, acks: int = -1, correlation_id: int = 9, **fields: Any
+    version: int,
+    records: bytes | None,
+    *,
+    index: int = 0,
+    acks: int = -1,
+    correlation_id: int = 9,
+    client_id: str = "client",
+    **fields: Any,
 ) -> bytes:
     data = ProduceRequest.PartitionProduceData(index=index, records=records)
     topic = ProduceRequest.TopicProduceData(partition_data=[data])
@@ -85,7 +92,7 @@ def request_frame(
     request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic], **fields)
     out = bytearray(4)
     header = RequestHeader(
-        request_api_key=0, request_api_version=version, correlation_id=correlation_id, client_id="client"
+        request_api_key=0, request_api_version=version, correlation_id=correlation_id, client_id=client_id
     )
     header.encode_into(out, 2 if version >= 9 else 1)
     request.encode_into(out, version)
@@ -114,6 +121,54 @@ def test_each_partition_has_its_route(version: int) -> None:
     for index in range(4):
         assert world.fast(request_frame(version, batch(), index=index), version, 1)
         assert len(world.partitions[index].appended) == 1
+
+
+@pytest.mark.parametrize("version", [7, 12])
+def test_prefixes_of_several_lengths(version: int) -> None:
+    fast, slow = World(), World()
+    frames = [
+        request_frame(version, batch(size), index=index, client_id="c" * length)
+        for length in (1, 20, 3)
+        for index in range(4)
+        for size in (10, 200)
+    ]
+    for frame in frames:
+        fast.learn(frame, version)
+    random.Random(1).shuffle(frames)
+    for frame in frames:
+        assert fast.fast(frame, version, 1) == slow.slow(frame, version, 1)
+    for index in range(4):
+        assert fast.partitions[index].appended == slow.partitions[index].appended != []
+
+
+def test_routes_are_counted_and_no_more_are_learnt_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.produce_routes._MAX_ROUTES", 3)
+    before = ProduceRoutes.of_all
+    world, frames = World(), [request_frame(12, batch(), index=index) for index in range(4)]
+    for frame in frames * 2:
+        world.learn(frame, 12)
+    assert ProduceRoutes.of_all == before + 3
+    assert [world.fast(frame, 12, 1) is not None for frame in frames] == [True, True, True, False]
+    for _ in range(2):  # in vain for the fourth time
+        world.learn(frames[3], 12)
+    assert ProduceRoutes.of_all == before
+    world.learn(frames[3], 12)
+    assert world.fast(frames[3], 12, 1)
+    monkeypatch.setattr("broker.produce_routes._MAX_ROUTES_OF_ALL", before + 1)
+    world.learn(frames[0], 12)
+    assert world.fast(frames[0], 12, 1) is None
+    world.routes.clear()
+    assert ProduceRoutes.of_all == before
+
+
+def test_many_lengths_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    for length in range(1, 60):
+        frame = request_frame(12, batch(), client_id="c" * length)
+        world.learn(frame, 12)
+        assert world.fast(frame, 12, 1)
+    assert len(world.routes._lengths) <= 4
+    world.routes.clear()
 
 
 def test_acks_0_appends_and_answers_nothing() -> None:
