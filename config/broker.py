@@ -179,8 +179,7 @@ class BrokerConfig:
                 given[key] = text
         values: dict[str, ConfigValue] = {}
         for key, definition in BROKER_KEYS.items():
-            text = given.get(key)
-            values[key] = definition.default if text is None else definition.parse(text)
+            values[key] = definition.parse(given[key]) if key in given else definition.default
         for key, text in given.items():
             if (base := listener_key(key)) in LISTENER_KEYS:
                 values[key] = _parse_as(key, BROKER_KEYS[base], text)

@@ -8,6 +8,7 @@ the front up to the entry of the key's own (first) name, so a topic's ``retentio
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
 from config.broker import (
@@ -30,6 +31,8 @@ DYNAMIC_BROKER_LOGGER_CONFIG = "DYNAMIC_BROKER_LOGGER_CONFIG"
 DYNAMIC_CLIENT_METRICS_CONFIG = "DYNAMIC_CLIENT_METRICS_CONFIG"
 DYNAMIC_GROUP_CONFIG = "DYNAMIC_GROUP_CONFIG"
 UNKNOWN = "unknown"
+
+_NUMBER_KEYS = ("node.id", "broker.id")
 
 # Numbers of the wire format (``DescribeConfigsResponse.ConfigSource`` and ``.ConfigType``).
 SOURCE_IDS = {
@@ -116,12 +119,17 @@ def describe_broker_key(key: str, broker: BrokerConfig) -> ConfigEntry:
     )
 
 
-def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
+def described_broker_keys(broker: BrokerConfig) -> list[str]:
     """All settings of this broker; of internal and retired ones, and unknown ones, those that somebody set."""
     table = {**BROKER_KEYS, **inert_keys()}
     listed = [key for key, definition in table.items() if not (definition.internal or definition.retired)]
     given = (*broker.static_texts, *broker.unknown_texts, *broker.dynamic_default_texts, *broker.dynamic_texts)
-    return [describe_broker_key(key, broker) for key in dict.fromkeys((*listed, *given))]
+    return list(dict.fromkeys((*listed, *given)))
+
+
+def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
+    """The settings of this broker."""
+    return [describe_broker_key(key, broker) for key in described_broker_keys(broker)]
 
 
 def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
@@ -137,8 +145,8 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
 
 def _broker_text(key: str, definition: ConfigDef, broker: BrokerConfig) -> str | None:
     """The value in effect, as text; as it was given where it changes nothing and cannot be read."""
-    if key in ("node.id", "broker.id"):
-        return _static_texts(broker).get(key, "-1")
+    if key in _NUMBER_KEYS:
+        return _static_texts((key,), broker).get(key, "-1")
     if key in broker:
         return definition.format(broker[key])
     for texts in (broker.dynamic_texts, broker.dynamic_default_texts, broker.static_texts):
@@ -152,29 +160,32 @@ def _broker_text(key: str, definition: ConfigDef, broker: BrokerConfig) -> str |
 
 def broker_layers(key: str, broker: BrokerConfig, *, hidden: bool = False) -> list[ConfigSynonym]:
     names = (key, base) if (base := listener_key(key)) else broker_synonyms(key)
-    defaults = {name: text for name in names if (text := _default_text(name)) is not None}
     found: list[ConfigSynonym] = []
     for texts, source in (
         (broker.dynamic_texts, DYNAMIC_BROKER_CONFIG),
         (broker.dynamic_default_texts, DYNAMIC_DEFAULT_BROKER_CONFIG),
-        (_static_texts(broker), STATIC_BROKER_CONFIG),
-        (defaults, DEFAULT_CONFIG),
+        (_static_texts(names, broker), STATIC_BROKER_CONFIG),
     ):
-        found += [ConfigSynonym(name, None if hidden else texts[name], source) for name in names if name in texts]
+        if texts:
+            found += [ConfigSynonym(name, None if hidden else texts[name], source) for name in names if name in texts]
+    for name in names:
+        if (text := _default_text(name)) is not None:
+            found.append(ConfigSynonym(name, text, DEFAULT_CONFIG))
     while found and found[0].name != key:
         found.pop(0)
     return found
 
 
-def _static_texts(broker: BrokerConfig) -> dict[str, str]:
-    """As given; of node.id and broker.id either stands for both."""
-    texts = {**broker.static_texts, **broker.unknown_texts}
-    for key, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
-        if other in texts:
-            texts.setdefault(key, texts[other])
-    return texts
+def _static_texts(names: tuple[str, ...], broker: BrokerConfig) -> dict[str, str]:
+    """Of these keys, as given; of node.id and broker.id either stands for both."""
+    if names[0] in _NUMBER_KEYS:
+        number = broker.static_texts.get("node.id", broker.static_texts.get("broker.id"))
+        return {} if number is None else {names[0]: number}
+    given = (broker.static_texts, broker.unknown_texts)
+    return {name: texts[name] for texts in given for name in names if name in texts}
 
 
+@cache
 def _default_text(name: str) -> str | None:
     definition = None if listener_key(name) else broker_definition(name)
     return None if definition is None else definition.format(definition.default)

@@ -9,16 +9,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from broker.handlers.resources import ENTITY_TYPES, ResourceType, check_own_number, unknown_type
+from broker.maintenance import sliced
 from broker.registry import handles
 from config.broker import DEFAULT_CONFIG
 from config.describe import (
     SOURCE_IDS,
     ConfigEntry,
-    describe_broker,
     describe_broker_defaults,
+    describe_broker_key,
+    described_broker_keys,
     describe_topic,
 )
 from protocol.api_keys import ApiKey
@@ -40,18 +43,18 @@ async def describe_configs(broker: Broker, request: DescribeConfigsRequest, call
         try:
             if odd:
                 raise unknown_type(odd[0])
-            entries = await _describe(broker, resource.resource_type, resource.resource_name)
-            wanted = resource.configuration_keys
-            result.configs = [
+            wanted = resource.configuration_keys or ()
+            entries = await _describe(broker, resource.resource_type, resource.resource_name, wanted)
+            result.configs = await sliced(
                 _entry(entry, request, call.version) for entry in entries if not wanted or entry.name in wanted
-            ]
+            )
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
 
-async def _describe(broker: Broker, resource_type: int, name: str) -> list[ConfigEntry]:
+async def _describe(broker: Broker, resource_type: int, name: str, wanted: Collection[str]) -> list[ConfigEntry]:
     if resource_type == ResourceType.TOPIC:
         if not broker.admin.is_legal_topic_name(name):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
@@ -62,7 +65,9 @@ async def _describe(broker: Broker, resource_type: int, name: str) -> list[Confi
         if name == "":
             return describe_broker_defaults(broker.config)
         check_own_number(broker, name)
-        return describe_broker(broker.config)
+        keys = described_broker_keys(broker.config)
+        # One by one as they are drawn: all together they take milliseconds.
+        return (describe_broker_key(key, broker.config) for key in keys if not wanted or key in wanted)
     from config.describe_entities import describe_client_metrics, describe_group, describe_logger
 
     if name == "":
