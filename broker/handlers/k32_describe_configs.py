@@ -21,8 +21,8 @@ from config.describe import (
     ConfigEntry,
     describe_broker_defaults,
     describe_broker_key,
-    described_broker_keys,
     describe_topic,
+    described_broker_keys,
 )
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
@@ -54,7 +54,7 @@ async def describe_configs(broker: Broker, request: DescribeConfigsRequest, call
     return DescribeConfigsResponse(results=results)
 
 
-async def _describe(broker: Broker, resource_type: int, name: str, wanted: Collection[str]) -> list[ConfigEntry]:
+async def _describe(broker: Broker, resource_type: int, name: str, wanted: Collection[str]) -> Iterable[ConfigEntry]:
     if resource_type == ResourceType.TOPIC:
         if not broker.admin.is_legal_topic_name(name):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
