@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker.endpoints import NodeEndpoint
     from broker.fetch_sessions import FetchSessions
     from broker.internal_topics import TopicCreator
+    from broker.log_mover import LogMover
     from broker.metadata_answer import EncodedTopics
     from broker.receive_buffers import BufferPool, ReceiveBudget
     from broker.registry import Entry
@@ -48,6 +49,7 @@ class Broker:
     max_request_bytes: int
     background: Background
     logs: LogManager
+    mover: LogMover
     replicas: ReplicaManager
     metadata: MetadataImage
     topic_configs: TopicConfigs

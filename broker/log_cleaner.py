@@ -166,7 +166,7 @@ class LogCleaner:
 
     def _look_at(self, log: Log, now_ms: int, due: list[tuple[float, Log]]) -> bool:
         key = log.topic, log.partition
-        if not log.config.compact or log.offline or log.cleaning or key in self._running:
+        if not log.config.compact or log.offline or log.cleaning or log.moving or key in self._running:
             return False
         trouble = self._trouble.get(key)
         if trouble is not None and trouble.log is log and (trouble.retry_at_ms is None or now_ms < trouble.retry_at_ms):

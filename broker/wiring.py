@@ -22,6 +22,7 @@ from broker.internal_topics import GROUP_METADATA_TOPIC, TopicCreator
 from broker.late_partitions import LatePartitions
 from broker.log import logger
 from broker.log_cleaner import LogCleaner
+from broker.log_mover import LogMover
 from broker.maintenance import Maintenance
 from broker.metadata_answer import EncodedTopics
 from broker.receive_buffers import BufferPool, ReceiveBudget
@@ -91,6 +92,7 @@ class Node:
         self._store: EmbeddedStore | None = None
         self._controller: ControllerLoop | None = None
         self._groups: GroupCoordinator | None = None
+        self._mover: LogMover | None = None
         self._loading: Iterator[Log | None] | None = None
         self._broker_epoch = -1
         self._opened = False
@@ -156,9 +158,10 @@ class Node:
             lag_time_max_ms=config["replica.lag.time.max.ms"],
             is_alive=image.is_alive,
             folder_removed=lambda folder: self._background.remove_later(
-                [folder], config["log.segment.delete.delay.ms"]
+                [folder, *self._take_leftovers()], config["log.segment.delete.delay.ms"]
             ),
         )
+        self._mover = LogMover(logs, replicas, self._background, now_ms)
         maintenance = Maintenance(config, logs, self._background, now_ms)
         self._watch_disks(store, replicas, maintenance)
         local = LatePartitions(replicas, image, configs, logs.is_loading)
@@ -194,6 +197,7 @@ class Node:
             max_request_bytes=config["socket.request.max.bytes"],
             background=self._background,
             logs=logs,
+            mover=self._mover,
             replicas=replicas,
             metadata=image,
             topic_configs=configs,
@@ -222,6 +226,8 @@ class Node:
         self._background.remove_later(self._take_leftovers(), 0)
         if self._loading is not None:
             self._background.spawn(self._load_rest(local))
+        else:
+            self._mover.resume()
 
     def _watch_disks(self, store: EmbeddedStore, replicas: ReplicaManager, maintenance: Maintenance) -> None:
         watch = DiskWatch(
@@ -321,6 +327,8 @@ class Node:
         local.all_loaded()
         await self._adopt_strangers()
         self._background.remove_later(self._take_leftovers(), 0)
+        if self._mover is not None:
+            self._mover.resume()
 
     async def _adopt_strangers(self) -> None:
         """Folders that the metadata does not know: a data folder of Apache Kafka, or the store's file was lost."""
@@ -346,6 +354,8 @@ class Node:
         """Take everything apart, as far as it was built; the logs are closed cleanly, whatever else fails."""
         async with AsyncExitStack() as steps:  # runs the last first
             steps.callback(self._close_logs)
+            if self._mover is not None:
+                steps.callback(self._mover.close)
             if self._store is not None:
                 steps.push_async_callback(self._store.close)
             steps.push_async_callback(self._background.close)

@@ -16,6 +16,7 @@ from replication.partition import DEFAULT_LAG_TIME_MAX_MS, Partition
 
 if TYPE_CHECKING:
     from config.topic import LogConfig
+    from storage.log import Log
     from storage.manager import LogManager
 
 # Leader epochs of StopReplica that stand for no epoch (Kafka's LeaderAndIsr).
@@ -193,6 +194,13 @@ class ReplicaManager:
         if lost:
             for listener in self.on_stopped:
                 listener(lost)
+
+    def log_moved(self, log: Log) -> None:
+        """The partition's log lies in another data folder from now on; all else is as it was."""
+        partition = self.partitions.get((log.topic, log.partition))
+        if partition is not None and partition.log is not None:
+            partition.log = log
+            self.generation += 1
 
     # -- StopReplica -------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ Key = tuple[str, int]
 LOGS_PER_SLICE = 500
 
 
-def _offset_of(name: str, log: Log) -> int | None:
+def offset_of(name: str, log: Log) -> int | None:
     """None where the file needs no entry of the log."""
     if name == HIGH_WATERMARK_FILE:
         return log.high_watermark
@@ -64,7 +64,7 @@ def gather(
         home = homes.get(key)
         if home in found:
             for name, offsets in found[home].items():
-                offset = _offset_of(name, log)
+                offset = offset_of(name, log)
                 if offset is not None:
                     offsets[key] = offset
         if count % LOGS_PER_SLICE == 0:

@@ -17,7 +17,7 @@ import json
 import logging
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage.checkpoints import (
     CLEANER_OFFSET_FILE,
@@ -55,6 +55,16 @@ RESERVE_BYTES = 1024 * 1024
 
 # Apache Kafka's own, that are no partitions: the metadata log of KRaft, the cache of tiered storage.
 _FOREIGN_FOLDERS = ("__cluster_metadata-0", "remote-log-index-cache")
+
+
+class Contents(NamedTuple):
+    """Paths, and which partitions they are."""
+
+    partitions: list[tuple[str, PartitionFolder]]
+    copies: list[tuple[str, PartitionFolder]]
+    """Of moves to this folder that did not come to their end."""
+    marked: list[str]
+    """To be deleted."""
 
 
 class DataFolder:
@@ -178,9 +188,10 @@ class DataFolder:
 
     # What is in it
 
-    def list_partitions(self) -> tuple[list[tuple[str, PartitionFolder]], list[str]]:
-        """(path, partition) of each partition's folder, by name; and the paths of those marked to be deleted."""
+    def list_partitions(self) -> Contents:
+        """What lies in it, by name."""
         found: list[tuple[str, PartitionFolder]] = []
+        copies: list[tuple[str, PartitionFolder]] = []
         marked: list[str] = []
         strangers: list[str] = []
         for entry in sorted(self._files.list_directory(self.path)):
@@ -195,11 +206,13 @@ class DataFolder:
                 marked.append(path)
             elif folder.kind is FolderKind.CURRENT:
                 found.append((path, folder))
+            elif folder.kind is FolderKind.FUTURE:
+                copies.append((path, folder))
             else:
                 logger.warning("%s is set aside (%s): left alone", path, folder.kind.value)
         if strangers:
             logger.warning("%s holds folders that are no partitions, left alone: %s", self.path, ", ".join(strangers))
-        return found, marked
+        return Contents(found, copies, marked)
 
     def read_topic_id(self, partition_path: str) -> Uuid | None:
         """From partition.metadata; None when there is none. One that cannot be read counts as none, with a warning:

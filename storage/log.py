@@ -109,6 +109,15 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         log._directory_changed = created
         return log
 
+    @property
+    def generation(self) -> int:
+        """Changes with every truncation: what was copied of the log before is no beginning of it any more."""
+        return self._generation
+
+    def names_changed(self) -> None:
+        """Files were made or renamed in the log's folder: the next flush syncs that, too."""
+        self._directory_changed = True
+
     # Leader epochs
 
     def latest_epoch(self) -> int | None:
@@ -132,6 +141,10 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
     def producer_ids(self) -> dict[int, ProducerEntry]:
         """What is known of each producer, by producer id. To look at."""
         return self._producers.entries
+
+    @property
+    def producer_expiration_ms(self) -> int:
+        return self._producers.expiration_ms
 
     def expire_producers(self, now_ms: int) -> None:
         self._producers.expire(now_ms)

@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from posixpath import basename
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.topic import LogConfig
@@ -37,13 +38,14 @@ from storage.epochs import LeaderEpochs
 from storage.folder_names import FolderKind, folder_name, marked_folder_name
 from storage.identity import PARTITION_METADATA_FILE, format_partition_metadata
 from storage.log import Log
+from storage.log_moves import LogMoves
 from storage.producer_state import ProducerStates
 from storage.recovery import FolderLoader, is_segment_name, unchecked_bytes
 
 if TYPE_CHECKING:
     from config.broker import BrokerConfig
     from protocol.slices import Slices
-    from storage.data_folder import DataFolder
+    from storage.data_folder import Contents, DataFolder
     from storage.files import Files
     from storage.log_state import LogState
 
@@ -105,6 +107,7 @@ class LogManager(DataFolders):
         self._pending: dict[Key, _Pending] = {}
         self._homes: dict[Key, DataFolder] = {}
         self._high_watermarks: dict[Key, int] = {}
+        self.moves = LogMoves(files, self.logs, self._homes)
         self._order = CheckpointOrder()
         self._stale_keys: set[Key] = set()
         """Of removed partitions: the checkpoint files may still hold their offsets."""
@@ -140,16 +143,18 @@ class LogManager(DataFolders):
 
     def _find_folders(self) -> Iterator[None]:
         listed = 0
+        found: list[tuple[DataFolder, Contents]] = []
         for folder in self.online_folders():
             try:
                 folder.take_clean_marker()
                 folder.read_checkpoints()
-                partitions, marked = folder.list_partitions()
+                found.append((folder, folder.list_partitions()))
             except OSError as error:
                 self._failed_at_start(folder, error)
-                continue
-            self.unlinkable += marked
-            for path, name in partitions:
+        self._find_copies(found)
+        for folder, contents in found:
+            self.unlinkable += contents.marked
+            for path, name in contents.partitions:
                 key = name.topic, name.partition
                 if (other := self._pending.get(key)) is not None:
                     if not self._holds_segments(path):
@@ -177,6 +182,24 @@ class LogManager(DataFolders):
             # Whoever makes such a partition anew must not inherit the offsets of the one that was removed.
             for offsets in folder.offsets():
                 self._stale_keys.update(offsets.keys() - self._pending.keys())
+
+    def _find_copies(self, found: list[tuple[DataFolder, Contents]]) -> None:
+        """What moves between data folders have left (storage.log_move): complete copies become the partition."""
+        present = {name[:2] for _, contents in found for _, name in contents.partitions}
+        marked = {basename(path) for _, contents in found for path in contents.marked}
+        for folder, contents in found:
+            for path, name in contents.copies:
+                original = basename(path).removesuffix(FolderKind.FUTURE.value) + FolderKind.DELETE.value
+                if name[:2] in present:
+                    self.moves.wishes[name[:2]] = folder
+                    contents.marked.append(path)
+                elif original in marked:
+                    final = f"{folder.path}/{folder_name(name.topic, name.partition)}"
+                    self._files.rename(path, final)
+                    contents.partitions.append((final, name))
+                    present.add(name[:2])
+                else:
+                    logger.warning("%s is the copy of a partition that is not here: left alone", path)
 
     def _holds_segments(self, path: str) -> bool:
         """False of a folder that was made for a partition and left at once: the next data folder took it."""
@@ -283,6 +306,9 @@ class LogManager(DataFolders):
         log = self.logs.get(key)
         if log is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {topic}-{partition}")
+        # First the copy under way: on its own it must not be found by a start.
+        if (copy := self.moves.cancel(key)) is not None:
+            self.unlinkable.append(copy)
         folder = self._homes[key]
         path = f"{folder.path}/{marked_folder_name(topic, partition, FolderKind.DELETE, random_uuid())}"
         try:
@@ -324,6 +350,8 @@ class LogManager(DataFolders):
             if home is not None:
                 behind = max(log.high_watermark - log.log_end_offset, 0)
                 yield home.path, log.topic, log.partition, log.size_bytes, behind, False
+            if (move := self.moves.under_way.get(key)) is not None:
+                yield move.folder.path, log.topic, log.partition, move.size_bytes, move.lag, True
 
     # Failures
 
@@ -332,6 +360,7 @@ class LogManager(DataFolders):
         if folder.failure is not None:
             return []
         folder.failure = error
+        self.moves.folder_failed(folder)
         lost = [key for key in self.logs if self._homes[key] is folder]
         for key in lost:
             self.fail_log(self.logs[key], error)
@@ -341,6 +370,8 @@ class LogManager(DataFolders):
         """As fail_folder, for one partition alone."""
         key = log.topic, log.partition
         if self.logs.get(key) is log:
+            if (copy := self.moves.cancel(key)) is not None:
+                self.unlinkable.append(copy)
             del self.logs[key]
             self.failed[key] = error
             log.offline = True
@@ -375,7 +406,8 @@ class LogManager(DataFolders):
             self._stale_keys.clear()
         expiration_ms = self._producer_expiration_ms
         last_error: Exception | None = None
-        for folder in sorted(self.online_folders(), key=lambda folder: folder.partitions_count):
+        preferred = self.moves.take_preferred(key)
+        for folder in sorted(self.online_folders(), key=lambda one: (one is not preferred, one.partitions_count)):
             directory = f"{folder.path}/{folder_name(topic, partition)}"
             try:
                 is_fresh = not self._files.exists(directory)
@@ -431,7 +463,9 @@ class LogManager(DataFolders):
     def retention_pass(self, now_ms: int) -> Iterator[list[str]]:
         """Applies retention to one log a step; yields the paths that are to be unlinked after file.delete.delay.ms.
         A log that fails is passed over with an error in the broker's log."""
-        for log in list(self.logs.values()):
+        for key, log in list(self.logs.items()):
+            if self.logs.get(key) is not log:
+                continue  # moved or removed meanwhile
             try:
                 paths = log.delete_old_segments(now_ms)
             except KafkaError as error:
@@ -483,13 +517,17 @@ class LogManager(DataFolders):
     def _gather(self, names: Sequence[str]) -> Generator[None, None, dict[str, Offsets]]:
         # What is not loaded keeps what it had.
         unserved = self._pending.keys() | self.failed.keys()
-        return gather(names, self.online_folders(), self.logs, self._homes, unserved)
+        contents = yield from gather(names, self.online_folders(), self.logs, self._homes, unserved)
+        for name in names:
+            self.moves.add_offsets(name, contents)
+        return contents
 
     # The end
 
     def close_all(self, broker_epoch: int = -1) -> None:
         """The clean stop: every log is synced and closed, then come the checkpoints, and last of all the marker that
         lets the next start trust all that. A data folder where something failed gets no marker. Raises nothing."""
+        self.moves.leave_wishes()
         failed = close_all_cleanly(list(self.logs.values()), self._clock_ms())
         unclean = {self._homes[log.topic, log.partition].path for log in failed}
         unclean.update(pending.folder.path for pending in self._pending.values() if not pending.folder.was_clean)

@@ -1,0 +1,58 @@
+"""AlterReplicaLogDirs (key 34), versions 0 to 2: move partitions to other data folders of this broker (KIP-113).
+
+- 2 flexible.
+- Answered when the moves have begun; DescribeLogDirs shows them until they are over. A partition that lies there
+  already is no error, and ends a move of it to another folder.
+- LOG_DIR_NOT_FOUND for a path that is none of log.dirs, KAFKA_STORAGE_ERROR for a failed folder, and as long as any
+  folder has failed. REPLICA_NOT_AVAILABLE for a partition that this broker does not have: the folder is remembered
+  until it gets one, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+Answer = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
+
+
+@handles(ApiKey.ALTER_REPLICA_LOG_DIRS, 0, 2)
+def alter_replica_log_dirs(
+    broker: Broker, request: AlterReplicaLogDirsRequest, call: Call
+) -> AlterReplicaLogDirsResponse:
+    # A partition that is named with several folders goes to the last of them, and is answered once.
+    wanted: dict[str, dict[int, str]] = {}
+    for folder in request.dirs:
+        for topic in folder.topics:
+            wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, folder.path))
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
+                topic_name=name,
+                partitions=[
+                    Answer(partition_index=index, error_code=_move(broker, name, index, path))
+                    for index, path in paths.items()
+                ],
+            )
+            for name, paths in wanted.items()
+        ]
+    )
+
+
+def _move(broker: Broker, topic: str, index: int, path: str) -> ErrorCode:
+    try:
+        broker.mover.move(topic, index, broker.mover.folder(path))
+    except KafkaError as error:
+        if error.code == ErrorCode.REPLICA_NOT_AVAILABLE and broker.metadata.partition(topic, index) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return error.code
+    return ErrorCode.NONE

@@ -1,0 +1,144 @@
+"""Partitions on their way from one data folder to another: what AlterReplicaLogDirs asks for (KIP-113).
+
+The bytes are copied by a thread of its own while the partition serves as before. When the copy has all but the last
+few, the loop copies these and puts it in the original's place, between two requests. A move that fails is given up with
+an error in the broker's log, and the partition stays where it is; one that a stop or a crash interrupts begins again
+with the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from broker.log import logger
+from protocol.errors import ErrorCode, KafkaError
+from storage.folder_names import MAX_NAME_LENGTH, FolderKind, marked_folder_name
+
+if TYPE_CHECKING:
+    from broker.background import Background
+    from replication.replica_manager import ReplicaManager
+    from storage.data_folder import DataFolder
+    from storage.log_move import LogMove
+    from storage.manager import LogManager
+
+_RETRY_S = 0.01
+"""How long to wait for a compaction or a flush that is under way when the copy is ready."""
+
+Key = tuple[str, int]
+
+
+class LogMover:
+    """The moves of one broker, one at a time."""
+
+    def __init__(
+        self, logs: LogManager, replicas: ReplicaManager, background: Background, clock_ms: Callable[[], int]
+    ) -> None:
+        self._logs = logs
+        self._replicas = replicas
+        self._background = background
+        self._clock_ms = clock_ms
+        self._turn = asyncio.Lock()
+        self._threads: ThreadPoolExecutor | None = None
+
+    def folder(self, path: str) -> DataFolder:
+        """The data folder of this absolute path. Raises KafkaError LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR."""
+        for folder in self._logs.folders:
+            if path in (folder.absolute_path, folder.path):
+                if folder.failure is not None:
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} has failed")
+                return folder
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of this broker's data folders (log.dirs)")
+
+    def move(self, topic: str, index: int, folder: DataFolder) -> None:
+        """Have a partition's log lie in this folder. One that is there already stays, and a move of it to another
+        folder is given up. For a partition that does not exist here the folder is remembered.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR, INVALID_TOPIC_EXCEPTION (a name too long for the copy's), and what
+        the lack of the partition is to be answered with is the caller's: REPLICA_NOT_AVAILABLE.
+        """
+        key = topic, index
+        if len(marked_folder_name(topic, index, FolderKind.FUTURE, bytes(16))) > MAX_NAME_LENGTH:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is too long a name for a copy's folder")
+        under_way = self._logs.moves.under_way.get(key)
+        if under_way is not None and under_way.folder is not folder:
+            self._remove(self._logs.moves.cancel(key))
+            under_way = None
+        partition = self._replicas.get(topic, index)
+        log = self._logs.get(topic, index)
+        if partition is not None and partition.log is None:
+            partition.check_leads()  # raises why it serves nobody
+        if partition is None or log is None:
+            self._logs.moves.prefer(key, folder)
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"this broker has no replica of {topic}-{index}")
+        if under_way is not None or self._logs.folder_of(log) == folder.path:
+            return
+        if len(self._logs.online_folders()) < len(self._logs.folders):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "nothing is moved while a data folder has failed")
+        try:
+            move = self._logs.moves.begin(key, folder)
+        except OSError as error:
+            self._logs.on_trouble(folder, None, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder.path}: {error.strerror}") from error
+        self._background.spawn(self._run(key, move))
+
+    def resume(self) -> None:
+        """Begin again what was interrupted."""
+        wishes, self._logs.moves.wishes = self._logs.moves.wishes, {}
+        for (topic, index), folder in wishes.items():
+            try:
+                self.move(topic, index, folder)
+            except KafkaError as error:
+                logger.warning("%s-%d is not moved to %s: %s", topic, index, folder.path, error)
+
+    async def _run(self, key: Key, move: LogMove) -> None:
+        logger.info("moving %s-%d from %s to %s", *key, move.home.path, move.folder.path)
+        try:
+            async with self._turn:
+                await self._copy(key, move)
+        except (OSError, KafkaError, ValueError) as error:
+            if not move.cancelled:
+                logger.error("%s-%d is not moved to %s: %s", *key, move.folder.path, error)
+                self._remove(self._logs.moves.cancel(key))
+                if isinstance(error, OSError):
+                    self._logs.on_trouble(move.folder, None, error)
+
+    async def _copy(self, key: Key, move: LogMove) -> None:
+        ready = False
+        while not move.cancelled:
+            plan = move.plan()
+            if plan is not None:
+                await self._in_thread(plan.run)
+                if move.cancelled:
+                    plan.release()
+                else:
+                    move.copied(plan)
+            elif not ready:
+                # What the target's checkpoints say of the log counts from the swap on: it must be there before.
+                self._logs.report(await self._background.run(self._logs.checkpoints()))
+                ready = True
+            elif move.log in self._background.flushes or not move.is_caught_up():
+                await asyncio.sleep(_RETRY_S)
+            else:
+                moved, old = self._logs.moves.finish(move, self._clock_ms())
+                self._replicas.log_moved(moved)
+                logger.info("%s-%d lies in %s now", *key, move.folder.path)
+                self._logs.report(await self._background.run(self._logs.checkpoints()))
+                self._remove(old)
+                return
+
+    def _remove(self, path: str | None) -> None:
+        if path is not None:
+            self._background.remove_later([path], 0)
+
+    async def _in_thread(self, call: Callable[[], None]) -> None:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(1, "moves")
+        await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def close(self) -> None:
+        """Waits for what the thread is about."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=True)

@@ -1,0 +1,339 @@
+"""Moving a log to another data folder while it is written to.
+
+    <topic>-<partition>.<id>-future     in the other folder: the copy under way
+    <topic>-<partition>.<id>-delete     in the old folder: the original, after the swap, with the id of the copy
+
+    move = LogMove(files, log, directory)
+    while (plan := move.plan(CHUNK_BYTES)) is not None:
+        in_a_thread(plan.run); move.copied(plan)        # appends go on meanwhile
+    moved = move.finish(...)                            # on the loop: the last bytes, two renames, the new Log
+
+All three files of a segment only ever grow (a truncation, which changes the log's generation, begins the move anew),
+so a copy is right as far as it goes, and catching up is copying what came since. Segments that retention or compaction
+took away meanwhile are dropped from the copy. A crash before the first rename leaves the original, one after it the
+copy, which the next start gives its name: the id that both share tells that it was complete.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from storage.data_folder import DataFolder
+from storage.epochs import LeaderEpochs
+from storage.folder_names import FolderKind, marked_folder_name
+from storage.log import Log
+from storage.producer_state import ProducerStates
+from storage.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+    file_stem,
+)
+
+if TYPE_CHECKING:
+    from storage.files import File, Files
+
+CHUNK_BYTES = 32 * 1024 * 1024
+"""Copied and synced between two looks at the log."""
+LAST_BYTES = 128 * 1024
+"""So little the loop copies itself, when the swap comes."""
+READ_BYTES = 1024 * 1024
+
+_STREAMS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+
+
+class _SegmentCopy:
+    """One segment's files in the other folder, and how far they are."""
+
+    __slots__ = ("copied_bytes", "files", "is_complete", "source")
+
+    def __init__(self, files: Files, directory: str, source: Segment) -> None:
+        self.source = source
+        stem = file_stem(directory, source.base_offset)
+        self.files: list[File] = [files.create(stem + suffix) for suffix in _STREAMS]
+        self.copied_bytes = [0, 0, 0]
+        self.is_complete = False
+
+    def target_bytes(self) -> tuple[int, int, int]:
+        source = self.source
+        source.write_indexes()
+        return (
+            source.size_bytes,
+            source.offset_index.entries * source.offset_index.ENTRY_BYTES,
+            source.time_index.entries * source.time_index.ENTRY_BYTES,
+        )
+
+    def remaining_bytes(self) -> int:
+        return self.source.size_bytes - self.copied_bytes[0]
+
+
+class CopyPlan:
+    """What a thread is to copy next. Must come back through `LogMove.copied`, whatever became of its run."""
+
+    __slots__ = ("_files", "_pieces", "_small", "completes", "copy", "done_bytes", "end_offset", "error", "generation")
+
+    def __init__(
+        self,
+        files: Files,
+        copy: _SegmentCopy,
+        pieces: list[tuple[File, File, int, int]],
+        small: list[tuple[str, str]],
+        generation: int,
+        completes: bool,
+        end_offset: int,
+    ) -> None:
+        """`pieces` are (from, to, start, end); `small` files are (from, to) and may be missing. `completes`: nothing
+        more can come to this segment. `end_offset`: up to where the log is copied then, -1 if there is more to come."""
+        self.copy = copy
+        self._files = files
+        self._pieces = pieces
+        self._small = small
+        self.generation = generation
+        self.completes = completes
+        self.end_offset = end_offset
+        self.done_bytes = [end for _, _, _, end in pieces]
+        self.error: OSError | None = None
+        for source, target, _, _ in pieces:
+            source.hold()
+            target.hold()
+
+    def run(self) -> None:
+        """Copies and syncs, on any thread. Keeps an error for `copied`."""
+        try:
+            for source, target, start, end in self._pieces:
+                if end > start:
+                    _copy(source, target, start, end)
+                    target.sync()
+            for path, target_path in self._small:
+                with suppress(FileNotFoundError):
+                    self._files.write_atomically(target_path, self._files.read_bytes(path))
+        except OSError as error:
+            self.error = error
+
+    def release(self) -> None:
+        for source, target, _, _ in self._pieces:
+            source.release()
+            target.release()
+        self._pieces = []
+
+
+class LogMove:
+    """One log on its way from `home` to `folder`; `directory` is the copy's place until the swap."""
+
+    def __init__(self, files: Files, log: Log, home: DataFolder, folder: DataFolder, unique_id: bytes) -> None:
+        """Makes the copy's directory. Raises OSError."""
+        self.log = log
+        self.home = home
+        self.folder = folder
+        self.cancelled = False
+        self._files = files
+        self._id = unique_id
+        self._copies: list[_SegmentCopy] = []
+        self._generation = log.generation
+        self._synced_offset = log.log_start_offset
+        self.directory = f"{folder.path}/{self._name(FolderKind.FUTURE)}"
+        files.make_directory(self.directory)
+
+    def _name(self, kind: FolderKind) -> str:
+        return marked_folder_name(self.log.topic, self.log.partition, kind, self._id)
+
+    @property
+    def recovery_point(self) -> int:
+        """Below it the copy is synced."""
+        return min(self._synced_offset, self.log.log_end_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(copy.copied_bytes[0] for copy in self._copies)
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the copy is behind, by what is synced."""
+        return self.log.log_end_offset - self.recovery_point
+
+    @property
+    def remaining_bytes(self) -> int:
+        return self.log.size_bytes - self.size_bytes
+
+    # Copying
+
+    def plan(self, max_bytes: int = CHUNK_BYTES) -> CopyPlan | None:
+        """The next piece; None when only what `finish` copies itself is left. Raises OSError, KafkaError."""
+        self._follow_segments()
+        log = self.log
+        active = log.segments[-1]
+        for copy in self._copies:
+            is_active = copy.source is active
+            wanted = list(copy.target_bytes())
+            if wanted == copy.copied_bytes and (copy.is_complete or is_active):
+                continue
+            if is_active and copy.remaining_bytes() <= LAST_BYTES and self._synced_offset >= active.base_offset:
+                return None
+            whole = wanted[0] - copy.copied_bytes[0] <= max_bytes
+            if not whole:
+                wanted = [copy.copied_bytes[0] + max_bytes, *copy.copied_bytes[1:]]
+            completes = whole and not is_active
+            small = self._small_files_of(copy) if completes else []
+            end_offset = log.log_end_offset if whole and is_active else -1
+            pieces = list(zip(copy.source.files(), copy.files, copy.copied_bytes, wanted, strict=True))
+            return CopyPlan(self._files, copy, pieces, small, self._generation, completes, end_offset)
+        self._synced_offset = max(self._synced_offset, active.base_offset)
+        return None
+
+    def copied(self, plan: CopyPlan) -> None:
+        """Takes a plan back after its run. Raises what it failed with."""
+        plan.release()
+        if plan.error is not None:
+            raise plan.error
+        if plan.generation != self.log.generation:
+            return  # to be copied again, all of it
+        plan.copy.copied_bytes = plan.done_bytes
+        plan.copy.is_complete = plan.completes
+        if plan.end_offset >= 0:
+            self._synced_offset = plan.end_offset
+
+    def _small_files_of(self, copy: _SegmentCopy) -> list[tuple[str, str]]:
+        stem = file_stem(self.directory, copy.source.base_offset)
+        return [(copy.source.stem + suffix, stem + suffix) for suffix in (SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX)]
+
+    def _follow_segments(self) -> None:
+        log = self.log
+        segments = log.segments
+        if self._generation != log.generation:
+            self._generation = log.generation
+            self._synced_offset = log.log_start_offset
+            present: set[int] = set()
+        else:
+            present = {id(segment) for segment in segments}
+        kept = []
+        for copy in self._copies:
+            if id(copy.source) in present:
+                kept.append(copy)
+            else:
+                self._drop(copy)
+        known = {id(copy.source) for copy in kept}
+        kept += [_SegmentCopy(self._files, self.directory, segment) for segment in segments if id(segment) not in known]
+        self._copies = sorted(kept, key=lambda copy: copy.source.base_offset)
+
+    def _drop(self, copy: _SegmentCopy) -> None:
+        stem = file_stem(self.directory, copy.source.base_offset)
+        for file in copy.files:
+            file.close()
+        for suffix in (*_STREAMS, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+            self._files.unlink(stem + suffix)
+
+    # The end
+
+    def is_caught_up(self) -> bool:
+        """Whether `finish` may be called now: in the same turn of the loop. Raises OSError."""
+        if self.log.cleaning or self.log.offline:
+            return False
+        self._follow_segments()
+        return self.remaining_bytes <= LAST_BYTES
+
+    def finish(self, now_ms: int) -> tuple[Log, str]:
+        """Swaps the copy in: returns the log at its new place, and the path of the old one, to be removed. The old Log
+        must not be used any more. After an error (OSError, KafkaError, ValueError) nothing has changed."""
+        log = self.log
+        for copy in self._copies:
+            for slot, end in enumerate(copy.target_bytes()):
+                if end > copy.copied_bytes[slot]:
+                    source = copy.source.files()[slot]
+                    source.hold()
+                    try:
+                        _copy(source, copy.files[slot], copy.copied_bytes[slot], end)
+                    finally:
+                        source.release()
+                    copy.copied_bytes[slot] = end
+        epochs = LeaderEpochs(self._files, self.directory)
+        epochs.assign_many(log.epoch_entries())
+        epochs.write_unwritten()
+        for copy in self._copies:
+            for file in copy.files:
+                file.close()
+        final = f"{self.folder.path}/{os.path.basename(log.directory)}"
+        old = f"{self.home.path}/{self._name(FolderKind.DELETE)}"
+        self._files.rename(log.directory, old)
+        try:
+            self._files.rename(self.directory, final)
+            try:
+                moved = self._open(final, now_ms)
+            except BaseException:
+                self._files.rename(final, self.directory)
+                raise
+        except BaseException:
+            self._files.rename(old, log.directory)
+            raise
+        log.offline = True
+        log.close(clean=False)
+        return moved, old
+
+    def _open(self, directory: str, now_ms: int) -> Log:
+        log = self.log
+        producers = ProducerStates(self._files, directory, log.producer_expiration_ms)
+        producers.list_snapshots(entry.name for entry in self._files.list_directory(directory))
+        producers.entries = log.producer_ids()
+        segments = [self._opened(directory, copy.source) for copy in self._copies]
+        moved = Log.open(
+            directory,
+            log.config,
+            self._files,
+            topic=log.topic,
+            partition=log.partition,
+            topic_id=log.topic_id,
+            now_ms=now_ms,
+            log_start_offset=log.log_start_offset,
+            recovery_point=self.recovery_point,
+            segments=segments,
+            producers=producers,
+            epochs=LeaderEpochs.load(self._files, directory),
+        )
+        if moved.log_end_offset != log.log_end_offset:
+            raise ValueError(f"the copy ends with {moved.log_end_offset}, the log with {log.log_end_offset}")
+        moved.high_watermark = log.high_watermark
+        moved.cleaned_offset = log.cleaned_offset
+        moved.names_changed()
+        return moved
+
+    def _opened(self, directory: str, source: Segment) -> Segment:
+        segment = Segment.open(self._files, directory, source.base_offset, size_bytes=source.size_bytes)
+        segment.created_ms = source.created_ms
+        segment.roll_jitter_ms = source.roll_jitter_ms
+        return segment
+
+    def cancel(self) -> str:
+        """Gives the move up; returns the path of what was copied, to be removed. Raises OSError."""
+        self.cancelled = True
+        doomed = f"{self.folder.path}/{self._name(FolderKind.DELETE)}"
+        for copy in self._copies:
+            for file in copy.files:
+                file.close()
+        self._files.rename(self.directory, doomed)
+        return doomed
+
+    def leave_wish(self) -> None:
+        """Gives the move up for now: an empty directory stays, from which the next start knows of it. Apache Kafka
+        takes it for a copy that has only begun, and goes on with it. Raises OSError."""
+        self.cancelled = True
+        for copy in self._copies:
+            for file in copy.files:
+                file.close()
+        self._files.remove_directory(self.directory)
+        self._files.make_directory(self.directory)
+
+
+def _copy(source: File, target: File, start: int, end: int) -> None:
+    """Appends those bytes of one file, which must be held, to another. May run on a thread if both are held."""
+    descriptor = source.fileno()
+    while start < end:
+        data = memoryview(os.pread(descriptor, min(READ_BYTES, end - start), start))
+        if not data:
+            raise OSError(5, "a segment is shorter than it was", target.path)
+        start += len(data)
+        while data:
+            data = data[target.write(data) :]

@@ -1,0 +1,329 @@
+"""AlterReplicaLogDirs: moving partitions between data folders while they are written to and read from."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages import AlterReplicaLogDirsRequest, DeleteTopicsRequest, DescribeLogDirsRequest
+from storage import log_move
+from storage.log_move import CopyPlan
+from tests.broker.harness import Harness
+
+
+class Two:
+    """A broker with the data folders a and b, and one topic that lies in a."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.a, self.b = str(base / "a"), str(base / "b")
+        self.harness = self.started()
+
+    def started(self) -> Harness:
+        settings = {"log_segment_delete_delay_ms": "0", "log_cleaner_enable": "false"}
+        return Harness(self.base / "a", log_dirs=f"{self.a},{self.b}", **settings).start()
+
+    def restart(self) -> None:
+        self.harness.stop()
+        self.harness = self.started()
+
+    def topic(self, name: str = "orders", records: int = 20, **configs: str) -> None:
+        self.harness.create_topic(name, internal_segment_bytes="4000", **configs)
+        for number in range(records):
+            self.harness.produce(name, b"%d" % number * 300)
+        self.move(name, self.a)
+        self.harness.until(lambda: self.where(name) == [self.a])
+
+    def move(self, name: str, path: str, index: int = 0, version: int = 2) -> ErrorCode:
+        topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name=name, partitions=[index])
+        folder = AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=path, topics=[topic])
+        answer = self.harness.ask(AlterReplicaLogDirsRequest(dirs=[folder]), version)
+        (told,) = answer.results
+        assert told.topic_name == name
+        (part,) = told.partitions
+        assert part.partition_index == index
+        return ErrorCode(part.error_code)
+
+    def where(self, name: str = "orders", future: bool = False) -> list[str]:
+        """The data folders that DescribeLogDirs shows the partition (or a copy of it) in."""
+        return [path for path, one in self.described(name) if one.is_future_key == future]
+
+    def described(self, name: str) -> list[tuple[str, Any]]:
+        answer = self.harness.ask(DescribeLogDirsRequest(topics=None), 4)
+        return [
+            (result.log_dir, part)
+            for result in answer.results
+            for topic in result.topics
+            if topic.name == name
+            for part in topic.partitions
+        ]
+
+    def folders(self, name: str = "orders") -> list[str]:
+        return sorted(str(path.relative_to(self.base)) for path in self.base.glob(f"[ab]/{name}-0*"))
+
+    def values(self, name: str = "orders") -> list[bytes]:
+        log = self.harness.broker.logs.get(name, 0)
+        assert log is not None
+        return [record.value or b"" for record in self.harness.records(name, log.log_start_offset)]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Two]:
+    two = Two(tmp_path)
+    yield two
+    if not two.harness.loop.is_closed():
+        two.harness.stop()
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Copies wait in their thread as long as the list is empty."""
+    import time
+
+    opened: list[bool] = []
+    run = CopyPlan.run
+
+    def gated(self: CopyPlan) -> None:
+        while not opened:
+            time.sleep(0.001)
+        run(self)
+
+    monkeypatch.setattr(CopyPlan, "run", gated)
+    return opened
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_partition_moves_with_all_that_is_in_it(two: Two, version: int) -> None:
+    two.topic()
+    before = two.values()
+    log = two.harness.broker.logs.logs["orders", 0]
+    segments = [(one.base_offset, one.size_bytes) for one in log.segments]
+    assert len(segments) > 2
+    bytes_before = [Path(f"{one.stem}.log").read_bytes()[: one.size_bytes] for one in log.segments]
+    assert two.move("orders", two.b, version=version) == ErrorCode.NONE
+    two.harness.until(lambda: two.where() == [two.b])
+    assert two.values() == before
+    moved = two.harness.broker.logs.logs["orders", 0]
+    assert [(one.base_offset, one.size_bytes) for one in moved.segments] == segments
+    assert [Path(f"{one.stem}.log").read_bytes()[: one.size_bytes] for one in moved.segments] == bytes_before
+    assert (moved.high_watermark, moved.topic_id, moved.epoch_entries()) == (20, log.topic_id, log.epoch_entries())
+    assert two.harness.produce("orders", b"after").base_offset == 20
+    two.harness.until(lambda: two.folders() == ["b/orders-0"])
+    assert two.where(future=True) == []
+    two.restart()
+    assert two.values() == [*before, b"after"]
+    assert two.folders() == ["b/orders-0"]
+
+
+def test_it_is_written_to_and_read_from_meanwhile(two: Two, gate: list[bool]) -> None:
+    two.topic(records=0)
+    gate.append(True)
+    expected = [b"%d" % number * 1000 for number in range(60)]
+    sent = {"producer_id": 5, "producer_epoch": 0}
+    for number in range(30):
+        two.harness.produce("orders", expected[number], base_sequence=number, **sent)
+    gate.clear()
+    assert two.move("orders", two.b) == ErrorCode.NONE
+    for number in range(30, 60):
+        answer = two.harness.produce("orders", expected[number], base_sequence=number, **sent)
+        assert (answer.error_code, answer.base_offset) == (0, number)
+    assert two.values() == expected
+    (place, copy) = [entry for entry in two.described("orders") if entry[1].is_future_key][0]
+    assert (place, copy.offset_lag) == (two.b, 60)
+    assert two.where() == [two.a]
+    gate.append(True)
+    two.harness.until(lambda: two.where() == [two.b])
+    assert two.values() == expected
+    # The producer's state came along: a repetition is one, and what follows is taken.
+    assert two.harness.produce("orders", expected[59], base_sequence=59, **sent).base_offset == 59
+    assert two.harness.produce("orders", b"next", base_sequence=60, **sent).base_offset == 60
+
+
+def test_retention_and_truncation_meanwhile(two: Two, gate: list[bool]) -> None:
+    two.topic(retention_bytes="6000")
+    log = two.harness.broker.logs.logs["orders", 0]
+    two.move("orders", two.b)
+    now_ms = two.harness.broker.now_ms()
+    log.delete_old_segments(now_ms)
+    start = log.log_start_offset
+    assert start > 0
+    log.truncate_to(18)
+    log.high_watermark = 18
+    two.harness.produce("orders", b"instead")
+    gate.append(True)
+    two.harness.until(lambda: two.where() == [two.b])
+    assert two.values()[-1] == b"instead"
+    assert len(two.values()) == 19 - start
+    names = sorted(path.name for path in Path(two.b, "orders-0").glob("*.log"))
+    assert names[0] == f"{start:020d}.log"
+
+
+def test_deleted_records_stay_deleted_over_the_swap(two: Two, tmp_path: Path) -> None:
+    two.topic()
+    log = two.harness.broker.logs.logs["orders", 0]
+    log.advance_log_start_offset(13)
+    two.move("orders", two.b)
+    two.harness.until(lambda: two.harness.broker.logs.logs["orders", 0] is not log)
+    moved = two.harness.broker.logs.logs["orders", 0]
+    assert moved.log_start_offset == 13
+    checkpoint = Path(two.b, "log-start-offset-checkpoint").read_text()
+    assert "orders 0 13" in checkpoint.splitlines()
+
+
+def test_what_is_refused(two: Two) -> None:
+    two.topic()
+    long = "t" * 240
+    two.harness.create_topic(long)
+    assert two.move("orders", "/nowhere") == ErrorCode.LOG_DIR_NOT_FOUND
+    assert two.move("absent", two.b) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert two.move("orders", two.b, index=7) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert two.move(long, two.b) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert two.move("orders", two.a) == ErrorCode.NONE  # there already
+    assert two.folders() == ["a/orders-0"]
+    logs = two.harness.broker.logs
+    logs.fail_folder(logs.folders[1], OSError(errno.EIO, "broken"))
+    assert two.move("orders", two.b) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_folder_asked_for_before_the_partition_exists_gets_it(two: Two) -> None:
+    for name, path in (("first", two.b), ("second", two.b), ("third", two.a)):
+        assert two.move(name, path) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        two.harness.create_topic(name)
+        assert two.where(name) == [path]
+
+
+def test_a_move_can_be_turned_back(two: Two, gate: list[bool]) -> None:
+    two.topic()
+    two.move("orders", two.b)
+    assert two.where(future=True) == [two.b]
+    assert two.move("orders", two.a) == ErrorCode.NONE
+    assert two.where(future=True) == []
+    gate.append(True)
+    two.harness.until(lambda: two.folders() == ["a/orders-0"])
+    assert len(two.values()) == 20
+
+
+def test_a_topic_deleted_meanwhile_is_gone_from_both(two: Two, gate: list[bool]) -> None:
+    two.topic()
+    two.move("orders", two.b)
+    asked = two.harness.begin(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=5000), 5)
+    gate.append(True)
+    assert two.harness.run(asked).responses[0].error_code == 0
+    two.harness.until(lambda: two.folders() == [])
+    two.restart()
+    assert two.harness.broker.metadata.topic("orders") is None
+
+
+def test_a_copy_that_fails_leaves_all_as_it_was(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    two.topic()
+
+    def failing(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(log_move, "_copy", failing)
+    two.move("orders", two.b)
+    two.harness.until(lambda: two.folders() == ["a/orders-0"])
+    assert two.where(future=True) == []
+    assert len(two.values()) == 20
+    monkeypatch.undo()
+    two.move("orders", two.b)
+    two.harness.until(lambda: two.where() == [two.b])
+
+
+@pytest.mark.parametrize("step", range(1, 4))
+def test_a_swap_that_fails_leaves_all_as_it_was(two: Two, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    two.topic()
+    rename, opened = os.rename, log_move.Log.open
+    calls = 0
+
+    def failing(source: str, target: str) -> None:
+        nonlocal calls
+        if "-future" in source or "-delete" in target:
+            calls += 1
+            if calls == step:
+                raise OSError(errno.EACCES, "Permission denied")
+        rename(source, target)
+
+    def unopened(directory: str, *rest: Any, **named: Any) -> Any:
+        if directory.startswith(two.b) and step == 3:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return opened(directory, *rest, **named)
+
+    monkeypatch.setattr(os, "rename", failing)
+    monkeypatch.setattr(log_move.Log, "open", unopened)
+    two.move("orders", two.b)
+    two.harness.until(lambda: two.where(future=True) == [])
+    monkeypatch.undo()
+    assert two.where() == [two.a]
+    assert len(two.values()) == 20
+    assert two.harness.produce("orders", b"x").error_code == 0
+    two.restart()
+    assert len(two.values()) == 21
+
+
+def test_a_stop_meanwhile_is_made_up_for_by_the_next_start(two: Two, gate: list[bool]) -> None:
+    two.topic()
+    two.move("orders", two.b)
+    gate.append(True)
+    two.harness.turn(1)
+    if two.where(future=True):
+        two.harness.stop()
+        assert two.folders()[0] == "a/orders-0"
+        assert os.listdir(two.base / two.folders()[1]) == []
+        two.harness = two.started()
+    two.harness.until(lambda: two.where() == [two.b] and two.folders() == ["b/orders-0"])
+    assert len(two.values()) == 20
+
+
+def test_a_crash_between_the_two_renames_leaves_the_copy(two: Two) -> None:
+    two.topic()
+    two.move("orders", two.b)
+    two.harness.until(lambda: two.where() == [two.b] and two.folders() == ["b/orders-0"])
+    two.harness.stop()
+    unique = "0123456789abcdef" * 2
+    os.rename(two.base / "b/orders-0", two.base / f"b/orders-0.{unique}-future")
+    (two.base / f"a/orders-0.{unique}-delete").mkdir()
+    two.harness = two.started()
+    assert len(two.values()) == 20
+    assert two.where() == [two.b]
+    two.harness.until(lambda: two.folders() == ["b/orders-0"])
+
+
+def test_a_copy_alone_is_no_partition(two: Two, caplog: pytest.LogCaptureFixture) -> None:
+    two.topic()
+    two.harness.stop()
+    unique = "0123456789abcdef" * 2
+    os.rename(two.base / "a/orders-0", two.base / f"b/orders-0.{unique}-future")
+    two.harness = two.started()
+    assert "is the copy of a partition that is not here" in caplog.text
+    assert f"b/orders-0.{unique}-future" in two.folders()
+
+
+@pytest.mark.parametrize("moment", ["copying", "after"])
+def test_a_crash_at_any_moment_leaves_one_of_both(two: Two, gate: list[bool], tmp_path: Path, moment: str) -> None:
+    import shutil
+
+    two.topic()
+    expected = two.values()
+    two.move("orders", two.b)
+    if moment == "after":
+        gate.append(True)
+        two.harness.until(lambda: two.where() == [two.b])
+    for name in ("a", "b"):
+        ignored = shutil.ignore_patterns(".lock", "*.tmp", ".kafka_cleanshutdown")
+        shutil.copytree(two.base / name, tmp_path / "crash" / name, ignore=ignored)
+    gate.append(True)
+    two.harness.stop()
+    crashed = Two.__new__(Two)
+    crashed.base = tmp_path / "crash"
+    crashed.a, crashed.b = str(crashed.base / "a"), str(crashed.base / "b")
+    two.harness = crashed.harness = crashed.started()
+    crashed.harness.until(lambda: crashed.where() == [crashed.b])
+    assert crashed.values() == expected
+    crashed.harness.until(lambda: crashed.folders() == ["b/orders-0"])
