@@ -112,15 +112,16 @@ def _plain(
     batch: RecordBatch, magic: int, first_offset: int, room: int, must: bool, type_bit: int
 ) -> Slices[tuple[bytes | bytearray, int]]:
     out = bytearray()
-    records = (record for record in batch.records_in(batch.plain_body()) if record.offset >= first_offset)
-    for count, (offset, timestamp, key, value, _) in enumerate(records, 1):
+    for count, (offset, timestamp, key, value, _) in enumerate(batch.records_in(batch.plain_body()), 1):
+        if not count % RECORDS_PER_SLICE:
+            yield None
+        if offset < first_offset:
+            continue
         before = len(out)
         append_message(out, offset, magic, type_bit, timestamp, key, value)
         if len(out) > room and (before or not must):
             del out[before:]
             return out, offset if before else -1
-        if not count % RECORDS_PER_SLICE:
-            yield None
     return out, batch.next_offset
 
 
