@@ -47,6 +47,11 @@ class OpenListeners:
         return self.ports
 
     @property
+    def serving(self) -> bool:
+        """Whether clients are let in, or were until the end."""
+        return self._broker is not None
+
+    @property
     def ports(self) -> dict[str, int]:
         """The ports by listener name."""
         return {one.name: sockets[0].getsockname()[1] for one, sockets in self._sockets.items()}

@@ -1,8 +1,12 @@
-"""SIGHUP: the properties file of the start is read again, and what a running broker can take of it is in effect."""
+"""SIGHUP: the properties file of the start is read again, and what a running broker can take of it is in effect.
+
+The system sends the same signal when a terminal is closed: a broker in its foreground then ends cleanly.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -10,6 +14,24 @@ from broker.log import logger
 
 if TYPE_CHECKING:
     from config.broker import BrokerConfig
+
+_STANDARD_INPUT = 0
+
+
+class HangUp:
+    """Called for each SIGHUP."""
+
+    def __init__(self, stop: Callable[[], None], reload: Callable[[], None]) -> None:
+        self._stop = stop
+        self._reload = reload
+        self._on_terminal = os.isatty(_STANDARD_INPUT)
+
+    def __call__(self) -> None:
+        # Of a terminal that is closed the system says that it is none.
+        if self._on_terminal and not os.isatty(_STANDARD_INPUT):
+            self._stop()
+        else:
+            self._reload()
 
 
 def reload_file(config: BrokerConfig, changed: Callable[[], None]) -> None:

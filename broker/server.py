@@ -21,11 +21,10 @@ from broker.garbage import Garbage
 from broker.listening import BindError
 from broker.log import logger
 from broker.open_listeners import OpenListeners
-from broker.reloading import reload_file
+from broker.reloading import HangUp, reload_file
 from broker.wiring import Node, StartError
 
 if TYPE_CHECKING:
-
     from config.broker import BrokerConfig
 
 
@@ -69,8 +68,8 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | 
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     server = Server(config)
+    loop.add_signal_handler(signal.SIGHUP, HangUp(stop.set, server.reload))
     await server.start()
-    loop.add_signal_handler(signal.SIGHUP, server.reload)
     try:
         if on_ready is not None:
             on_ready(server.info)
@@ -127,7 +126,8 @@ class Server:
 
     def reload(self) -> None:
         """SIGHUP: read the properties file again; a line in the log for each key that differs."""
-        reload_file(self._config, self._node.broker.topic_configs.broker_changed)
+        if self._listeners.serving:  # else it is starting, and has just read the file
+            reload_file(self._config, self._node.broker.topic_configs.broker_changed)
 
     async def stop(self) -> None:
         self._listeners.close()

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import signal
+import subprocess
+import sys
+import termios
 import time
 from pathlib import Path
 
 import pytest
 
-from broker.reloading import reload_file
+from broker.reloading import HangUp, reload_file
 from config.broker import BrokerConfig
 from tests.broker.harness import Harness
-from tests.support.processes import BrokerProcess
+from tests.support.processes import ROOT, BrokerProcess
 
 
 def test_a_broker_takes_over_what_it_can(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -70,3 +75,45 @@ def test_the_signal(tmp_path: Path) -> None:
             assert time.monotonic() < deadline, broker.log()
             time.sleep(0.01)
     assert "listeners=PLAINTEXT://localhost:1 is ignored: the command line gives it, and wins" in broker.log()
+
+
+@pytest.mark.parametrize(
+    ("at_the_start", "now", "done"), [(False, False, "reload"), (True, True, "reload"), (True, False, "stop")]
+)
+def test_a_closed_terminal_ends_the_broker(
+    monkeypatch: pytest.MonkeyPatch, at_the_start: bool, now: bool, done: str
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr("os.isatty", lambda descriptor: at_the_start)
+    hang_up = HangUp(lambda: seen.append("stop"), lambda: seen.append("reload"))
+    monkeypatch.setattr("os.isatty", lambda descriptor: now)
+    hang_up()
+    assert seen == [done]
+
+
+@pytest.mark.slow
+def test_a_terminal_that_is_closed(tmp_path: Path) -> None:
+    """The real thing: the broker leads a session on a terminal, whose other end goes away."""
+    broker = BrokerProcess(tmp_path)
+    terminal, inner = pty.openpty()
+    settings = [f"--override={key}={value}" for key, value in broker.overrides.items()]
+    with broker.output.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "broker", "start", *settings],
+            cwd=ROOT,
+            stdin=inner,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+    os.close(inner)
+    try:
+        deadline = time.monotonic() + 20
+        while "started, listening" not in broker.log():
+            assert time.monotonic() < deadline, broker.log()
+            time.sleep(0.01)
+    finally:
+        os.close(terminal)
+    assert process.wait(20) == 0
+    assert broker.log().endswith("stopped\n")
