@@ -261,8 +261,8 @@ def state_of(log: Log) -> object:
 def test_any_write_may_fail_and_leaves_no_trace(
     trouble: str, as_follower: bool, pending_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each write of a sequence of appends fails once, in a log of its own; then all goes on as if it had not. Those that
-    a roll makes for the indexes of the old segment fail nothing: they come again with the next flush."""
+    """Each write of a sequence of appends fails once, in a log of its own; then all goes on as if it had not. Those
+    that a roll makes for the indexes of the old segment fail nothing: they come again with the next flush."""
 
     def append(log: Log, number: int) -> None:
         data = sequenced(7, 0, number, timestamp_ms=NOW_MS + number)

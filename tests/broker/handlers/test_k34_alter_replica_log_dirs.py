@@ -134,7 +134,7 @@ def test_it_is_written_to_and_read_from_meanwhile(two: Two, gate: list[bool]) ->
         answer = two.harness.produce("orders", expected[number], base_sequence=number, **sent)
         assert (answer.error_code, answer.base_offset) == (0, number)
     assert two.values() == expected
-    (place, copy) = [entry for entry in two.described("orders") if entry[1].is_future_key][0]
+    place, copy = next(entry for entry in two.described("orders") if entry[1].is_future_key)
     assert (place, copy.offset_lag) == (two.b, 60)
     assert two.where() == [two.a]
     gate.append(True)
