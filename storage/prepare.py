@@ -199,11 +199,11 @@ class _Work:
             elif one_time:
                 problem = "producers may not set the append time type"
                 code = ErrorCode.INVALID_TIMESTAMP
-            if deep and not problem:
-                if offset_delta != index:
+            if deep:
+                if not fits(plain, position, end):
+                    raise CorruptBatch(f"key, value and headers do not fill record {index}")
+                if offset_delta != index and not problem:
                     problem = f"offset delta {offset_delta}, {index} expected"
-                elif not fits(plain, position, end):
-                    problem = "key, value and headers do not fill the record"
             if problem:
                 count_refused += 1
                 if count_refused <= LISTED_ERRORS:
