@@ -78,9 +78,17 @@ class Connections:
     def _limit_of(self, host: str) -> int:
         text: str = self._config["max.connections.per.ip.overrides"]
         if text != self._overrides_text:
-            self._overrides_text, self._overrides = text, parse_overrides(text)
+            self._overrides_text, self._overrides = text, parse_overrides(text, numbers_only=True)
+            if any(char.isalpha() for char in text):
+                # The names among them may take the name server seconds: their limits count when it has answered.
+                asking = asyncio.get_running_loop().run_in_executor(None, parse_overrides, text)
+                asking.add_done_callback(lambda answer: self._resolved(text, answer))
         limit: int = self._overrides.get(host, self._config["max.connections.per.ip"])
         return limit
+
+    def _resolved(self, text: str, answer: asyncio.Future[dict[str, int]]) -> None:
+        if text == self._overrides_text and not answer.cancelled():
+            self._overrides = answer.result()
 
     def discard(self, connection: Connection) -> None:
         if connection in self._open:
@@ -109,16 +117,20 @@ class Connections:
             connection.close()
 
 
-def parse_overrides(text: str) -> dict[str, int]:
+def parse_overrides(text: str, *, numbers_only: bool = False) -> dict[str, int]:
     """Limits by address, from `host:count,host:count`. A name stands for all its addresses; what is no pair, or a name
-    nobody knows, is left out with a line in the log.
+    nobody knows, is left out with a line in the log. `numbers_only`: names are left out without a word, and nobody is
+    asked for them.
     """
     limits: dict[str, int] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         host, _, count = pair.rpartition(":")
         try:
-            found = socket.getaddrinfo(host.strip(" []"), None, type=socket.SOCK_STREAM)
+            flags = socket.AI_NUMERICHOST if numbers_only else 0
+            found = socket.getaddrinfo(host.strip(" []"), None, type=socket.SOCK_STREAM, flags=flags)
             limits.update(dict.fromkeys((str(address[0]) for *_, address in found), int(count)))
         except (OSError, ValueError) as error:
+            if numbers_only:
+                continue
             logger.warning("max.connections.per.ip.overrides: %s is left out: %s", pair, error)
     return limits

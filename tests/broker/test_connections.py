@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +83,29 @@ def test_overrides_for_single_addresses() -> None:
     )
     for host, allowed in (("10.0.0.7", 3), ("::1", 0), ("127.0.0.1", 2), ("10.0.0.8", 1)):
         assert [counted.add(Counted(host)) is None for _ in range(4)] == [number < allowed for number in range(4)], host
+
+
+def test_names_among_overrides_are_looked_up_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        counted = connections(max_connections_per_ip_overrides="10.0.0.7:0,host.example:0")
+        real = socket.getaddrinfo
+
+        def getaddrinfo(host: str, *rest: Any, flags: int = 0, **options: Any) -> Any:
+            if not flags & socket.AI_NUMERICHOST:
+                assert threading.current_thread() is not threading.main_thread()
+                host = {"host.example": "10.0.0.8"}.get(host, host)
+            return real(host, *rest, flags=flags, **options)
+
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+        assert counted.add(Counted("10.0.0.7")) is not None
+        for _ in range(1000):
+            if counted.add(Counted("10.0.0.8")) is not None:
+                break
+            await asyncio.sleep(0.001)
+        assert counted.add(Counted("10.0.0.8")) is not None
+        assert counted.add(Counted("10.0.0.9")) is None
+
+    asyncio.run(test())
 
 
 def test_overrides_that_cannot_be_read_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
