@@ -50,14 +50,25 @@ _STREAMS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 class _SegmentCopy:
     """One segment's files in the other folder, and how far they are."""
 
-    __slots__ = ("copied_bytes", "files", "is_complete", "source")
+    __slots__ = ("_files", "_system", "copied_bytes", "is_complete", "source", "stem")
 
     def __init__(self, files: Files, directory: str, source: Segment) -> None:
         self.source = source
-        stem = file_stem(directory, source.base_offset)
-        self.files: list[File] = [files.create(stem + suffix) for suffix in _STREAMS]
+        self.stem = file_stem(directory, source.base_offset)
+        self._system = files
+        self._files: list[File] = []
         self.copied_bytes = [0, 0, 0]
         self.is_complete = False
+
+    def files(self) -> list[File]:
+        """Made when they are first wanted: with many segments it would take long to make all at once."""
+        if not self._files:
+            self._files = [self._system.create(self.stem + suffix) for suffix in _STREAMS]
+        return self._files
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
 
     def target_bytes(self) -> tuple[int, int, int]:
         source = self.source
@@ -168,9 +179,11 @@ class LogMove:
         log = self.log
         active = log.segments[-1]
         for copy in self._copies:
+            if copy.is_complete:
+                continue
             is_active = copy.source is active
             wanted = list(copy.target_bytes())
-            if wanted == copy.copied_bytes and (copy.is_complete or is_active):
+            if is_active and wanted == copy.copied_bytes:
                 continue
             if is_active and copy.remaining_bytes() <= LAST_BYTES and self._synced_offset >= active.base_offset:
                 return None
@@ -180,7 +193,7 @@ class LogMove:
             completes = whole and not is_active
             small = self._small_files_of(copy) if completes else []
             end_offset = log.log_end_offset if whole and is_active else -1
-            pieces = list(zip(copy.source.files(), copy.files, copy.copied_bytes, wanted, strict=True))
+            pieces = list(zip(copy.source.files(), copy.files(), copy.copied_bytes, wanted, strict=True))
             return CopyPlan(self._files, copy, pieces, small, self._generation, completes, end_offset)
         self._synced_offset = max(self._synced_offset, active.base_offset)
         return None
@@ -198,8 +211,9 @@ class LogMove:
             self._synced_offset = plan.end_offset
 
     def _small_files_of(self, copy: _SegmentCopy) -> list[tuple[str, str]]:
-        stem = file_stem(self.directory, copy.source.base_offset)
-        return [(copy.source.stem + suffix, stem + suffix) for suffix in (SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX)]
+        return [
+            (copy.source.stem + suffix, copy.stem + suffix) for suffix in (SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+        ]
 
     def _follow_segments(self) -> None:
         log = self.log
@@ -221,11 +235,9 @@ class LogMove:
         self._copies = sorted(kept, key=lambda copy: copy.source.base_offset)
 
     def _drop(self, copy: _SegmentCopy) -> None:
-        stem = file_stem(self.directory, copy.source.base_offset)
-        for file in copy.files:
-            file.close()
+        copy.close()
         for suffix in (*_STREAMS, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX):
-            self._files.unlink(stem + suffix)
+            self._files.unlink(copy.stem + suffix)
 
     # The end
 
@@ -241,12 +253,13 @@ class LogMove:
         must not be used any more. After an error (OSError, KafkaError, ValueError) nothing has changed."""
         log = self.log
         for copy in self._copies:
-            for slot, end in enumerate(copy.target_bytes()):
+            targets = copy.files()
+            for slot, end in enumerate(copy.target_bytes() if not copy.is_complete else ()):
                 if end > copy.copied_bytes[slot]:
                     source = copy.source.files()[slot]
                     source.hold()
                     try:
-                        _copy(source, copy.files[slot], copy.copied_bytes[slot], end)
+                        _copy(source, targets[slot], copy.copied_bytes[slot], end)
                     finally:
                         source.release()
                     copy.copied_bytes[slot] = end
@@ -254,8 +267,7 @@ class LogMove:
         epochs.assign_many(log.epoch_entries())
         epochs.write_unwritten()
         for copy in self._copies:
-            for file in copy.files:
-                file.close()
+            copy.close()
         final = f"{self.folder.path}/{os.path.basename(log.directory)}"
         old = f"{self.home.path}/{self._name(FolderKind.DELETE)}"
         self._files.rename(log.directory, old)
@@ -311,8 +323,7 @@ class LogMove:
         self.cancelled = True
         doomed = f"{self.folder.path}/{self._name(FolderKind.DELETE)}"
         for copy in self._copies:
-            for file in copy.files:
-                file.close()
+            copy.close()
         self._files.rename(self.directory, doomed)
         return doomed
 
@@ -321,8 +332,7 @@ class LogMove:
         takes it for a copy that has only begun, and goes on with it. Raises OSError."""
         self.cancelled = True
         for copy in self._copies:
-            for file in copy.files:
-                file.close()
+            copy.close()
         self._files.remove_directory(self.directory)
         self._files.make_directory(self.directory)
 
