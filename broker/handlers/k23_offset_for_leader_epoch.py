@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (key 23), versions 2 to 4: where an epoch ended in the leader's log (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch (key 23), versions 0 to 4: where an epoch ended in the leader's log (KIP-101, KIP-320).
 
-- 2 current leader epoch; 3 replica id; 4 flexible.
+- 1 the epoch itself in the answer; 2 current leader epoch; 3 replica id; 4 flexible.
 - A consumer that reads past that end after a leader change has read records that no longer exist.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.context import Broker, Call
 
 
-@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4)
+@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4)
 def offset_for_leader_epoch(
     broker: Broker, request: OffsetForLeaderEpochRequest, call: Call
 ) -> OffsetForLeaderEpochResponse:
