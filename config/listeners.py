@@ -107,4 +107,4 @@ def _is_ipv6(host: str) -> bool:
 
 def _is_ipv4(host: str) -> bool:
     parts = host.split(".")
-    return len(parts) == 4 and all(part.isdigit() and int(part) < 256 for part in parts)
+    return len(parts) == 4 and all(part.isdigit() and len(part) <= 3 and int(part) < 256 for part in parts)

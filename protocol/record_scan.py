@@ -16,6 +16,8 @@ Head = tuple[int, int, bool, int, int]
 def record_heads(data: bytes, count: int) -> Iterator[Head]:
     """The heads of `count` records in the plain bytes of a batch. CorruptBatch, also between two heads, when there are
     not as many, or more bytes than they take."""
+    if count < 0:
+        raise CorruptBatch(f"a record count of {count}")
     position = 0
     end_of_data = len(data)
     for index in range(count):

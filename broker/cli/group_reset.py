@@ -110,7 +110,7 @@ def read_plan(text: str, groups: Sequence[str]) -> dict[str, dict[Place, int]]:
         group, *rest = row if len(row) == 4 else [groups[0], *row]
         if len(rest) != 3 or not _PLAN_NUMBERS.fullmatch(f"{rest[1].strip()},{rest[2].strip()}"):
             raise CommandError(f"line {number} of the file is not [group,]topic,partition,offset: {','.join(row)}")
-        plan.setdefault(group, {})[rest[0], int(rest[1])] = int(rest[2])
+        plan.setdefault(group, {})[rest[0], int(rest[1].strip())] = int(rest[2].strip())
     return plan
 
 

@@ -74,6 +74,7 @@ def test_what_is_no_scope(text: str) -> None:
 
 def test_plans_for_one_group_and_for_several() -> None:
     assert read_plan("t,0,5\nt,1,6\n\n", ["g"]) == {"g": {("t", 0): 5, ("t", 1): 6}}
+    assert read_plan("t,0 , 5\x1e\n", ["g"]) == {"g": {("t", 0): 5}}
     assert read_plan('g,t,0,5\nh,"t,u",1,6\n', ["g", "h"]) == {"g": {("t", 0): 5}, "h": {("t,u", 1): 6}}
 
 

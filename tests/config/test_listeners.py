@@ -78,6 +78,7 @@ def test_ports_that_can_be_bound(texts: list[str]) -> None:
         ["PLAINTEXT://a:1", "OUTSIDE://b:1"],
         ["PLAINTEXT://[::2]:1", "OUTSIDE://[::1]:1"],
         ["PLAINTEXT://host:1", "OUTSIDE://[::1]:1"],
+        ["PLAINTEXT://1.2.3." + "9" * 5000 + ":1", "OUTSIDE://[::1]:1"],
     ],
 )
 def test_ports_that_cannot(texts: list[str]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.record_scan import record_heads
 from protocol.record_spans import record_spans, varint, with_timestamp_delta
 from protocol.records import RECORD_BATCH_OVERHEAD, CorruptBatch, Record, RecordBatch, build_batch
 
@@ -80,6 +83,13 @@ def test_what_is_cut_off_is_corrupt(given_records: list, data: st.DataObject) ->
         record_spans(whole[: data.draw(st.integers(0, len(whole) - 1))], batch.record_count)
     with pytest.raises(CorruptBatch, match="follow"):
         record_spans(whole + b"\0", batch.record_count)
+
+
+@pytest.mark.parametrize("read", [record_spans, lambda data, count: list(record_heads(data, count))])
+def test_a_count_below_zero_is_corrupt(read: Callable[[bytes, int], Any]) -> None:
+    assert read(b"", 0) == []
+    with pytest.raises(CorruptBatch, match="count of -1"):
+        read(b"", -1)
 
 
 def test_varints_are_zigzag() -> None:
