@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 DEFAULT_OPEN_FILES = 1000
 FEWEST_OPEN_FILES = 64
+SECOND_CHANCES = 50
+"""So many files in use are passed over for one that is not; looking through thousands would take milliseconds."""
 DEFAULT_CACHED_BYTES = 16 * 1024 * 1024
 
 
@@ -271,7 +274,7 @@ class OsFiles:
         self.limit = limit
         self.cache = ContentCache(cached_bytes)
         self.waits_for_disk = True
-        self._open_files: dict[OsFile, None] = {}
+        self._open_files: OrderedDict[OsFile, None] = OrderedDict()
 
     @property
     def open_count(self) -> int:
@@ -366,14 +369,15 @@ class OsFiles:
     def make_room(self) -> None:
         """Closes descriptors until one more is within the limit, or all that are left are held."""
         queue = self._open_files
-        # Two rounds: after the first nobody is marked as used any more.
-        tries = 2 * len(queue)
-        while len(queue) >= self.limit and tries:
-            tries -= 1
+        chances = SECOND_CHANCES
+        looks = 2 * len(queue)
+        while len(queue) >= self.limit and looks:
+            looks -= 1
             file = next(iter(queue))
-            if file.used or file.held:
+            if file.held or (file.used and chances):
+                chances = max(0, chances - 1)
                 file.used = False
-                queue[file] = queue.pop(file)  # to the end
+                queue.move_to_end(file)
             else:
                 file.close()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from storage.files import ContentCache, Files, OsFiles
+from storage.files import SECOND_CHANCES, ContentCache, Files, OsFiles
 from storage.memory_files import MemoryFiles
 
 
@@ -218,3 +218,14 @@ def test_storage_does_with_fewer_files_when_descriptors_run_out(
     assert files.limit == files.open_count == 112
     assert opened[0].write(b"y") == 1
     assert files.open_count == 112
+
+
+def test_a_file_goes_though_all_are_in_use(tmp_path: Path) -> None:
+    files = OsFiles(limit=200)
+    opened = [files.create(str(tmp_path / f"file-{number}")) for number in range(200)]
+    for file in opened:
+        file.fileno()
+    opened[SECOND_CHANCES].hold()
+    files.create(str(tmp_path / "last"))
+    assert [file.path for file in opened if file not in files._open_files] == [opened[SECOND_CHANCES + 1].path]
+    assert [file.used for file in opened] == [False] * (SECOND_CHANCES + 1) + [True] * 149

@@ -1,0 +1,204 @@
+"""What can be seen of a broker process from outside: memory, descriptors, processor time, stalls, times of answers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from broker.control_address import socket_path
+from protocol.messages import (
+    ApiVersionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+)
+from protocol.records import build_batch
+from tests.support.processes import BrokerProcess
+from tests.support.wire import RawConnection, memory_kb
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class Figure(NamedTuple):
+    """One line of the report. `limit` is what must not be exceeded; None of what is only told."""
+
+    name: str
+    value: float
+    unit: str
+    limit: float | None = None
+
+    @property
+    def missed(self) -> bool:
+        return self.limit is not None and self.value > self.limit
+
+    def __str__(self) -> str:
+        limit = "" if self.limit is None else f"  (at most {self.limit:g}{', MISSED' if self.missed else ''})"
+        return f"{self.name:58} {self.value:10.2f} {self.unit:3}{limit}"
+
+
+def processor_s(pid: int) -> float:
+    """Processor time of all threads, in the kernel too."""
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def memory_mb(pid: int) -> float:
+    return memory_kb(pid) / 1024
+
+
+def stalls(broker: BrokerProcess) -> dict[str, Any]:
+    """The broker's own measure, since its start: longest_ms, longest_busy_ms, at_least_ms."""
+    with (
+        socket_path(broker.overrides["log.dirs"].partition(",")[0]) as path,
+        socket.socket(socket.AF_UNIX) as connection,
+    ):
+        connection.connect(path)
+        connection.sendall(b'{"command": "stalls"}\n')
+        answer: dict[str, Any] = json.loads(connection.makefile().readline())["total"]
+    return answer
+
+
+def stall_figures(broker: BrokerProcess, during: str, limit_ms: float | None = 10) -> list[Figure]:
+    """The part on the processor is held against the limit: the whole counts what else a busy machine did meanwhile."""
+    found = stalls(broker)
+    return [
+        Figure(f"longest stall, {during}", found["longest_ms"], "ms"),
+        Figure("  of it on the processor", found["longest_busy_ms"], "ms", limit_ms),
+    ]
+
+
+def create_topics(
+    connection: RawConnection, names: list[str], partitions: int, configs: dict[str, str] | None = None
+) -> None:
+    settings = [
+        CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
+    ]
+    topics = [
+        CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
+        for name in names
+    ]
+    answer = connection.ask(CreateTopicsRequest(topics=topics, timeout_ms=600_000), 7)
+    errors = {topic.error_code for topic in answer.topics}
+    assert errors == {0}, errors
+
+
+def delete_topics(connection: RawConnection, names: list[str]) -> None:
+    topics = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in names]
+    answer = connection.ask(DeleteTopicsRequest(topics=topics, timeout_ms=600_000), 6)
+    errors = {topic.error_code for topic in answer.responses}
+    assert errors == {0}, errors
+
+
+def all_topics(connection: RawConnection) -> MetadataResponse:
+    answer: MetadataResponse = connection.ask(MetadataRequest(topics=None), 12)
+    return answer
+
+
+def led_partitions(answer: MetadataResponse) -> int:
+    return sum(partition.leader_id >= 0 for topic in answer.topics for partition in topic.partitions)
+
+
+def produce_request(topic: str, partition: int, size_bytes: int = 100) -> ProduceRequest:
+    """One batch of one record, of just now."""
+    records = bytes(build_batch([(None, b"v" * size_bytes)], timestamp_ms=int(time.time() * 1000)))
+    data = ProduceRequest.PartitionProduceData(index=partition, records=records)
+    return ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
+    )
+
+
+def produce_p50_us(connection: RawConnection, places: list[tuple[str, int]], requests: int) -> float:
+    """Median time of an answer, one request after the other, round these partitions."""
+    times = []
+    for number in range(requests):
+        request = produce_request(*places[number % len(places)])
+        begin = time.perf_counter()
+        answer = connection.ask(request, 9)
+        times.append(time.perf_counter() - begin)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    return statistics.median(times) * 1e6
+
+
+def wait_until_led(connection: RawConnection, partitions: int, timeout_s: float = 120) -> float:
+    """Seconds until so many partitions have a leader."""
+    begin = time.monotonic()
+    while led_partitions(all_topics(connection)) < partitions:
+        assert time.monotonic() < begin + timeout_s, "partitions are still without a leader"
+        time.sleep(0.05)
+    return time.monotonic() - begin
+
+
+@contextlib.contextmanager
+def idle_connections(port: int, count: int) -> Iterator[list[socket.socket]]:
+    """So many, all of which have asked for something once."""
+    request = b"\x00\x12\x00\x00\x00\x00\x00\x07\xff\xff"  # ApiVersions 0
+    frame = len(request).to_bytes(4, "big") + request
+    opened: list[socket.socket] = []
+    try:
+        for begin in range(0, count, 100):
+            some = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(min(100, count - begin))]
+            opened += some
+            for connection in some:
+                connection.sendall(frame)
+            for connection in some:
+                assert len(connection.recv(65536)) > 100
+        yield opened
+    finally:
+        for connection in opened:
+            connection.close()
+
+
+def fill(connection: RawConnection, topic: str, partitions: int, megabytes: float, record_bytes: int = 1600) -> None:
+    """One batch for each partition in a request: ten records whose keys come again and again, or a small one."""
+    now_ms = int(time.time() * 1000)
+    count = 10 if record_bytes > 100 else 1
+    batches = [
+        bytes(
+            build_batch(
+                [(b"%d" % key, b"v" * record_bytes) for key in range(begin, begin + count)], timestamp_ms=now_ms
+            )
+        )
+        for begin in range(0, 500, count)
+    ]
+    for number in range(max(1, int(megabytes * 1e6 / len(batches[0]) / partitions))):
+        records = batches[number % len(batches)]
+        data = [ProduceRequest.PartitionProduceData(index=index, records=records) for index in range(partitions)]
+        topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=data)]
+        answer = connection.ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 9)
+        assert {one.error_code for one in answer.responses[0].partition_responses} == {0}
+
+
+@contextlib.contextmanager
+def another_client(broker: BrokerProcess) -> Iterator[list[float]]:
+    """Somebody who asks for something every few milliseconds meanwhile; fills with the times of the answers, in ms."""
+    times: list[float] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        with RawConnection(broker.port) as connection:
+            while not over.wait(0.003):
+                begin = time.perf_counter()
+                connection.ask(ApiVersionsRequest(), 2)
+                times.append((time.perf_counter() - begin) * 1000)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield times
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,227 @@
+"""How a broker carries many partitions and many connections: time, memory, descriptors, stalls of its event loop.
+
+    python tests/bench/scale.py                     10,000 partitions, 5,000 connections
+    python tests/bench/scale.py --partitions 1000 --connections 500
+
+Wall-clock figures mean something on a quiet machine only. Ends with exit code 1 if a limit was missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import random
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.bench.figures import (  # noqa: E402  the folder above must be on the path first
+    Figure,
+    all_topics,
+    another_client,
+    create_topics,
+    delete_topics,
+    descriptors,
+    fill,
+    idle_connections,
+    memory_mb,
+    processor_s,
+    produce_p50_us,
+    stall_figures,
+    wait_until_led,
+)
+from tests.support.processes import BrokerProcess  # noqa: E402  see above
+from tests.support.wire import RawConnection  # noqa: E402  see above
+
+TOPICS = 10
+FULL_PARTITIONS = 10_000
+FULL_CONNECTIONS = 5_000
+IDLE_MB = 33.0
+"""Of a broker that has nothing; the share of a limit that smaller counts have comes on top."""
+
+
+def partitions(folder: pathlib.Path, count: int, *, requests: int = 2000, idle_s: float = 10) -> Iterator[Figure]:
+    """Make `count` partitions, use them, restart, kill, delete."""
+    share = count / FULL_PARTITIONS
+    names = [f"wide-{number}" for number in range(TOPICS)]
+    places = [(name, index) for name in names for index in range(count // TOPICS)]
+    random.Random(1).shuffle(places)
+    broker = BrokerProcess(folder, {"offsets.topic.num.partitions": "1"})
+    broker.start()
+    try:
+        with RawConnection(broker.port) as connection:
+            create_topics(connection, ["narrow"], 10)
+            narrow = [("narrow", index) for index in range(10)]
+            produce_p50_us(connection, narrow, requests // 4)
+            before_s = processor_s(broker.pid)
+            alone_us = produce_p50_us(connection, narrow, requests)
+            alone_s = processor_s(broker.pid) - before_s
+
+            begin, before_s = time.monotonic(), processor_s(broker.pid)
+            for name in names:
+                create_topics(connection, [name], count // TOPICS)
+            yield Figure(f"making {count} partitions", time.monotonic() - begin, "s")
+            yield Figure("  processor time", processor_s(broker.pid) - before_s, "s")
+            for _ in range(3):
+                begin = time.monotonic()
+                answer = all_topics(connection)
+                took_ms = (time.monotonic() - begin) * 1000
+            assert sum(len(topic.partitions) for topic in answer.topics) >= count
+            yield Figure("full metadata answer, to a client in Python", took_ms, "ms")
+            yield from stall_figures(broker, "making them and describing them all")
+
+            produce_p50_us(connection, places, count)  # every segment has something
+            for told, where in ((f"to 10 of {count + 10} partitions", narrow), ("to all of them in turn", places)):
+                before_s = processor_s(broker.pid)
+                among_us = produce_p50_us(connection, where, requests)
+                spent_s = processor_s(broker.pid) - before_s
+                limit = 1.3 if where is narrow else None
+                yield Figure(f"produce p50 {told}, over that with 10", among_us / alone_us, "", limit)
+                yield Figure("  processor time", spent_s / alone_s, "", None)
+            yield Figure("memory", memory_mb(broker.pid), "MB", IDLE_MB + share * (600 - IDLE_MB))
+            yield Figure("descriptors", descriptors(broker.pid), "fd", 4096 - 1000)
+            before_s = processor_s(broker.pid)
+            time.sleep(idle_s)
+            yield Figure("idle processor time", (processor_s(broker.pid) - before_s) / idle_s * 100, "%", 5)
+            yield from stall_figures(broker, "until here, with 1 produce request at a time")
+
+        begin = time.monotonic()
+        broker.stop()
+        yield Figure("clean stop", time.monotonic() - begin, "s", max(10, 20 * share))
+        begin = time.monotonic()
+        broker.start()
+        with RawConnection(broker.port) as connection:
+            wait_until_led(connection, count)
+        yield Figure("start after it, all partitions led", time.monotonic() - begin, "s", 10)
+        yield Figure("  processor time", processor_s(broker.pid), "s")
+        yield Figure("  memory", memory_mb(broker.pid), "MB", IDLE_MB + share * (600 - IDLE_MB))
+
+        broker.kill()
+        begin = time.monotonic()
+        broker.start()
+        with RawConnection(broker.port) as connection:
+            wait_until_led(connection, count)
+            yield Figure("start after kill -9, all partitions led", time.monotonic() - begin, "s", 30)
+            yield from stall_figures(broker, "recovering them behind the first answers")
+            begin = time.monotonic()
+            delete_topics(connection, names[:3])
+            yield Figure(f"deleting {3 * count // TOPICS} partitions", time.monotonic() - begin, "s")
+            yield from stall_figures(broker, "and deleting")
+    finally:
+        broker.kill()
+
+
+def connections(folder: pathlib.Path, count: int) -> Iterator[Figure]:
+    """Open `count` connections, let them idle, close them, and again."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < count + 200:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count + 200), hard))
+    broker = BrokerProcess(folder, {"offsets.topic.num.partitions": "1"})
+    broker.start()
+    try:
+        before_mb = memory_mb(broker.pid)
+        yield Figure("idle memory", before_mb, "MB")
+        begin, before_s = time.monotonic(), processor_s(broker.pid)
+        with idle_connections(broker.port, count):
+            yield Figure(f"opening {count} connections, each with a request", time.monotonic() - begin, "s")
+            yield Figure("  processor time", processor_s(broker.pid) - before_s, "s")
+            found_mb = memory_mb(broker.pid)
+            limit_mb = IDLE_MB + count / FULL_CONNECTIONS * (200 - IDLE_MB)
+            yield Figure(f"memory with {count} idle connections", found_mb, "MB", limit_mb)
+            yield Figure("  for each", (found_mb - before_mb) * 1024 / count, "KB")
+            before_s = processor_s(broker.pid)
+            time.sleep(5)
+            yield Figure("idle processor time", (processor_s(broker.pid) - before_s) / 5 * 100, "%", 5)
+        deadline = time.monotonic() + 30
+        while descriptors(broker.pid) > 100 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield Figure("descriptors after they left", descriptors(broker.pid), "fd", 100)
+        # The same number again: what the first left behind is used again, if nothing keeps it.
+        for _ in range(3):
+            with idle_connections(broker.port, count):
+                again_mb = memory_mb(broker.pid)
+        yield Figure("memory the fourth time, over the first", again_mb / found_mb, "", 1.3)
+        yield from stall_figures(broker, "a hundred that come at once among them", None)
+    finally:
+        broker.kill()
+
+
+def others_served(folder: pathlib.Path, megabytes: int) -> Iterator[Figure]:
+    """Stalls, and how long another client waits, during retention, compaction and the recovery of other partitions."""
+    settings = {
+        "log.retention.check.interval.ms": "200",
+        "log.cleaner.backoff.ms": "100",
+        "log.segment.delete.delay.ms": "0",
+        "offsets.topic.num.partitions": "1",
+    }
+    small = {"segment.bytes": str(1024 * 1024)}
+    compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    broker = BrokerProcess(folder, settings)
+    broker.start()
+    try:
+        with RawConnection(broker.port) as connection:
+            for during, topic, configs in (
+                ("retention", "retained", {**small, "retention.bytes": "1"}),
+                ("compaction, too", "compacted", {**small, **compacted}),
+            ):
+                create_topics(connection, [topic], 4, configs)
+                with another_client(broker) as answers:
+                    fill(connection, topic, 4, megabytes)
+                    time.sleep(2 + megabytes / 50)
+                yield Figure(f"longest answer to another client, {during}", max(answers), "ms")
+                yield from stall_figures(broker, during)
+            create_topics(connection, ["kept"], 40)
+            fill(connection, "kept", 40, megabytes / 2, record_bytes=60)
+        broker.kill()
+        begin = time.monotonic()
+        broker.start()
+        with RawConnection(broker.port) as connection, another_client(broker) as answers:
+            wait_until_led(connection, 48)
+            recovery_s = time.monotonic() - begin
+            time.sleep(0.1)
+        yield Figure(f"start after kill -9, {megabytes / 2:g} MB in batches of 130 B to check", recovery_s, "s")
+        yield Figure("longest answer to another client, recovery", max(answers), "ms")
+        yield from stall_figures(broker, "recovery of other partitions")
+    finally:
+        broker.kill()
+
+
+def report(figures: Iterator[Figure], missed: list[Figure]) -> None:
+    for figure in figures:
+        print(figure, flush=True)
+        if figure.missed:
+            missed.append(figure)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--partitions", type=int, default=FULL_PARTITIONS)
+    parser.add_argument("--connections", type=int, default=FULL_CONNECTIONS)
+    parser.add_argument("--megabytes", type=int, default=200, help="to be retained, compacted, recovered (200)")
+    parser.add_argument("--only", choices=["partitions", "connections", "others"], help="one part of it")
+    given = parser.parse_args()
+    parts: dict[str, Callable[[pathlib.Path], Iterator[Figure]]] = {
+        "partitions": lambda folder: partitions(folder, given.partitions),
+        "connections": lambda folder: connections(folder, given.connections),
+        "others": lambda folder: others_served(folder, given.megabytes),
+    }
+    missed: list[Figure] = []
+    for name, part in parts.items():
+        if given.only in (None, name):
+            folder = pathlib.Path(tempfile.mkdtemp(prefix="gregor-scale-"))
+            print(f"-- {name}", flush=True)
+            try:
+                report(part(folder), missed)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
