@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from storage.compaction import DirtyRange
     from storage.log import Log
 
+_FIRST = {
+    Bound.ACTIVE_SEGMENT: "when the active segment has ended",
+    Bound.HIGH_WATERMARK: "when it is committed",
+    Bound.MIN_LAG: "when it is old enough",
+}
+
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 
@@ -66,8 +72,8 @@ def compaction_outlook(
         if dirty.overdue_ms:
             share = f"max.compaction.lag.ms was exceeded {duration(dirty.overdue_ms)} ago; {share}"
         return f"in at most {duration(max(0, next_look_ms - now_ms))}", share
-    if dirty.overdue_ms or not log.size_bytes:
-        return "when a segment is full", f"nothing may be compacted yet: {bound}"
+    if not dirty.cleanable_bytes and (dirty.overdue_ms or not dirty.clean_bytes):
+        return _FIRST[dirty.bound], f"nothing may be compacted yet: {bound}"
     whens = []
     if threshold < 1:
         missing = threshold / (1 - threshold) * dirty.clean_bytes - dirty.cleanable_bytes

@@ -149,7 +149,7 @@ def test_explained(broker: BrokerProcess) -> None:
     produce(producer_of(broker), topic, {})
     heading, line = gregor(broker, "compact", "--topic", topic, "--explain").splitlines()
     assert heading.split() == ["TOPIC", "PARTITION", "DIRTY", "CLEAN", "RATIO", "NEXT-RUN", "WHY"]
-    assert "a ratio of 1.00; it is due above 1" in line
+    assert "a ratio of 1.00; it is due above 1;" in line
     assert "the active segment is never compacted" in line
     everything = gregor(broker, "compact", "--explain")
     assert line.split()[:2] == ["explained", "0"]
