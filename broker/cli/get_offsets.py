@@ -25,7 +25,7 @@ TIMES = {
     "earliest-pending-upload": -6,
 }
 UNKNOWN_OFFSET = -1
-_RULE = re.compile(r"([^:,]*)(?::(?:(\d*)|(?:(\d*)-(\d*))))?")
+_RULE = re.compile(r"([^:,]*)(?::(?:([0-9]{0,10})|(?:([0-9]{0,10})-([0-9]{0,10}))))?")
 
 Place = tuple[str, int]
 Filter = Callable[[str, int], bool]
@@ -119,7 +119,7 @@ def rules_filter(text: str) -> Filter:
 def _topics(pattern: str | None) -> Callable[[str], object]:
     try:
         return re.compile((pattern or ".*").replace(",", "|").replace(" ", "").strip("\"'")).fullmatch
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise CommandError(f"'{pattern}' is not a regular expression: {error}.") from None
 
 

@@ -18,7 +18,7 @@ def load_partitions(path: str, *, offsets: bool) -> dict[Place, int]:
             data: Any = json.load(file)
     except OSError as error:
         raise CommandError(f"cannot read {path}: {(error.strerror or str(error)).lower()}.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"{path} is no JSON: {error}.") from None
     if not isinstance(data, dict) or not isinstance(data.get("partitions"), list):
         raise CommandError(f'{path} must hold {{"partitions": [..]}}.')
@@ -29,7 +29,7 @@ def load_partitions(path: str, *, offsets: bool) -> dict[Place, int]:
         example = '{"topic": "orders", "partition": 0' + (', "offset": 5}' if offsets else "}")
         fields = entry if isinstance(entry, dict) else {}
         topic, partition, offset = fields.get("topic"), fields.get("partition", ""), fields.get("offset", 0)
-        whole = _is_int(partition) and _is_int(offset) and (not offsets or "offset" in fields)
+        whole = _is_int(partition, 2**31) and _is_int(offset, 2**63) and (not offsets or "offset" in fields)
         if not isinstance(topic, str) or not whole:
             raise CommandError(f"{path}: {json.dumps(entry)} is no partition; give {example}.")
         place = (topic, int(partition))
@@ -39,5 +39,5 @@ def load_partitions(path: str, *, offsets: bool) -> dict[Place, int]:
     return found
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _is_int(value: object, limit: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit

@@ -27,6 +27,8 @@ def test_taken(texts: dict[str, str]) -> None:
         ({"match": "nonsense"}, False),
         ({"match": "no_such=x"}, False),
         ({"match": "client_id=["}, False),
+        ({"match": "client_id=a{99999999999}"}, False),
+        ({"match": "client_id=" + "(" * 5000}, False),
         ({"match": "client_id=a=b"}, False),
     ],
 )

@@ -9,14 +9,17 @@ from typing import Any
 import click
 
 from broker.cli.client import parse_bootstrap
+from broker.cli.configs import parse_settings
 from broker.cli.console_consumer import parse_offset
 from broker.cli.errors import CommandError
+from broker.cli.get_offsets import parse_time, rules_filter, topic_filter
 from broker.cli.group_reset import parse_datetime_ms, parse_duration_ms, parse_scope, read_plan
 from broker.cli.line_reader import LineReader
 from broker.cli.record_format import decoder
-from broker.cli.topics import parse_assignment
+from broker.cli.topics import matching_topics, parse_assignment
 from config.broker import BrokerConfig
 from config.broker_keys import BROKER_KEYS
+from config.client_metrics import CLIENT_METRICS_KEYS, check_client_metrics
 from config.definitions import ConfigDef, ConfigError
 from config.listeners import Listener, check_ports, parse_listeners, parse_protocol_map
 from config.properties import PropertiesError, parse_properties
@@ -112,11 +115,14 @@ def read_broker_value(key: str, data: bytes) -> None:
 
 
 def topic_value_seeds() -> list[Seed]:
-    return value_seeds(TOPIC_KEYS)
+    return [*value_seeds(TOPIC_KEYS), *value_seeds(CLIENT_METRICS_KEYS), ("match", b"client_id=a.*,client_id=b{1,2}")]
 
 
 def read_topic_value(key: str, data: bytes) -> None:
-    parse_overrides({key: text_of(data)})
+    if key in CLIENT_METRICS_KEYS:
+        check_client_metrics({key: text_of(data)})
+    else:
+        parse_overrides({key: text_of(data)})
 
 
 def listener_seeds() -> list[Seed]:
@@ -225,6 +231,11 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "plan": lambda text: read_plan(text, ["readers"]),
     "assignment": parse_assignment,
     "line": read_line,
+    "settings": parse_settings,
+    "time": parse_time,
+    "pattern": lambda text: matching_topics(["orders"], text, False),
+    "partitions": lambda text: topic_filter("orders", text)("orders", 0),
+    "rules": lambda text: rules_filter(text)("orders", 0),
     "integer": lambda text: decoder("IntegerDeserializer")(text.encode(errors="surrogatepass")),
     "uuid": lambda text: decoder("UUIDDeserializer")(text.encode(errors="surrogatepass")),
 }
@@ -245,6 +256,11 @@ def argument_seeds() -> list[Seed]:
         "plan": ["orders,0,5\nreturns,1,7\n", "readers,orders,0,5\n"],
         "assignment": ["1:2,2:3", "0"],
         "line": ["h1:v1,h2:NULL\tkey\tvalue"],
+        "settings": ["retention.ms=5,cleanup.policy=[compact,delete]", "a=b"],
+        "time": ["latest", "-1", "1700000000000"],
+        "pattern": ["orders|returns", "or(de){1,2}rs,[a-z]+"],
+        "partitions": ["0,1", ""],
+        "rules": ["orders:0,returns:0-2", "a:3-,b:-2", "orders"],
         "integer": ["abcd"],
         "uuid": ["f81d4fae-7dec-11d0-a765-00a0c91e6bf6"],
     }
