@@ -12,6 +12,7 @@ import resource
 import signal
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -204,7 +205,7 @@ def replay(target: Target, context: Any, data: bytes) -> Report:
 
 @contextmanager
 def quiet_and_limited() -> Iterator[Callable[[], None]]:
-    """No log lines, an alarm for TooSlow, and a limit on the address space, which the yielded function renews."""
+    """Silence, an alarm for TooSlow, and a limit on the address space, which the yielded function renews."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     level = logging.root.manager.disable
     handler = signal.signal(signal.SIGVTALRM, _too_slow)
@@ -215,7 +216,10 @@ def quiet_and_limited() -> Iterator[Callable[[], None]]:
         resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + LIMIT_BYTES, before[1]))
 
     try:
-        yield renew
+        with warnings.catch_warnings():
+            # Odd regular expressions are warned of.
+            warnings.simplefilter("ignore")
+            yield renew
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, handler)
