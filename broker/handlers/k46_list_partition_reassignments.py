@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46), version 0: partitions whose replicas move to other brokers (KIP-455).
+"""ListPartitionReassignments (key 46), versions 0 to 0: partitions whose replicas move to others (KIP-455).
 
 - Answered by the controller from its picture; others say NOT_CONTROLLER. Topics and partitions that do not exist are
   left out, as are those that stay where they are.
