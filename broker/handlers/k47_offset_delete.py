@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47), version 0: forget what a group committed for some partitions (KIP-496).
+"""OffsetDelete (key 47), versions 0 to 0: forget what a group committed for some partitions (KIP-496).
 
 - GROUP_SUBSCRIBED_TO_TOPIC for topics that members of a consumer group subscribe to, NON_EMPTY_GROUP for other groups
   with members, GROUP_ID_NOT_FOUND where there is no group. What was never committed is forgotten with success.

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (key 75), version 0: topics in slices, so that no answer grows with the cluster (KIP-966).
+"""DescribeTopicPartitions (key 75), versions 0 to 0: topics in slices, so no answer grows with the cluster (KIP-966).
 
 - Topics come sorted by name, each once. At most `max.request.partition.size.limit` partitions to an answer; the cursor
   says where the next request goes on. A topic that is gone by then is passed over where all were asked for, else it is
