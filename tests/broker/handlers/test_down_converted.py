@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import threading
 import time
 from typing import Any
 
@@ -192,6 +194,41 @@ def test_a_client_that_leaves_gives_everything_back(harness: Harness, topic: str
     assert not file.held
     assert len(values(fetch(harness, 2, (topic, 0, 0))[0])) == 2000
     assert not file.held
+
+
+@VERSIONS
+def test_what_is_on_the_disk_alone_is_read_on_threads(
+    harness: Harness, topic: str, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic(topic)
+    harness.produce(topic, *[b"x" * 100] * 500)
+    log = harness.broker.logs.get(topic, 0)
+    assert log is not None
+    log.roll(harness.broker.now_ms())
+    for segment in log.segments:
+        segment.write_indexes()
+        segment.close()
+    log._known_positions.clear()
+    fetched: set[int] = set()
+    waited: list[str] = []
+    preadv, pread = os.preadv, os.pread
+
+    def read_now(descriptor: int, buffers: Any, position: int, flags: int = 0) -> int:
+        if flags and position not in fetched:
+            raise BlockingIOError
+        return preadv(descriptor, buffers, position, flags)
+
+    def read(descriptor: int, size_bytes: int, position: int) -> bytes:
+        waited.append(threading.current_thread().name)
+        fetched.add(position)
+        return pread(descriptor, size_bytes, position)
+
+    monkeypatch.setattr(os, "preadv", read_now)
+    monkeypatch.setattr(os, "pread", read)
+    (data,) = fetch(harness, version, (topic, 0, 250))
+    monkeypatch.undo()
+    assert len(values(data)) == 250
+    assert waited and all(name.startswith("reads") for name in waited)
 
 
 @pytest.mark.slow
