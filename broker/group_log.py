@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.internal_topics import GROUP_METADATA_TOPIC
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records import build_batch, iter_batches
+from storage.cached_reads import NotCached
 
 if TYPE_CHECKING:
     from replication.partition import Partition
     from replication.replica_manager import ReplicaManager
+    from storage.log import LogSlice
 
 ALL_IN_SYNC = -1
+READ_BYTES = 256 * 1024
+"""As many small batches as can be looked over without holding the loop up."""
+MOST_FETCHES = 64
 
 
 class GroupLog:
@@ -38,16 +45,30 @@ class GroupLog:
         return replica.log_start_offset, replica.log_end_offset
 
     async def read(self, partition: int, offset: int, max_bytes: int) -> bytes | memoryview:
-        """Whole batches from the one that holds `offset`; empty at the log's end."""
-        log = self._leader(partition).log
-        if log is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        piece = log.read(offset, max_bytes, log.log_end_offset)
+        """Whole batches from the one that holds `offset`; empty at the log's end. Not more than READ_BYTES at a time,
+        but for a larger batch; a thread waits for the disk.
+        """
+        piece = await self._find(partition, offset, min(max_bytes, READ_BYTES))
         try:
-            data = memoryview(piece.read()) if piece.size_bytes else memoryview(b"")
+            if not piece.size_bytes:
+                return b""
+            data = memoryview(await asyncio.get_running_loop().run_in_executor(None, piece.read))
         finally:
             piece.release()
         return data[: sum(batch.size_bytes for batch in iter_batches(data))]
+
+    async def _find(self, partition: int, offset: int, max_bytes: int) -> LogSlice:
+        for look in range(MOST_FETCHES + 1):
+            log = self._leader(partition).log
+            if log is None:
+                break
+            read = log.read_cached if look < MOST_FETCHES else log.read
+            try:
+                return read(offset, max_bytes, log.log_end_offset)
+            except NotCached as missing:
+                with suppress(OSError):  # the next look finds it, too, and words it
+                    await asyncio.get_running_loop().run_in_executor(None, missing.fetcher())
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _leader(self, partition: int) -> Partition:
         replica = self._replicas.get(GROUP_METADATA_TOPIC, partition)

@@ -1,8 +1,8 @@
 """Reads that do not wait for the disk: they take what is in the page cache, or say what is missing.
 
 Who must not wait (the event loop) sets `Files.waits_for_disk` to False around a piece of work that only reads. A read
-that would wait then raises NotCached; what it names is fetched on a thread, and the piece of work done again. Linux can
-tell (RWF_NOWAIT) on the file systems that matter; where it cannot, a read waits.
+on its thread that would wait then raises NotCached; what it names is fetched on another, and the piece of work done
+again. Linux can tell (RWF_NOWAIT) on the file systems that matter; where it cannot, a read waits.
 """
 
 from __future__ import annotations

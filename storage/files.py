@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from threading import get_ident
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from storage.cached_reads import Fetch, NotCached, read_cached
@@ -191,7 +192,7 @@ class OsFile:
         return self._holds > 0
 
     def read(self, size_bytes: int, position: int) -> bytes:
-        if self._files.waits_for_disk:
+        if self._files.waits_for_disk or get_ident() != self._files.thread:
             return os.pread(self.fileno(), size_bytes, position)
         try:
             return read_cached(self.fileno(), size_bytes, position)
@@ -274,6 +275,8 @@ class OsFiles:
         self.limit = limit
         self.cache = ContentCache(cached_bytes)
         self.waits_for_disk = True
+        self.thread = get_ident()
+        """The one that `waits_for_disk` is about; others that read what is held may always wait."""
         self._open_files: OrderedDict[OsFile, None] = OrderedDict()
 
     @property

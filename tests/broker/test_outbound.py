@@ -17,6 +17,8 @@ import uvloop
 
 from broker import outbound
 from broker.outbound import JOINED_BELOW_BYTES, WINDOW_BYTES, Outbound
+from tests.broker.loop_lag import longest_step_ms
+from tests.support.evicted import evict
 
 
 class Piece:
@@ -261,3 +263,33 @@ def test_a_connection_that_ends_while_the_disk_is_read_does_no_harm(
             await asyncio.get_running_loop().shutdown_default_executor()
 
     run(test())
+
+
+@pytest.mark.slow
+def test_an_evicted_file_holds_up_its_own_reader_alone(tmp_path: Path) -> None:
+    """With the real kernel and disk: 24 MB that are in no memory go out, and the loop takes its turns meanwhile."""
+    size = 24 << 20
+    path = tmp_path / "cold"
+    content = os.urandom(size)
+    path.write_bytes(content)
+
+    def receive_all(sock: socket.socket, got: bytearray) -> None:
+        while len(got) < size:
+            got += sock.recv(1 << 20)
+
+    async def test() -> float:
+        async with connected() as (server, peer):
+            peer.setblocking(True)
+            got = bytearray()
+            if not evict(path):
+                pytest.skip("files of this system cannot be taken out of memory")
+            server.outbound.send([Piece(path, 0, size)])
+            assert server.outbound.blocked
+            arrives = asyncio.get_running_loop().run_in_executor(None, receive_all, peer, got)
+            _, longest_ms, _ = await longest_step_ms(arrives)
+            assert got == content
+            return longest_ms
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        longest = [runner.run(test()) for _ in range(3)]
+    assert min(longest) < 10, longest

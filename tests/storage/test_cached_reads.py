@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,15 @@ def test_a_part_in_memory_is_not_enough(file: OsFile, cached_up_to: Callable[[in
             without_waiting(file, size_bytes, position)
         raised.value.fetcher()()
         assert file.read(size_bytes, position) == CONTENT[position : position + size_bytes]
+
+
+def test_other_threads_may_wait(file: OsFile, cached_up_to: Callable[[int], None]) -> None:
+    cached_up_to(0)
+    found: list[bytes] = []
+    thread = threading.Thread(target=lambda: found.append(without_waiting(file, 10, 3)))
+    thread.start()
+    thread.join()
+    assert found == [CONTENT[3:13]]
 
 
 def test_a_fetcher_that_is_never_called_keeps_no_descriptor(file: OsFile) -> None:

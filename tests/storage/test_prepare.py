@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records import Record, RecordBatch, build_batch
 from protocol.slices import run_slices
 from storage.memory_files import MemoryFiles
-from storage.prepare import LISTED_ERRORS, NeedsPreparation, PreparedBatch, prepare, prepare_quickly
+from storage.prepare import LISTED_ERRORS, SLICE_RECORDS, NeedsPreparation, PreparedBatch, prepare, prepare_quickly
 from storage.validate import RefusedRecords
 from tests.storage.logs import NOW_MS, batch, log_config, open_log, patched
 
@@ -247,19 +246,13 @@ def test_a_prepared_batch_is_appended_as_it_is() -> None:
     assert list(found.records()) == records(2000)
 
 
-def test_slices_are_short() -> None:
-    """Between two turns lies a slice of records: well below a millisecond, were this machine idle."""
+def test_many_records_are_looked_at_in_slices() -> None:
     slices = prepare(build_batch(records(12_000)), COMPACT, NOW_MS)
     turns = 0
-    longest = 0.0
     while True:
-        begin = time.thread_time()
         try:
             assert next(slices) is None
         except StopIteration:
             break
         turns += 1
-        if turns > 1:
-            longest = max(longest, time.thread_time() - begin)
-    assert turns > 45
-    assert longest < 0.005
+    assert turns >= 12_000 // SLICE_RECORDS
