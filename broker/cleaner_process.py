@@ -35,6 +35,7 @@ class CleanerProcess:
 
     def __init__(self) -> None:
         self._process: Process | None = None
+        self._starting: asyncio.Task[Process] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -54,11 +55,9 @@ class CleanerProcess:
         """
         process = self._process
         if process is None:
-            # The packages may lie in a checkout that only this process's own path knows.
-            path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
-            process = self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", WORKER, stdin=PIPE, stdout=PIPE, env={**os.environ, "PYTHONPATH": path}
-            )
+            # A start that is cancelled half way must not leave a process that nobody knows of.
+            self._starting = asyncio.create_task(_start())
+            process = self._process = await asyncio.shield(self._starting)
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -80,7 +79,10 @@ class CleanerProcess:
 
     async def close(self) -> None:
         """Ends the process, whatever it is at."""
-        process, self._process = self._process, None
+        if self._starting is not None and self._process is None:
+            with suppress(OSError):
+                self._process = await self._starting
+        process, self._process, self._starting = self._process, None, None
         if process is not None:
             with suppress(ProcessLookupError):
                 process.kill()
@@ -92,3 +94,10 @@ class CleanerProcess:
     async def _tell(stdin: asyncio.StreamWriter, **message: Any) -> None:
         stdin.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         await stdin.drain()
+
+
+async def _start() -> Process:
+    # The packages may lie in a checkout that only this process's own path knows.
+    path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path}
+    return await asyncio.create_subprocess_exec(sys.executable, "-m", WORKER, stdin=PIPE, stdout=PIPE, env=environment)

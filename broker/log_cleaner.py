@@ -87,6 +87,8 @@ class LogCleaner:
         self._running: dict[Key, CleanerProcess] = {}
         self._ordered: dict[Key, tuple[Log, asyncio.Future[CleaningResult]]] = {}
         self._trouble: dict[Key, _Trouble] = {}
+        self._not_before_ms: dict[Key, int] = {}
+        """Of logs over which a run came to nothing."""
         self.next_look_ms = 0
         """When the logs are looked at next, if nothing happens before."""
 
@@ -161,12 +163,15 @@ class LogCleaner:
         due: list[tuple[float, Log]] = []
         await sliced(None for log in list(self._logs.logs.values()) if self._look_at(log, now_ms, due))
         self._trouble = {key: one for key, one in self._trouble.items() if self._logs.logs.get(key) is one.log}
+        self._not_before_ms = {key: at_ms for key, at_ms in self._not_before_ms.items() if now_ms < at_ms}
         present = [one for one in due if self._logs.get(one[1].topic, one[1].partition) is one[1]]
         return max(present, key=lambda one: one[0])[1] if present else None
 
     def _look_at(self, log: Log, now_ms: int, due: list[tuple[float, Log]]) -> bool:
         key = log.topic, log.partition
         if not log.config.compact or log.offline or log.cleaning or log.moving or key in self._running:
+            return False
+        if now_ms < self._not_before_ms.get(key, 0):
             return False
         trouble = self._trouble.get(key)
         if trouble is not None and trouble.log is log and (trouble.retry_at_ms is None or now_ms < trouble.retry_at_ms):
@@ -204,6 +209,8 @@ class LogCleaner:
         result = _STOPPING
         try:
             result = await self._attempt(log, process)
+            if not result.cleaned:
+                self._not_before_ms[key] = self._clock_ms() + self._config["log.cleaner.backoff.ms"]
         finally:
             del self._running[key]
             if order is not None and not order.done():
@@ -232,6 +239,8 @@ class LogCleaner:
         return result
 
     async def _clean(self, log: Log, process: CleanerProcess) -> CleaningResult:
+        if log.moving:
+            return CleaningResult(False, "nothing to compact: the partition is being moved to another data folder")
         started_s = time.monotonic()
         generation = log.generation
         producers, open_from = await self._live_producers(log)
@@ -252,7 +261,9 @@ class LogCleaner:
                 await self._background.run(plan.sync)
                 replaced = log.finish_swap(plan)
             except BaseException:
-                self._background.remove_later(log.discard_swap(plan), 0)
+                # Not put off: the broker may be about to stop.
+                paths = log.discard_swap(plan)
+                await self._background.run(partial(unlink_unfinished, self._files, log.directory, paths))
                 raise
             # What was replaced goes only once its successor's name is durable.
             await self._background.run(plan.sync)

@@ -140,8 +140,14 @@ class CleaningRun:
             latest.latest_offset = max(latest.latest_offset, next_base - 1)
 
     def groups(self) -> list[list[SourceSegment]]:
-        """What becomes one segment each. To be called after `build_map`."""
+        """What becomes one segment each. To be called after `build_map`. ValueError when the map did not even hold the
+        keys of the first batch: another run would get no further."""
         job = self._job
+        if self.end_offset <= job.first_dirty_offset < job.first_uncleanable_offset:
+            raise ValueError(
+                f"a single batch has more keys than the {self._map.limit} that log.cleaner.dedupe.buffer.size and "
+                f"log.cleaner.io.buffer.load.factor have room for"
+            )
         stems = [(base, size, file_stem(job.directory, base)) for base, size in job.segments if base < self.end_offset]
         sources = [
             SourceSegment(base, size, self._size_of(stem + INDEX_SUFFIX), self._size_of(stem + TIME_INDEX_SUFFIX))

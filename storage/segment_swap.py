@@ -12,7 +12,7 @@ Between begin and finish a thread syncs the folder; whatever happens to the log 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from storage.compaction import DirtyRange, dirty_range
@@ -38,8 +38,10 @@ class LogChanged(Exception):
     """The segments that were compacted are no longer those of the log: it was truncated, or lost some to retention."""
 
 
-def unlink_unfinished(files: Files, directory: str) -> None:
-    """Removes the .cleaned files of a worker that was stopped. On any thread; raises OSError."""
+def unlink_unfinished(files: Files, directory: str, paths: Iterable[str] = ()) -> None:
+    """Removes the .cleaned files of a worker that was stopped, and `paths`. On any thread; raises OSError."""
+    for path in paths:
+        files.unlink(path)
     for entry in files.list_directory(directory):
         if entry.name.endswith(CLEANED_SUFFIX):
             files.unlink(f"{directory}/{entry.name}")

@@ -137,7 +137,7 @@ steps = st.one_of(
     appends,
     appends,
     st.just("roll"),
-    st.tuples(st.just("compact"), st.sampled_from([0, 1, DAY_MS, 2 * DAY_MS]), st.sampled_from([1 << 20, 24 * 5])),
+    st.tuples(st.just("compact"), st.sampled_from([0, 1, DAY_MS, 2 * DAY_MS]), st.sampled_from([1 << 20, 24 * 13])),
 )
 
 
@@ -344,3 +344,13 @@ def test_a_run_over_nothing() -> None:
     run.build_map()
     assert run.groups() == []
     assert run.end_offset == 0
+
+
+def test_a_map_that_does_not_hold_one_batch_is_an_error() -> None:
+    history = History()
+    history.append([(b"key-%d" % number, b"x") for number in range(6)], NOW_MS, 0, -1)
+    history.log.roll(NOW_MS)
+    run = run_of(history, map_bytes=24 * 5)
+    run.build_map()
+    with pytest.raises(ValueError, match="a single batch has more keys than the 4 that"):
+        run.groups()
