@@ -10,13 +10,13 @@ import click
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.admin import AdminClient, ConsumerGroupListing
 
-from broker.cli import group_report, group_reset
+from broker.cli import group_offsets, group_report, group_reset
 from broker.cli.client import connect_admin, settle
 from broker.cli.command import bootstrap_option, command_config_option, only_one, run
 from broker.cli.errors import explain
 from broker.cli.tables import Column, print_table
 
-ACTIONS = ("--list", "--describe", "--delete", "--reset-offsets")
+ACTIONS = ("--list", "--describe", "--delete", "--reset-offsets", "--delete-offsets")
 ANY = "any"  # --state or --type without a value
 
 EPILOG = """\b
@@ -28,6 +28,7 @@ Examples:
   gregor groups --reset-offsets --group billing --topic orders:0,1 --to-earliest --dry-run
   gregor groups --reset-offsets --group billing --all-topics --by-duration PT2H --execute
   gregor groups --delete --group billing
+  gregor groups --delete-offsets --group billing --topic orders:0,1
 """
 
 
@@ -38,6 +39,7 @@ Examples:
 @click.option("--describe", is_flag=True, help="Show offsets and lag, --members or --state.")
 @click.option("--delete", is_flag=True, help="Delete groups that have no members.")
 @click.option("--reset-offsets", is_flag=True, help="Move the offsets of a group that has no members.")
+@click.option("--delete-offsets", is_flag=True, help="Forget what a group committed for --topic.")
 @click.option("--group", "groups", metavar="ID", multiple=True, help="A group; repeatable.")
 @click.option("--all-groups", is_flag=True, help="All groups.")
 @click.option("--offsets", is_flag=True, help="With --describe: offsets and lag (the default).")
@@ -52,7 +54,7 @@ Examples:
 )  # fmt: skip
 @click.option("--verbose", is_flag=True, help="With --describe: more columns.")
 @click.option("--timeout", "timeout_ms", type=click.IntRange(min=1), default=30_000, metavar="MS", show_default=True)
-@click.option("--topic", "topics", metavar="NAME[:0,1,..]", multiple=True, help="Reset these topics; repeatable.")
+@click.option("--topic", "topics", metavar="NAME[:0,1,..]", multiple=True, help="Reset, or forget, these topics; repeatable.")
 @click.option("--all-topics", is_flag=True, help="Reset all topics that the group has offsets for.")
 @click.option("--to-earliest", is_flag=True, help="Reset to the oldest record.")
 @click.option("--to-latest", is_flag=True, help="Reset to the end.")
@@ -70,6 +72,9 @@ def groups(**given: Any) -> int:
     action = only_one(ACTIONS, given)
     check_combinations(action, given)
     timeout_s = given["timeout_ms"] / 1000
+    if action == "--delete-offsets":
+        (group,) = given["groups"]
+        return group_offsets.delete_offsets(given["bootstrap"], given["config_file"], group, given["topics"])
     admin = connect_admin(given["bootstrap"], given["config_file"])
     if action == "--list":
         list_groups(admin, given["state"], given["kind"], timeout_s)
@@ -106,8 +111,11 @@ def check_combinations(action: str, given: dict[str, Any]) -> None:
     if action == "--reset-offsets":
         group_reset.check_combinations(given)
         return
-    if given["topics"]:
-        raise click.UsageError(f"--topic goes with --reset-offsets, not with {action}.")
+    if action == "--delete-offsets":
+        if len(given["groups"]) != 1 or not given["topics"]:
+            raise click.UsageError("--delete-offsets needs one --group, and --topic.")
+    elif given["topics"]:
+        raise click.UsageError(f"--topic goes with --reset-offsets and --delete-offsets, not with {action}.")
     if given["execute"] or given["dry_run"] or given["export"]:
         raise click.UsageError("--dry-run, --execute and --export go with --reset-offsets.")
 
