@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from broker.internal_topics import INTERNAL_TOPICS
 from broker.responses import encode_frame
 from protocol.api_keys import ApiKey
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.framing import HEAD_BYTES, SIZE_BYTES
 from protocol.messages import ProduceRequest, ProduceResponse, response_header_version
 from protocol.records import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT
@@ -145,10 +145,11 @@ class ProduceRoutes:
             return None
         try:
             info = route.partition.append(view[position:end], int(time() * 1000), route.acks)
-        except KafkaError:
+        except KafkaError as error:
             # Nothing was written; the general way finds the same error and words its answer. A failed write has left
-            # its offset in the batch, where a producer must send 0.
-            _BASE_OFFSET.pack_into(view, position, 0)
+            # its offset in the batch, where there was 0.
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                _BASE_OFFSET.pack_into(view, position, 0)
             return None
         if route.acks == 0:
             return b""

@@ -33,7 +33,8 @@ class FakePartition:
 
     def append(self, records: memoryview, now_ms: int, required_acks: int) -> Any:
         if self.error is not None:
-            records[:8] = (77).to_bytes(8, "big")  # as a log does before a write that then fails
+            if self.error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                records[:8] = (77).to_bytes(8, "big")  # as a log does before a write that then fails
             raise self.error
         self.appended.append(bytes(records))
         return SimpleNamespace(
@@ -179,7 +180,9 @@ def test_acks_0_appends_and_answers_nothing() -> None:
     assert len(world.partitions[0].appended) == 1
 
 
-@pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CORRUPT_MESSAGE])
+@pytest.mark.parametrize(
+    "error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR]
+)
 def test_errors_are_left_to_the_general_way(error: ErrorCode) -> None:
     world = World()
     frame = request_frame(12, batch())

@@ -223,6 +223,31 @@ def test_what_is_refused_is_refused_again_on_the_short_way(harness: Harness, top
     assert harness.records(topic) == []
 
 
+@pytest.mark.parametrize("version", [7, 12])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda records: patched(records, 0, struct.pack(">q", 5)),
+        lambda records: records[:-1] + b"!",
+        lambda records: records + records,
+        lambda records: patched(records, 22, b"\x20"),
+        lambda records: patched(records, 16, b"\x03"),
+        lambda records: batch(b"x", timestamp_ms=10**15),
+    ],
+    ids=["base offset", "checksum", "two batches", "control batch", "magic 3", "in the future"],
+)
+def test_a_bad_batch_is_refused_on_a_route_that_was_learnt(
+    harness: Harness, topic: str, version: int, spoil: Any
+) -> None:
+    harness.create_topic(topic)
+    wire, good = Wire(harness), batch(b"value")
+    for records, base_offset in ((good, 0), (good, 1), (spoil(good), -1), (spoil(good), -1), (good, 2)):
+        answer = one_partition(wire.ask(produce_request(topic, records), version))
+        assert answer.base_offset == base_offset
+        assert (answer.error_code == 0) is (base_offset >= 0)
+    wire.close()
+
+
 @pytest.mark.parametrize("request_of", [lambda topic: ("absent", batch(b"x")), lambda topic: (topic, b"junk")])
 def test_a_failed_request_with_acks_0_ends_its_connection(harness: Harness, topic: str, request_of: Any) -> None:
     harness.create_topic(topic)
