@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from protocol.records import Record, build_batch
+from protocol.slices import run_slices
 from storage.files import OsFiles
 from storage.log import Log
-from tests.storage.logs import NOW_MS, batch, open_log, sequenced
+from storage.prepare import prepare
+from tests.storage.logs import NOW_MS, batch, log_config, open_log, sequenced
 from tests.support.kafka import java_command
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
@@ -91,6 +93,36 @@ def test_dump_log_accepts_our_files(tmp_path: Path, restart_after: int | None) -
     last_sequence, last_offset = log.producer_ids()[4711].batches[-1][:2]
     assert "producerId: 4711 producerEpoch: 0 " in dumped
     assert f"lastSequence: {last_sequence} lastOffset: {last_offset} offsetDelta: 1" in dumped
+
+
+@pytest.mark.jvm
+@pytest.mark.slow
+def test_dump_log_reads_what_was_compressed_anew(tmp_path: Path) -> None:
+    """Every codec at its levels, from every other, also with the broker's time."""
+    directory = tmp_path / "orders-0"
+    files = OsFiles()
+    log = open_log(files, str(directory))
+    targets: list[dict[str, object]] = [
+        {"compression_type": "uncompressed"},
+        {"compression_type": "snappy"},
+        *({"compression_type": "gzip", "compression_gzip_level": level} for level in (-1, 1, 9)),
+        *({"compression_type": "lz4", "compression_lz4_level": level} for level in (1, 9, 17)),
+        *({"compression_type": "zstd", "compression_zstd_level": level} for level in (-100, 3, 22)),
+    ]
+    count = 0
+    for target in targets:
+        for time_type in ("CreateTime", "LogAppendTime"):
+            log.config = log_config(message_timestamp_type=time_type, **target)
+            for codec in range(5):
+                records = [Record(n, NOW_MS + n, b"k%d" % n, b"value %d " % n * 20, []) for n in range(40)]
+                sent = build_batch(records, compression=codec)
+                log.append_as_leader(run_slices(prepare(sent, log.config, NOW_MS)), 0, NOW_MS)
+                count += 1
+    log.close(clean=True)
+    listed = dump("--deep-iteration", "--files", str(directory / f"{0:020d}.log"))
+    assert COMPLAINTS.findall(listed) == []
+    assert len(re.findall(r"^\| offset: ", listed, re.MULTILINE)) == 40 * count
+    assert len(re.findall("isvalid: true", listed, re.IGNORECASE)) == count
 
 
 @pytest.mark.jvm
