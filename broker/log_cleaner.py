@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.cleaner_process import CleanerProcess, CleaningFailed, WorkerDied
 from broker.log import logger
 from broker.maintenance import sliced
+from broker.outlook import size
 from protocol.errors import KafkaError
 from storage.cleaner import CleanedGroup, CleaningJob
 from storage.disk_errors import FULL, OF_THE_PROCESS
@@ -285,9 +286,9 @@ class LogCleaner:
             time.monotonic() - started_s,
         )
         logger.info(
-            "compacted %s-%d from offset %d to %d: %.1f MB became %.1f MB, %d of %d records stay, %.1f s",
-            log.topic, log.partition, dirty.first_dirty_offset, end_offset, result.bytes_before / 1e6,
-            result.bytes_after / 1e6, result.records_kept, result.records_read, result.elapsed_s,
+            "compacted %s-%d from offset %d to %d: %s became %s, %d of %d records stay, %.1f s",
+            log.topic, log.partition, dirty.first_dirty_offset, end_offset, size(result.bytes_before),
+            size(result.bytes_after), result.records_kept, result.records_read, result.elapsed_s,
         )  # fmt: skip
         return result
 

@@ -27,6 +27,7 @@ from storage.files import OsFiles
 from storage.throttle import Throttle
 
 NICENESS = 10
+LONGEST_SLEEP_S = 0.2
 
 
 class ParentGone(Exception):
@@ -59,11 +60,10 @@ class Worker:
             producers = {}
 
     def _clean(self, job: CleaningJob, producers: dict[int, tuple[int, int]], bytes_per_second: float | None) -> None:
-        throttle = None if bytes_per_second is None else Throttle(bytes_per_second, time.monotonic, time.sleep)
+        throttle = None if bytes_per_second is None else Throttle(bytes_per_second, time.monotonic, self._sleep)
 
         def charge(size_bytes: int) -> None:
-            if os.getppid() != self._parent:
-                raise ParentGone
+            self._check_parent()
             if throttle is not None:
                 throttle.charge(size_bytes)
 
@@ -76,6 +76,16 @@ class Worker:
             if not self._source.readline():
                 raise ParentGone
         self._answer(done={"end_offset": run.end_offset, "map_bytes_read": run.map_bytes_read})
+
+    def _check_parent(self) -> None:
+        if os.getppid() != self._parent:
+            raise ParentGone
+
+    def _sleep(self, seconds: float) -> None:
+        while seconds > 0:
+            time.sleep(min(seconds, LONGEST_SLEEP_S))
+            seconds -= LONGEST_SLEEP_S
+            self._check_parent()
 
     def _answer(self, **message: Any) -> None:
         self._sink.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")

@@ -275,3 +275,26 @@ def test_the_offsets_topic_stays_small_and_loads_again(tmp_path: Path) -> None:
     with running(tmp_path, **settings) as harness:
         find_coordinator(harness, "g0")
         assert [committed(harness, f"g{number}") for number in range(3)] == [297, 298, 299]
+
+
+def test_as_many_at_a_time_as_there_are_threads(tmp_path: Path) -> None:
+    # So slow that both are under way for a while.
+    slow = {"log_cleaner_io_max_bytes_per_second": "200000", "log_cleaner_threads": "2"}
+    with running(tmp_path, **QUICK, **slow) as harness:
+        names = ("a", "b", "c")
+        for name in names:
+            harness.create_topic(name, **TABLE, min_cleanable_dirty_ratio="1.0")
+            fill(harness, name, 300)
+        for name in names:
+            harness.alter_topic(name, min_cleanable_dirty_ratio="0")
+        logs = [log_of(harness, name) for name in names]
+        most = 0
+
+        def done() -> bool:
+            nonlocal most
+            most = max(most, sum(harness.node.cleaner.is_running(log) for log in logs))
+            return all(is_clean(log) for log in logs)
+
+        harness.until(done)
+        assert most == 2
+        assert len(harness.node.cleaner.worker_pids()) == 2, "workers are used again"

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker.control_address import SOCKET_NAME, connect
 from tests.compat.confluent import read_to_end, reading
-from tests.compat.records import CODECS, WAIT_S
+from tests.compat.records import CODECS, WAIT_S, until
 from tests.support.kafka import run_kafka_tool
 from tests.support.processes import ROOT, BrokerProcess
 
@@ -196,3 +196,26 @@ def test_the_socket_is_its_owners_alone_and_bears_nonsense(broker: BrokerProcess
             assert set(json.loads(stream.readline())) == {"error"}
     connect(str(folder)).close()
     assert gregor(broker, "compact", "--explain").startswith("TOPIC")
+
+
+def test_a_broker_that_is_killed_takes_its_worker_along(tmp_path: pathlib.Path) -> None:
+    slow = {"log.cleaner.io.max.bytes.per.second": "20000", "log.cleaner.backoff.ms": "100"}
+    with BrokerProcess(tmp_path, slow) as broker:
+        topic = new_topic(broker, "table", **{"min.cleanable.dirty.ratio": "0"})
+        last: dict[bytes, bytes] = {}
+        produce(producer_of(broker), topic, last)
+        partition = broker.folder / "data" / f"{topic}-0"
+        until(lambda: bool(list(partition.glob("*.cleaned"))), "a compaction to be under way")
+        children = pathlib.Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text().split()
+        broker.kill()
+        until(
+            lambda: not any(pathlib.Path(f"/proc/{child}/cmdline").exists() for child in children), "the end of it", 5
+        )
+        assert children
+        broker.overrides["log.cleaner.io.max.bytes.per.second"] = "1e9"
+        broker.start()
+        assert table(broker, topic) == last
+        checkpoint = broker.folder / "data/cleaner-offset-checkpoint"
+        until(lambda: checkpoint.exists() and f"{topic} 0 " in checkpoint.read_text(), "the next one")
+        assert list(partition.glob("*.cleaned")) == []
+        assert table(broker, topic) == last
