@@ -42,6 +42,7 @@ from replication.registration import (
     announce_disk_event,
     join_cluster,
     make_persistent_nodes,
+    pass_over_producer_ids,
     register,
 )
 from replication.replica_manager import ReplicaManager
@@ -114,6 +115,8 @@ class Node:
             self._loading = logs.load()
             self._opened = True
             self._load_for(_LOAD_BEFORE_SERVING_S)
+            if logs.progress.partitions_total:
+                await pass_over_producer_ids(store, config.broker_id, now_ms())
         except (FolderInUse, InconsistentFolder, MalformedFile, DuplicatePartition, StoreError) as error:
             raise StartError(str(error)) from error
         except OSError as error:

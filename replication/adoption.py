@@ -31,6 +31,8 @@ class FoundLog(Protocol):
     topic: str
     partition: int
     topic_id: Uuid
+    cleaned_offset: int | None
+    """Up to where it was compacted; None if never."""
 
     def latest_epoch(self) -> int | None: ...
 
@@ -64,15 +66,17 @@ async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog]) 
         data = nodes.encode_topic(TopicAssignment(topic_id, partitions))
         operations: list[Operation]
         if node is None:
-            operations = await _topic_config(store, name)
+            compacted = any(log.cleaned_offset is not None for log in found.values())
+            operations = await _topic_config(store, name, compacted)
             operations.append(Create(nodes.topic_path(name), data))
         else:
             operations = [Set(nodes.topic_path(name), data, node[1].version)]
         if await store.exists(nodes.partitions_path(name)) is None:
             operations.append(Create(nodes.partitions_path(name)))
         for index in news:
-            # Clients remember leader epochs, and refuse a leader with an older one than they have seen.
-            epoch = (found[index].latest_epoch() or 0) + 1
+            # Clients refuse a leader with an older epoch than they have seen; a later one than the log's would be ahead
+            # of the metadata of an Apache Kafka that the folder goes back to, which then cannot place its own.
+            epoch = found[index].latest_epoch() or 0
             state = PartitionState(broker_id, epoch, (broker_id,), nodes.INITIAL_CONTROLLER_EPOCH)
             operations.append(Create(nodes.partition_path(name, index)))
             operations.append(Create(nodes.state_path(name, index), nodes.encode_state(state)))
@@ -81,8 +85,11 @@ async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog]) 
     return adopted
 
 
-async def _topic_config(store: MetadataStore, name: str) -> list[Operation]:
+async def _topic_config(store: MetadataStore, name: str, compacted: bool) -> list[Operation]:
+    """A topic's settings are not in its folders; that it was compacted is, and must go on: deletion by age instead would
+    lose what is kept for good."""
     path = nodes.config_path("topics", name)
     if await store.exists(path) is not None:
         return []
-    return [Create(path, nodes.encode_config(INTERNAL_TOPIC_CONFIGS.get(name, {})))]
+    config = INTERNAL_TOPIC_CONFIGS.get(name, {"cleanup.policy": "compact"} if compacted else {})
+    return [Create(path, nodes.encode_config(config))]

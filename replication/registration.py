@@ -93,6 +93,17 @@ async def announce_disk_event(store: MetadataStore, broker_id: int) -> None:
     await store.create(LOG_DIR_EVENT_PREFIX, encode_log_dir_event(broker_id), sequential=True)
 
 
+async def pass_over_producer_ids(store: MetadataStore, broker_id: int, now_ms: int) -> None:
+    """Where no producer id was ever given out, begin with ids that nobody else has: for a store that is younger than the
+    logs. Ids in these come from another one, which counted from 0 and may go on doing so; a producer that got one of
+    them would be taken for the one that had it before."""
+    node = await store.get(PRODUCER_ID_BLOCK)
+    if node is not None and not node[0]:
+        first_id = now_ms // PRODUCER_IDS_PER_BLOCK * PRODUCER_IDS_PER_BLOCK
+        block = ProducerIdBlock(broker_id, first_id, first_id + PRODUCER_IDS_PER_BLOCK - 1)
+        await store.set(PRODUCER_ID_BLOCK, encode_producer_id_block(block), node[1].version)
+
+
 class ProducerIdAllocator:
     """Producer ids nobody else gets: blocks of 1000 from one node, then one by one. A rest is lost at a restart."""
 

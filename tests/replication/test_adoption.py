@@ -21,6 +21,7 @@ class Found:
     partition: int
     topic_id: bytes = ID
     epoch: int | None = None
+    cleaned_offset: int | None = None
 
     def latest_epoch(self) -> int | None:
         return self.epoch
@@ -50,8 +51,8 @@ async def test_unknown_folders_become_a_topic_that_goes_on_from_their_epoch(tmp_
     mine = ReplicaAssignment((4,))
     # Partition 1 lay elsewhere: it is there again, and empty.
     assert await topic_of(store, "t") == TopicAssignment(ID, {0: mine, 1: mine, 2: mine})
-    assert await state_of(store, "t", 2) == PartitionState(4, 8, (4,), 0)
-    assert await state_of(store, "t", 0) == PartitionState(4, 1, (4,), 0)
+    assert await state_of(store, "t", 2) == PartitionState(4, 7, (4,), 0)
+    assert await state_of(store, "t", 0) == PartitionState(4, 0, (4,), 0)
     assert await state_of(store, "t", 1) is None
     assert await adopt(store, 4, [Found("t", 2, epoch=7), Found("t", 0)]) == []
     # More of the same topic.
@@ -73,7 +74,8 @@ async def test_another_topics_folder_is_left_alone(tmp_path: Path) -> None:
 async def test_offsets_topics_get_the_settings_they_need(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     await store.create("/config/topics/kept", nodes.encode_config({"retention.ms": "5"}))
-    await adopt(store, 0, [Found("__consumer_offsets", 0), Found("plain", 0), Found("kept", 0, bytes(16))])
+    found = [Found("__consumer_offsets", 0), Found("plain", 0), Found("kept", 0, bytes(16))]
+    await adopt(store, 0, [*found, Found("cleaned", 0), Found("cleaned", 1, cleaned_offset=5)])
 
     async def config(name: str) -> dict[str, str]:
         found = await store.get(nodes.config_path("topics", name))
@@ -82,6 +84,7 @@ async def test_offsets_topics_get_the_settings_they_need(tmp_path: Path) -> None
 
     assert (await config("__consumer_offsets"))["cleanup.policy"] == "compact"
     assert (await config("plain"), await config("kept")) == ({}, {"retention.ms": "5"})
+    assert await config("cleaned") == {"cleanup.policy": "compact"}
     topic = await topic_of(store, "kept")
     assert topic is not None and topic.topic_id != bytes(16)
     await store.close()
