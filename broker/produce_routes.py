@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FLEXIBLE_FROM = 9
 ROUTES_FROM = 7  # from here on an answer has all three fields below, and every codec is allowed
-_MAX_ROUTES = 4096
+_MAX_ROUTES = 16_384
 _MAX_ROUTES_OF_ALL = 65_536
 """Of all connections together; a route and its prefix take some 300 bytes."""
 _MAX_LENGTHS = 4

@@ -1,7 +1,8 @@
 """`make bench`: Apache Kafka's own performance tools against gregor and against Apache Kafka, in turns on one machine.
 
 Only ratios of one run mean something: absolute figures drift from run to run on a shared machine. While one broker is
-loaded, the other is stopped (SIGSTOP). The first round warms up and is not counted.
+loaded, the other is stopped (SIGSTOP). The first round warms up and is not counted. A full run also draws the chart
+that the README shows.
 """
 
 from __future__ import annotations
@@ -22,57 +23,81 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.support.kafka import QUIET_LOG4J, kafka_jars  # noqa: E402  the folder above must be on the path first
+from tests.bench.chart import Row, chart  # noqa: E402  the folder above must be on the path first
+from tests.bench.figures import memory_mb, stalls  # noqa: E402  see above
+from tests.support.kafka import QUIET_LOG4J, kafka_jars  # noqa: E402  see above
 from tests.support.processes import BrokerProcess, answers_metadata, free_port  # noqa: E402  see above
 
 CLUSTER_ID = "gregorBenchKafkaPeer-0"
 TOOLS = "org.apache.kafka.tools"
 LOAD_TIMEOUT_S = 300
 START_TIMEOUT_S = 90
+IDLE_S = 3.0
+CHART = pathlib.Path(__file__).with_name("ratios.svg")
 
 
 class Load(NamedTuple):
-    """One run of a tool. `arguments` may name {bootstrap} and {topic}; `pattern` finds the figure in what it prints."""
+    """One run of a tool. `arguments` may name {bootstrap}, {topic} and {count}, which is `count` unless a share of it
+    was asked for; `pattern` finds the figure in what it prints. `after` is a load that must have run before."""
 
     figure: str
     main_class: str
     arguments: str
+    count: int
     pattern: str
     higher_is_better: bool
+    after: str = ""
 
 
+PRODUCED = r"records sent, .*\(([\d.]+) MB/sec\)(?!.*records sent)"
+LARGE = "produce 1000 B records, MB/s"
 LOADS = [
     Load(
         "produce 100 B records, MB/s",
         f"{TOOLS}.ProducerPerformance",
-        "--topic {topic}s --num-records 2000000 --record-size 100 --throughput -1"
+        "--topic {topic}s --num-records {count} --record-size 100 --throughput -1"
         " --command-property bootstrap.servers={bootstrap}",
-        r"records sent, .*\(([\d.]+) MB/sec\)(?!.*records sent)",
+        2_000_000,
+        PRODUCED,
         True,
     ),
     Load(
-        "produce 1000 B records, MB/s",
+        LARGE,
         f"{TOOLS}.ProducerPerformance",
-        "--topic {topic}b --num-records 1000000 --record-size 1000 --throughput -1"
+        "--topic {topic}b --num-records {count} --record-size 1000 --throughput -1"
         " --command-property bootstrap.servers={bootstrap}",
-        r"records sent, .*\(([\d.]+) MB/sec\)(?!.*records sent)",
+        1_000_000,
+        PRODUCED,
         True,
     ),
     Load(
         "consume 1000 B records, MB/s",
         f"{TOOLS}.ConsumerPerformance",
-        "--bootstrap-server {bootstrap} --topic {topic}b --num-records 1000000",
+        "--bootstrap-server {bootstrap} --topic {topic}b --num-records {count}",
+        1_000_000,
         r"^\d{4}-.*?, [\d.]+, ([\d.]+),",
         True,
+        after=LARGE,
+    ),
+    Load(
+        "end to end, median, ms",
+        f"{TOOLS}.EndToEndLatency",
+        "--bootstrap-server {bootstrap} --topic {topic}e --num-records {count} --producer-acks all --record-size 100",
+        5_000,
+        r"50th = ([\d.]+)",
+        False,
     ),
     Load(
         "end to end, 99th percentile, ms",
         f"{TOOLS}.EndToEndLatency",
-        "--bootstrap-server {bootstrap} --topic {topic}e --num-records 5000 --producer-acks all --record-size 100",
+        "--bootstrap-server {bootstrap} --topic {topic}f --num-records {count} --producer-acks all --record-size 100",
+        5_000,
         r"99th = ([\d.]+)",
         False,
     ),
 ]
+START = "start to first answer, s"
+MEMORY = "idle memory, MB"
 
 
 class Peer:
@@ -114,8 +139,9 @@ class Peer:
             self.process.wait()
 
 
-def measure(load: Load, port: int, topic: str) -> float:
-    arguments = load.arguments.format(bootstrap=f"127.0.0.1:{port}", topic=topic).split()
+def measure(load: Load, port: int, topic: str, share: float) -> float:
+    count = max(100, int(load.count * share))
+    arguments = load.arguments.format(bootstrap=f"127.0.0.1:{port}", topic=topic, count=count).split()
     done = subprocess.run(
         ["java", "-Xmx512M", "-cp", f"{kafka_jars()}/*", load.main_class, *arguments],
         capture_output=True,
@@ -128,43 +154,103 @@ def measure(load: Load, port: int, topic: str) -> float:
     return float(found[-1])
 
 
-def main() -> int:
+class Values(NamedTuple):
+    """What one figure was in each round, on both sides."""
+
+    figure: str
+    higher_is_better: bool
+    ours: list[float]
+    theirs: list[float]
+
+    @property
+    def ratios(self) -> list[float]:
+        """Above 1: gregor is better. Not of figures that are too small to be told."""
+        pairs = [pair for pair in zip(self.ours, self.theirs, strict=True) if min(pair) > 0]
+        return [a / b if self.higher_is_better else b / a for a, b in pairs]
+
+
+def chosen(words: list[str]) -> list[Load]:
+    """The loads whose names hold one of the words, and before them those that they need."""
+    wanted = [load for load in LOADS if not words or any(word in load.figure for word in words)]
+    needed = {load.after for load in wanted}
+    return [load for load in LOADS if load in wanted or load.figure in needed]
+
+
+def run(ours: BrokerProcess, peer: Peer, given: argparse.Namespace) -> tuple[list[Values], str]:
+    """The figures, and a line about gregor's event loop."""
+    loads = chosen(given.only)
+    start, memory = Values(START, False, [], []), Values(MEMORY, False, [], [])
+    values = [Values(load.figure, load.higher_is_better, [], []) for load in loads]
+    for side, broker in enumerate((ours, peer)):
+        begin = time.monotonic()
+        broker.start()
+        start[2 + side].append(time.monotonic() - begin)
+    assert ours.process is not None
+    assert peer.process is not None
+    time.sleep(IDLE_S)
+    sides = [(ours.process, ours.port, 0), (peer.process, peer.port, 1)]
+    for process, _, side in sides:
+        memory[2 + side].append(memory_mb(process.pid))
+        os.kill(process.pid, signal.SIGSTOP)
+    for number in range(1 - given.warm_up, given.rounds + 1):
+        for process, port, side in sides if number % 2 else sides[::-1]:
+            os.kill(process.pid, signal.SIGCONT)
+            for load, found in zip(loads, values, strict=True):
+                value = measure(load, port, f"bench{number + given.warm_up}", given.share)
+                if number > 0:
+                    found[2 + side].append(value)
+                print(f"# round {number}, {('gregor', 'Apache Kafka')[side]}: {load.figure} {value}", flush=True)
+            os.sync()
+            os.kill(process.pid, signal.SIGSTOP)
+    os.kill(ours.process.pid, signal.SIGCONT)
+    found_stalls = stalls(ours)
+    return [*values, start, memory], (
+        f"gregor's event loop was held up for {found_stalls['longest_ms']} ms at most, "
+        f"{found_stalls['longest_busy_ms']} ms of them on the processor"
+    )
+
+
+def table(values: list[Values]) -> str:
+    lines = [f"{'figure':34} {'gregor':>10} {'Kafka 4.3.1':>12} {'ratio':>7}   min - max   (above 1: gregor is better)"]
+    for one in values:
+        ratios = one.ratios
+        told = f"{statistics.median(ratios):7.2f}   {min(ratios):.2f} - {max(ratios):.2f}" if ratios else "      -"
+        lines.append(
+            f"{one.figure:34} {statistics.median(one.ours):10.2f} {statistics.median(one.theirs):12.2f} {told}"
+        )
+    return "\n".join(lines)
+
+
+def draw(values: list[Values], rounds: int) -> str:
+    rows = [Row(one.figure.rpartition(",")[0], one.ratios) for one in values if one.ratios]
+    note = f"{rounds} rounds in turns on one machine, median (least to most)"
+    return chart("gregor over Apache Kafka 4.3.1: above 1, gregor is better", rows, note)
+
+
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="counted rounds (3)")
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--warm-up", type=int, default=1, help="rounds before them that are not counted (1)")
+    parser.add_argument("--only", action="append", default=[], metavar="WORDS", help="figures that hold these words")
+    parser.add_argument("--share", type=float, default=1.0, help="of the usual number of records (1.0)")
+    parser.add_argument("--chart", type=pathlib.Path, help="where to draw; a full run does it beside this file")
+    given = parser.parse_args(arguments)
+    if not chosen(given.only):
+        parser.error(f"no figure holds {' or '.join(given.only)}: {', '.join(load.figure for load in LOADS)}")
+    if given.chart is None and not given.only and given.share == 1.0:
+        given.chart = CHART
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gregor-bench-"))
     ours, peer = BrokerProcess(folder / "gregor"), Peer(folder / "kafka")
-    values: dict[str, tuple[list[float], list[float]]] = {load.figure: ([], []) for load in LOADS}
     try:
-        ours.start()
-        peer.start()
-        assert ours.process is not None
-        assert peer.process is not None
-        sides = [(ours.process, ours.port, 0), (peer.process, peer.port, 1)]
-        for process, _, _ in sides:
-            os.kill(process.pid, signal.SIGSTOP)
-        for number in range(rounds + 1):
-            for process, port, side in sides if number % 2 else sides[::-1]:
-                os.kill(process.pid, signal.SIGCONT)
-                for load in LOADS:
-                    value = measure(load, port, f"bench{number}")
-                    if number:
-                        values[load.figure][side].append(value)
-                    print(f"# round {number}, {('gregor', 'Apache Kafka')[side]}: {load.figure} {value}", flush=True)
-                os.sync()
-                os.kill(process.pid, signal.SIGSTOP)
+        values, about_stalls = run(ours, peer, given)
     finally:
         ours.kill()
         peer.kill()
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"\n{'figure':34} {'gregor':>10} {'Kafka 4.3.1':>12} {'ratio':>7}   min - max   (above 1: gregor is better)")
-    for load in LOADS:
-        mine, theirs = values[load.figure]
-        pairs = sorted(a / b if load.higher_is_better else b / a for a, b in zip(mine, theirs, strict=True))
-        print(
-            f"{load.figure:34} {statistics.median(mine):10.2f} {statistics.median(theirs):12.2f}"
-            f" {statistics.median(pairs):7.2f}   {pairs[0]:.2f} - {pairs[-1]:.2f}"
-        )
+    print(f"\n{table(values)}\n{about_stalls}")
+    if given.chart is not None:
+        given.chart.write_text(draw(values, given.rounds))
+        print(f"chart: {given.chart}")
     return 0
 
 

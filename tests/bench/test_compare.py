@@ -1,0 +1,45 @@
+"""The comparison with Apache Kafka: that the command works, at the least size; and what it makes of figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench import compare
+from tests.bench.compare import LARGE, LOADS, Values, chosen, draw, table
+from tests.support.kafka import kafka_jars
+
+VALUES = [
+    Values("produce, MB/s", True, [10.0, 20.0, 30.0], [10.0, 10.0, 10.0]),
+    Values("end to end, ms", False, [2.0, 2.0, 2.0], [2.0, 4.0, 1.0]),
+    Values("too small to be told, s", False, [0.0], [1.0]),
+]
+
+
+def test_ratios_are_those_of_each_round() -> None:
+    assert [one.ratios for one in VALUES] == [[1.0, 2.0, 3.0], [1.0, 2.0, 0.5], []]
+    lines = table(VALUES).splitlines()
+    assert lines[1].split() == ["produce,", "MB/s", "20.00", "10.00", "2.00", "1.00", "-", "3.00"]
+    assert lines[2].split() == ["end", "to", "end,", "ms", "2.00", "2.00", "1.00", "0.50", "-", "2.00"]
+    assert lines[3].endswith("-")
+    assert draw(VALUES, 3).count("<rect") == 2
+
+
+def test_a_load_brings_those_that_it_needs() -> None:
+    assert chosen([]) == LOADS
+    assert [load.figure for load in chosen(["consume"])] == [LARGE, "consume 1000 B records, MB/s"]
+    assert chosen(["nothing of the kind"]) == []
+
+
+@pytest.mark.jvm
+@pytest.mark.very_slow
+def test_the_command_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kafka_jars()
+    drawn = tmp_path / "ratios.svg"
+    words = ["--rounds", "1", "--warm-up", "0", "--share", "0.0005", "--only", "100 B", "--chart", str(drawn)]
+    assert compare.main(words) == 0
+    told = capsys.readouterr().out
+    for figure in ("produce 100 B records, MB/s", compare.START, compare.MEMORY, "event loop"):
+        assert figure in told
+    assert drawn.read_text().count("<rect") == 3
