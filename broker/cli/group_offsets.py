@@ -20,6 +20,9 @@ from protocol.messages import (
 WHOLE_TOPIC = -1
 """The partition of a topic that has none."""
 
+MANY_COORDINATORS_FROM = 4
+"""From this version on FindCoordinator asks for several groups."""
+
 Place = tuple[str, int]
 
 
@@ -30,13 +33,13 @@ def delete_offsets(bootstrap: str, config_file: str | None, group: str, topics: 
         results = delete(client, group, scope)
     refused = {place: refusal for place, refusal in results.items() if refusal is not None}
     if not refused:
-        print(f"Request succeed for deleting offsets with topic {', '.join(scope)} group {group}")
+        print(f"Request succeeded for deleting offsets from group {group}.")
     rows: list[list[object]] = []
     for (topic, partition), refusal in sorted(results.items()):
         status = "Successful" if refusal is None else f"Error: {refusal}"
-        rows.append([topic, "Not Provided" if partition == WHOLE_TOPIC else partition, status])
+        rows.append([topic, "-" if partition == WHOLE_TOPIC else partition, status])
     print()
-    print_table([Column("TOPIC", 30), Column("PARTITION", 15), Column("STATUS", 15)], rows)
+    print_table([Column("TOPIC", 15), Column("PARTITION", 10), Column("STATUS")], rows)
     if refused:
         raise CommandError(f"the offsets of {len(refused)} partition(s) stay")
     return 0
@@ -67,15 +70,13 @@ def delete(client: WireClient, group: str, scope: Mapping[str, list[int] | None]
 
 def coordinator_of(client: WireClient, group: str) -> int:
     """The broker that a group belongs to. Raises BrokerRefusal."""
-    answer: FindCoordinatorResponse = client.ask(
-        FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group])
-    )
-    if answer.coordinators:  # from version 4 on
-        found = answer.coordinators[0]
-        check_code(found.error_code, found.error_message)
-        return int(found.node_id)
-    check_code(answer.error_code, answer.error_message)
-    return int(answer.node_id)
+    if client.version(FindCoordinatorRequest) < MANY_COORDINATORS_FROM:
+        answer: FindCoordinatorResponse = client.ask(FindCoordinatorRequest(key=group))
+        check_code(answer.error_code, answer.error_message)
+        return answer.node_id
+    (found,) = client.ask(FindCoordinatorRequest(coordinator_keys=[group])).coordinators
+    check_code(found.error_code, found.error_message)
+    return int(found.node_id)
 
 
 _CAUSES = {

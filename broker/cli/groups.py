@@ -54,7 +54,9 @@ Examples:
 )  # fmt: skip
 @click.option("--verbose", is_flag=True, help="With --describe: more columns.")
 @click.option("--timeout", "timeout_ms", type=click.IntRange(min=1), default=30_000, metavar="MS", show_default=True)
-@click.option("--topic", "topics", metavar="NAME[:0,1,..]", multiple=True, help="Reset, or forget, these topics; repeatable.")
+@click.option(
+    "--topic", "topics", metavar="NAME[:0,1,..]", multiple=True, help="Reset, or forget, these topics; repeatable."
+)
 @click.option("--all-topics", is_flag=True, help="Reset all topics that the group has offsets for.")
 @click.option("--to-earliest", is_flag=True, help="Reset to the oldest record.")
 @click.option("--to-latest", is_flag=True, help="Reset to the end.")

@@ -146,20 +146,22 @@ class WireClient:
 
     def ask(self, request: ApiMessage, node_id: int | None = None) -> Any:
         """The answer of one broker, or of the one that was reached first. CommandError when there is none."""
+        return self._link(node_id).exchange(request, self.version(type(request), node_id))
+
+    def version(self, kind: type[ApiMessage], node_id: int | None = None) -> int:
+        """In which version a request of this kind will go out. CommandError when there is none."""
         link = self._link(node_id)
-        ours = type(request)
-        theirs = link.versions.get(request.API_KEY)
+        name = ApiKey(kind.API_KEY).name
+        theirs = link.versions.get(kind.API_KEY)
         if theirs is None:
-            name = ApiKey(request.API_KEY).name
             raise CommandError(f"the broker at {link.name} does not offer {name}, which this command needs.")
-        version = min(theirs[1], ours.MAX_VERSION)
-        if version < max(theirs[0], ours.MIN_VERSION):
-            name = ApiKey(request.API_KEY).name
+        version: int = min(theirs[1], kind.MAX_VERSION)
+        if version < max(theirs[0], kind.MIN_VERSION):
             raise CommandError(
                 f"the broker at {link.name} offers {name} in versions {theirs[0]} to {theirs[1]}, this command knows "
-                f"{ours.MIN_VERSION} to {ours.MAX_VERSION}."
+                f"{kind.MIN_VERSION} to {kind.MAX_VERSION}."
             )
-        return link.exchange(request, version)
+        return version
 
     def _link(self, node_id: int | None) -> _Link:
         link = self._links.get(node_id)

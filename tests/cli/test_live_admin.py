@@ -126,6 +126,20 @@ def test_elections(tool: Tool, topic: str, tmp_path: Path) -> None:
     assert "could not be elected" in tool.run(*preferred, "--topic", topic, "--partition", "9", code=1)
 
 
+def test_forgotten_offsets(tool: Tool, topic: str) -> None:
+    group = f"{topic}-g"
+    tool.run("groups", "--reset-offsets", "--group", group, "--topic", topic, "--to-latest", "--execute")
+    forget = ("groups", "--delete-offsets", "--group", group)
+    first, _, *rows = tool.run(*forget, "--topic", f"{topic}:0").splitlines()
+    assert first == f"Request succeeded for deleting offsets from group {group}."
+    assert [row.split() for row in rows] == [["TOPIC", "PARTITION", "STATUS"], [topic, "0", "Successful"]]
+    left = tool.run("groups", "--describe", "--group", group)
+    assert [line.split()[2] for line in left.splitlines() if line.startswith(group)] == ["1"]
+    assert "offsets of 2 partition(s) stay" in tool.run(*forget, "--topic", "absent", "--topic", f"{topic}:7", code=1)
+    tool.run(*forget, "--topic", topic)
+    assert "does not exist" in tool.run(*forget, "--topic", topic, code=1)
+
+
 def test_the_folder_of_a_running_broker_is_whole(
     broker: BrokerProcess, tool: Tool, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
 TOOLS = "org.apache.kafka.tools"
 CLASSES = {
+    "reassign-partitions": f"{TOOLS}.reassign.ReassignPartitionsCommand",
     "topics": f"{TOOLS}.TopicCommand",
     "configs": "kafka.admin.ConfigCommand",
     "groups": f"{TOOLS}.consumer.group.ConsumerGroupCommand",
@@ -244,8 +245,10 @@ def test_resets_through_files(commands: Commands, topic: str, unique: Unique, tm
 def test_deleted_offsets_and_groups(commands: Commands, topic: str, unique: Unique) -> None:
     group = unique("delete")
     commands.run("groups", "--reset-offsets", "--group", group, "--topic", topic, "--to-latest", "--execute")
-    said = commands.run("groups", "--delete-offsets", "--group", group, "--topic", f"{topic}:0,2")
+    forget = ("groups", "--delete-offsets", "--group", group, "--topic", f"{topic}:0,2")
+    said = commands.run(*forget)
     assert "successful" in said.lower()
+    assert commands.ours(*forget).split() == said.split()
     assert committed(commands, group) == {1: 10}
     said = commands.run("groups", "--delete-offsets", "--group", group, "--topic", "no-such-topic", "--topic", topic)
     assert "no-such-topic" in said
@@ -360,6 +363,10 @@ def test_delete_records(commands: Commands, new_topic: Callable[..., str], tmp_p
         f"{topic}:0:10",
         f"{topic}:1:0",
     ]
+
+
+def test_reassignments(commands: Commands) -> None:
+    assert "No partition reassignments found." in commands.run("reassign-partitions", "--list")
 
 
 def test_leader_election(commands: Commands, topic: str, tmp_path: Path) -> None:
