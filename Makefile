@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-all bench check lint types imports rules stubs check-wheel jars java clean
+.PHONY: help setup demo run test test-all bench check lint types imports rules stubs check-wheel jars all-jars java clean
 
 BIN := .venv/bin
 # Touched after a successful installation; older than pyproject.toml means: install again.
@@ -63,9 +63,12 @@ test: setup
 test-all: setup java
 	$(BIN)/python -m pytest -q $(ARGS)
 
-# Apache Kafka's jars for the tests marked jvm; they would be fetched on first use as well.
+# Apache Kafka's jars for the tests marked jvm; they would be fetched on first use as well. all-jars: of old releases, too.
 jars: setup
 	@$(BIN)/python -c 'import sys; sys.path.insert(0, "."); from tests.support.kafka import kafka_jars; print(kafka_jars())'
+
+all-jars: setup
+	@$(BIN)/python -m tests.support.kafka
 
 bench: jars java
 	@$(BIN)/python tests/bench/compare.py $(ARGS)

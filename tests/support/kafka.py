@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.processes import ROOT
 
+RELEASES = ("4.3.1", "3.9.1", "2.8.2", "2.0.0", "1.1.1", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
+"""All that some test uses. `python -m tests.support.kafka` fetches them."""
 FIRST_WITH_TOOLS_APART = (3,)
 QUIET_LOG4J = "Configuration:\n  Loggers:\n    Root: {level: 'OFF'}\n"
 
@@ -67,3 +69,8 @@ def run_kafka_tool(
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s)
     assert done.returncode == 0, f"{main_class} {' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+if __name__ == "__main__":
+    for name in RELEASES:
+        print(kafka_jars(name))
