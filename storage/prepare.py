@@ -46,10 +46,10 @@ LISTED_ERRORS = 200
 SLICE_RECORDS = 256
 """A look at one takes a microsecond or two."""
 
-QUICK_BYTES = 8 * 1024
-QUICK_PLAIN_BYTES = 32 * 1024
-QUICK_RECORDS = 256
-"""What lies below all three takes about a millisecond."""
+QUICK_BYTES = 20 * 1024
+QUICK_PLAIN_BYTES = 40 * 1024
+QUICK_RECORDS = 400
+"""What lies below all three takes about a millisecond. The batches of a producer with default settings do."""
 _SLOW_LEVEL = 9
 """Levels of lz4 and zstd above this one take long even for few bytes."""
 

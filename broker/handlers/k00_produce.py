@@ -36,7 +36,7 @@ from protocol.records import (
     TRANSACTIONAL_BIT,
     CorruptBatch,
 )
-from storage.prepare import QUICK_BYTES, QUICK_PLAIN_BYTES, NeedsPreparation, PreparedBatch, prepare
+from storage.prepare import NeedsPreparation, PreparedBatch, prepare
 from storage.validate import RefusedRecords
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ ADMIN_CLIENT_ID = "__admin_client"
 """The client id by which Apache Kafka lets somebody write to its internal topics all the same."""
 
 BATCHES_FROM = 3
+QUICK_MESSAGE_SET_BYTES = 4 * 1024
+"""What is converted on the spot, in a millisecond."""
 ZSTD_FROM = 7
 RECORD_ERRORS_FROM = 8
 CURRENT_LEADER_FROM = 10
@@ -195,11 +197,11 @@ class _Appends:
             raise KafkaError(ErrorCode.INVALID_RECORD, "no records for the partition")
         target = topic, answer
         if version < BATCHES_FROM:
-            if len(records) > QUICK_BYTES:
+            if len(records) > QUICK_MESSAGE_SET_BYTES:
                 self._deferred.append((target, partition, bytes(records), True))
                 return
             try:
-                records = upconvert(records, max_decompressed_bytes=QUICK_PLAIN_BYTES)
+                records = upconvert(records, max_decompressed_bytes=2 * QUICK_MESSAGE_SET_BYTES)
             except CorruptBatch:  # or only large
                 self._deferred.append((target, partition, bytes(records), True))
                 return

@@ -220,11 +220,11 @@ def test_small_batches_are_prepared_by_the_append() -> None:
 @pytest.mark.parametrize(
     ("name", "sent", "config"),
     [
-        ("many bytes", lambda: batch(1, size=10_000), log_config(compression_type="gzip")),
-        ("many records", lambda: batch(300, size=1), COMPACT),
-        ("many plain bytes", lambda: batch(2, size=20_000, compression=1), log_config(compression_type="lz4")),
+        ("many bytes", lambda: batch(1, size=30_000), log_config(compression_type="gzip")),
+        ("many records", lambda: batch(500, size=1), COMPACT),
+        ("many plain bytes", lambda: batch(2, size=30_000, compression=1), log_config(compression_type="lz4")),
         ("slow level", batch, log_config(compression_type="zstd", compression_zstd_level=19)),
-        ("timestamp", lambda: batch(300, timestamp_ms=NOW_MS + 10**8), log_config()),
+        ("timestamp", lambda: batch(500, timestamp_ms=NOW_MS + 10**8), log_config()),
     ],
 )
 def test_large_ones_must_be_prepared_before(name: str, sent: Callable[[], bytearray], config: LogConfig) -> None:
