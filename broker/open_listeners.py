@@ -54,7 +54,7 @@ class OpenListeners:
     @property
     def ports(self) -> dict[str, int]:
         """The ports by listener name."""
-        return {one.name: sockets[0].getsockname()[1] for one, sockets in self._sockets.items()}
+        return {one.name: _port(sockets) for one, sockets in self._sockets.items()}
 
     @property
     def bound(self) -> list[tuple[str, str, int]]:
@@ -62,13 +62,18 @@ class OpenListeners:
         return [(one.name, *sock.getsockname()[:2]) for one, sockets in self._sockets.items() for sock in sockets]
 
     async def accept(self, broker: Broker) -> None:
-        """Let clients in, and follow the settings from now on."""
+        """Let clients in, and follow the settings from now on. Raises BindError: dynamic settings that were made before
+        the last stop may name other listeners than the static ones.
+        """
         self._broker = broker
         for listener in list(self._sockets):
             await self._serve(listener, broker)
         broker.topic_configs.on_broker_changed.append(self.follow)
         broker.admin.settings.check_addresses = self.check
-        self.follow()  # what was set before the last stop
+        self.follow()
+        for listener in self._config.listeners:
+            if listener not in self._sockets:
+                raise BindError(f"{listener.text}, a dynamic setting, cannot be bound")
 
     async def _serve(self, listener: Listener, broker: Broker) -> None:
         loop = asyncio.get_running_loop()
@@ -83,9 +88,7 @@ class OpenListeners:
 
     def check(self, addresses: Addresses) -> None:
         """Raises ConfigError if a listener that is not open yet cannot be opened."""
-        leaving = {
-            sockets[0].getsockname()[1] for one, sockets in self._sockets.items() if one not in addresses.listeners
-        }
+        leaving = {_port(sockets) for one, sockets in self._sockets.items() if one not in addresses.listeners}
         for listener in addresses.listeners:
             if listener in self._sockets or listener.port in leaving:
                 continue
@@ -103,22 +106,39 @@ class OpenListeners:
         new = [one for one in wanted if one not in self._sockets]
         if not (gone or new) or self._broker is None:
             return
+        opened = [one for listener in new for one in self._open(listener, gone)]
+        missing = {one.name for one in wanted if one not in self._sockets}
         for listener in gone:
-            self._close(listener)
-        opened = [listener for listener in new if self._open(listener)]
-        names = {one.name for one in wanted}
-        for name in {one.name for one in gone} - names:
+            if listener in self._sockets and listener.name not in missing:  # what cannot move stays where it is
+                self._close(listener)
+        for name in {one.name for one in gone} - {one.name for one in self._sockets}:
             asyncio.get_running_loop().call_later(_LAST_ANSWERS_S, self._broker.connections.close_listener, name)
         logger.info("listening on %s", ", ".join(f"{name}://{host}:{port}" for name, host, port in self.bound))
         self._broker.background.spawn(self._settle(opened, self._broker))
 
-    def _open(self, listener: Listener) -> bool:
+    def _open(self, listener: Listener, gone: list[Listener]) -> list[Listener]:
+        """Open one, in the place of those that go where it wants their port. Returns what was opened: if that was not
+        to be, those that had made room for it.
+        """
+        problem = self._bind(listener)
+        rivals = []
+        if problem is not None:
+            rivals = [one for one in gone if one in self._sockets and _port(self._sockets[one]) == listener.port]
+            for rival in rivals:
+                self._close(rival)
+            if rivals:
+                problem = self._bind(listener)
+        if problem is None:
+            return [listener]
+        logger.error("%s", problem)
+        return [rival for rival in rivals if self._bind(rival) is None]
+
+    def _bind(self, listener: Listener) -> BindError | None:
         try:
             self._sockets[listener] = bind(listener, self._config)
         except BindError as error:
-            logger.error("%s", error)
-            return False
-        return True
+            return error
+        return None
 
     async def _settle(self, opened: list[Listener], broker: Broker) -> None:
         for listener in opened:
@@ -136,3 +156,9 @@ class OpenListeners:
         """Let nobody in any more."""
         for listener in list(self._sockets):
             self._close(listener)
+
+
+def _port(sockets: list[socket.socket]) -> int:
+    """The one port of a listener's sockets."""
+    port: int = sockets[0].getsockname()[1]
+    return port

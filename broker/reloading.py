@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.log import logger
 
 if TYPE_CHECKING:
+    from config.addresses import Addresses
     from config.broker import BrokerConfig
 
 _STANDARD_INPUT = 0
@@ -34,8 +35,11 @@ class HangUp:
             self._reload()
 
 
-def reload_file(config: BrokerConfig, changed: Callable[[], None]) -> None:
-    """Logs one line for each key that differs from what is in effect. `changed` is called if any was applied.
+def reload_file(
+    config: BrokerConfig, changed: Callable[[], None], check_addresses: Callable[[Addresses], None]
+) -> None:
+    """Logs one line for each key that differs from what is in effect. `changed` is called if any was applied;
+    `check_addresses` raises ConfigError where other listeners cannot be opened.
 
     A file that cannot be read changes nothing.
     """
@@ -47,7 +51,7 @@ def reload_file(config: BrokerConfig, changed: Callable[[], None]) -> None:
         logger.warning("SIGHUP: the broker was started without a file, there is nothing to read again")
         return
     try:
-        found = reload(config, read_file(config.path))
+        found = reload(config, read_file(config.path), check_addresses)
     except ConfigError as error:
         logger.error("SIGHUP: %s is not taken over: %s", config.path, error.message)
         return

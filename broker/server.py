@@ -97,12 +97,12 @@ class Server:
         try:
             await self._node.open_storage()
             await self._node.join(self._listeners.bind())
+            await self._listeners.accept(self._node.broker)
         except BaseException:
             self._listeners.close()
             await self._node.close()
             raise
         broker = self._node.broker
-        await self._listeners.accept(broker)
         broker.connections.start_sweeping(loop)
         self.info = ServerInfo(
             broker.broker_id,
@@ -127,7 +127,8 @@ class Server:
     def reload(self) -> None:
         """SIGHUP: read the properties file again; a line in the log for each key that differs."""
         if self._listeners.serving:  # else it is starting, and has just read the file
-            reload_file(self._config, self._node.broker.topic_configs.broker_changed)
+            changed = self._node.broker.topic_configs.broker_changed
+            reload_file(self._config, changed, self._listeners.check)
 
     async def stop(self) -> None:
         self._listeners.close()

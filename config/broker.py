@@ -6,7 +6,7 @@ default. One object serves the whole broker; the dynamic layers are exchanged in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from config.addresses import OLD_ADDRESS_KEYS, Addresses, resolve_addresses
@@ -130,10 +130,14 @@ class BrokerConfig:
                 problems.append(error)
         return good, problems
 
-    def update_static(self, texts: Mapping[str, str]) -> None:
+    def update_static(
+        self, texts: Mapping[str, str], check_addresses: Callable[[Addresses], None] = lambda addresses: None
+    ) -> None:
         """Put other static settings in place; ConfigError, and no change, if one cannot be taken. The caller sees to it
-        that only such keys differ as a running broker can change."""
+        that only such keys differ as a running broker can change; `check_addresses` is asked about other listeners."""
         values, addresses = self._effective(texts, self.dynamic_texts, self.dynamic_default_texts)
+        if addresses.listeners != self.listeners:
+            check_addresses(addresses)
         self.static_texts = dict(texts)
         self._values = values
         self._take_addresses(addresses)

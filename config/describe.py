@@ -85,15 +85,15 @@ class ConfigEntry(NamedTuple):
 
 
 def describe_topic_key(key: str, overrides: Mapping[str, str], broker: BrokerConfig) -> ConfigEntry:
-    """One topic setting; ``overrides`` are the topic's own texts, already validated. KeyError for an unknown key."""
+    """One topic setting; ``overrides`` are the topic's own texts. KeyError for an unknown key."""
     definition = TOPIC_KEYS[key]
     own = overrides.get(key)
-    value = definition.parse(own) if own is not None else broker_default(definition, broker)
+    value = _text_of(definition, own) if own is not None else definition.format(broker_default(definition, broker))
     first = definition.broker_synonyms[:1]
     synonyms = broker_layers(first[0], broker) if first and first[0] in BROKER_KEYS else []
     if own is not None:
-        synonyms.insert(0, ConfigSynonym(key, definition.format(value), DYNAMIC_TOPIC_CONFIG))
-    return config_entry(definition, definition.format(value), synonyms, read_only=False)
+        synonyms.insert(0, ConfigSynonym(key, value, DYNAMIC_TOPIC_CONFIG))
+    return config_entry(definition, value, synonyms, read_only=False)
 
 
 def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
@@ -151,11 +151,16 @@ def _broker_text(key: str, definition: ConfigDef, broker: BrokerConfig) -> str |
         return definition.format(broker[key])
     for texts in (broker.dynamic_texts, broker.dynamic_default_texts, broker.static_texts):
         if key in texts:
-            try:
-                return definition.format(definition.parse(texts[key]))
-            except ConfigError:
-                return texts[key]
+            return _text_of(definition, texts[key])
     return definition.format(definition.default)
+
+
+def _text_of(definition: ConfigDef, text: str) -> str | None:
+    """A value as it is shown; as it was given where it cannot be taken (somebody wrote it past us)."""
+    try:
+        return definition.format(definition.parse(text))
+    except ConfigError:
+        return text
 
 
 def broker_layers(key: str, broker: BrokerConfig, *, hidden: bool = False) -> list[ConfigSynonym]:

@@ -5,9 +5,10 @@ Compared is with what is in effect, so a change that has to wait for the next st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from config.addresses import Addresses
 from config.broker import (
     DYNAMIC_BROKER_CONFIG,
     DYNAMIC_DEFAULT_BROKER_CONFIG,
@@ -35,8 +36,15 @@ class Reloaded(NamedTuple):
     """For the log; without the values of secrets."""
 
 
-def reload(config: BrokerConfig, file_texts: Mapping[str, str]) -> list[Reloaded]:
-    """Take over what a running broker can, in place; one entry for each key that differs, by name."""
+def reload(
+    config: BrokerConfig,
+    file_texts: Mapping[str, str],
+    check_addresses: Callable[[Addresses], None] = lambda addresses: None,
+) -> list[Reloaded]:
+    """Take over what a running broker can, in place; one entry for each key that differs, by name.
+
+    `check_addresses` raises ConfigError where other listeners cannot be opened.
+    """
     found: list[Reloaded] = []
     wanted: dict[str, str | None] = {}
     for key, text in _differing(config, file_texts):
@@ -45,7 +53,7 @@ def reload(config: BrokerConfig, file_texts: Mapping[str, str]) -> list[Reloaded
             wanted[key] = text
         else:
             found.append(Reloaded(key, False, f"{_shown(key, text)} is ignored: {reason}"))
-    found += _apply(config, wanted)
+    found += _apply(config, wanted, check_addresses)
     return sorted(found)
 
 
@@ -77,7 +85,9 @@ def _obstacle(config: BrokerConfig, key: str) -> str | None:
     return None
 
 
-def _apply(config: BrokerConfig, wanted: dict[str, str | None]) -> list[Reloaded]:
+def _apply(
+    config: BrokerConfig, wanted: dict[str, str | None], check_addresses: Callable[[Addresses], None]
+) -> list[Reloaded]:
     """Together if they fit together; else one by one, as long as another one can be taken."""
     found: list[Reloaded] = []
     groups = [list(wanted)] if wanted else []
@@ -92,7 +102,7 @@ def _apply(config: BrokerConfig, wanted: dict[str, str | None]) -> list[Reloaded
             else:
                 texts[key] = text
         try:
-            config.update_static(texts)
+            config.update_static(texts, check_addresses)
         except ConfigError as error:
             errors.update(dict.fromkeys(keys, error))
             if len(keys) > 1:

@@ -105,3 +105,37 @@ def test_they_are_open_after_a_restart(run: Any, tmp_path: Path) -> None:
             client.writer.close()
 
     run(test())
+
+
+def test_the_file_names_an_address_in_use(run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with World(tmp_path / "a") as taken, World(tmp_path / "b") as world:
+            port, busy = world.server._listeners.ports["PLAINTEXT"], taken.server._listeners.ports["PLAINTEXT"]
+            config, file = world.server._config, tmp_path / "server.properties"
+            config.path = str(file)
+            file.write_text(f"log.dirs={tmp_path}/b\nlisteners=PLAINTEXT://127.0.0.1:{busy}\nmessage.max.bytes=5000\n")
+            world.server.reload()
+            assert "is ignored: PLAINTEXT" in caplog.text and "cannot be bound" in caplog.text
+            assert (world.server._listeners.ports, config["message.max.bytes"]) == ({"PLAINTEXT": port}, 5000)
+            file.write_text(f"log.dirs={tmp_path}/b\nlisteners=PLAINTEXT://127.0.0.1:{free_port()}\n")
+            world.server.reload()
+            moved = world.server._listeners.ports["PLAINTEXT"]
+            assert moved not in (port, busy)
+            client = await connect(moved)
+            await told_port(client, moved)
+            client.writer.close()
+
+    run(test())
+
+
+def test_a_stored_address_in_use_stops_the_start(run: Any, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with World(tmp_path / "a") as taken:
+            async with World(tmp_path / "b") as world:
+                await set_listeners(world, f"PLAINTEXT://127.0.0.1:{free_port()}")
+                world.server._node.broker.admin.settings.check_addresses = lambda addresses: None
+                await set_listeners(world, f"PLAINTEXT://127.0.0.1:{taken.server._listeners.ports['PLAINTEXT']}")
+            with pytest.raises(OSError, match="a dynamic setting, cannot be bound"):
+                await World(tmp_path / "b").server.start()
+
+    run(test())

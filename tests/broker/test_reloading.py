@@ -32,7 +32,7 @@ def test_a_broker_takes_over_what_it_can(tmp_path: Path, caplog: pytest.LogCaptu
     assert log is not None and log.config.max_message_bytes == 1000
     path.write_text("message.max.bytes=2000\nproducer.id.expiration.ms=7\nnum.partitions=3\n")
     with caplog.at_level("INFO"):
-        reload_file(config, configs.broker_changed)
+        reload_file(config, configs.broker_changed, lambda addresses: None)
     assert log.config.max_message_bytes == 2000
     assert log._producers.expiration_ms == 7
     told = [(record.levelname, record.getMessage().removeprefix(f"{path}: ")) for record in caplog.records]
@@ -49,14 +49,14 @@ def test_what_cannot_be_read_changes_nothing(tmp_path: Path, caplog: pytest.LogC
         raise AssertionError("nothing has changed")
 
     config = BrokerConfig({"message.max.bytes": "5"})
-    reload_file(config, never)
+    reload_file(config, never, lambda addresses: None)
     assert "started without a file" in caplog.text
     path = tmp_path / "server.properties"
     config.path = str(path)
-    reload_file(config, never)
+    reload_file(config, never, lambda addresses: None)
     assert "cannot be read: No such file" in caplog.text
     path.write_text("a=\\uXY\n")
-    reload_file(config, never)
+    reload_file(config, never, lambda addresses: None)
     assert "malformed" in caplog.text
     assert config["message.max.bytes"] == 5
 

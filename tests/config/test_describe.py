@@ -152,3 +152,8 @@ def test_the_brokers_number_has_two_names(given: dict[str, str], shown: str) -> 
     for key in ("node.id", "broker.id"):
         entry = describe_broker_key(key, broker)
         assert (entry.value, entry.source) == (shown, "STATIC_BROKER_CONFIG" if given else "DEFAULT_CONFIG")
+
+
+def test_what_cannot_be_taken_is_shown_as_it_was_written() -> None:
+    entry = describe_topic_key("retention.ms", {"retention.ms": "soon"}, BrokerConfig())
+    assert (entry.value, entry.source) == ("soon", "DYNAMIC_TOPIC_CONFIG")
