@@ -86,8 +86,8 @@ async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog]) 
 
 
 async def _topic_config(store: MetadataStore, name: str, compacted: bool) -> list[Operation]:
-    """A topic's settings are not in its folders; that it was compacted is, and must go on: deletion by age instead would
-    lose what is kept for good."""
+    """A topic's settings are not in its folders; that it was compacted is, and must go on: deletion by age instead
+    would lose what is kept for good."""
     path = nodes.config_path("topics", name)
     if await store.exists(path) is not None:
         return []

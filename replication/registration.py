@@ -94,9 +94,9 @@ async def announce_disk_event(store: MetadataStore, broker_id: int) -> None:
 
 
 async def pass_over_producer_ids(store: MetadataStore, broker_id: int, now_ms: int) -> None:
-    """Where no producer id was ever given out, begin with ids that nobody else has: for a store that is younger than the
-    logs. Ids in these come from another one, which counted from 0 and may go on doing so; a producer that got one of
-    them would be taken for the one that had it before."""
+    """Where no producer id was ever given out, begin with ids that nobody else has: for a store that is younger than
+    the logs. Ids in these come from another one, which counted from 0 and may go on doing so; a producer that got one
+    of them would be taken for the one that had it before."""
     node = await store.get(PRODUCER_ID_BLOCK)
     if node is not None and not node[0]:
         first_id = now_ms // PRODUCER_IDS_PER_BLOCK * PRODUCER_IDS_PER_BLOCK

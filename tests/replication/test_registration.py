@@ -18,6 +18,7 @@ from replication.registration import (
     generate_broker_id,
     join_cluster,
     make_persistent_nodes,
+    pass_over_producer_ids,
     register,
 )
 from tests.replication.fakes import on_loop
@@ -116,6 +117,17 @@ class TestProducerIds:
         found = await store.get(nodes.PRODUCER_ID_BLOCK)
         # One block for each broker, however many callers waited.
         assert found is not None and nodes.decode_producer_id_block(found[0]).last_id == 2999
+        await store.close()
+
+    @on_loop
+    async def test_a_store_younger_than_the_logs_begins_where_nobody_was(self, tmp_path: Path) -> None:
+        store = await opened(tmp_path)
+        await pass_over_producer_ids(store, 0, 1_700_000_000_777)
+        ids = ProducerIdAllocator(store, 0)
+        assert await ids.next_id() == 1_700_000_001_000
+        # Later it changes nothing.
+        await pass_over_producer_ids(store, 0, 1_800_000_000_000)
+        assert await ProducerIdAllocator(store, 0).next_id() == 1_700_000_002_000
         await store.close()
 
     @on_loop
