@@ -390,6 +390,19 @@ def test_message_sets(bootstrap: str, new_topic: NewTopicFactory, release: tuple
     assert found == sent
 
 
+def test_offsets_from_before_there_were_coordinators(
+    bootstrap: str, new_topic: NewTopicFactory, unique: Unique
+) -> None:
+    """Versions 0 of OffsetCommit and OffsetFetch, which every broker answers."""
+    topic, group, old = new_topic(), unique("nodes"), (0, 8, 1)
+    produce(bootstrap, topic, [one._replace(headers=[]) for one in assorted(10)], api_version=old)
+    for start in (0, 6):
+        with reading(bootstrap, topic, api_version=old, group_id=group, auto_offset_reset="earliest") as consumer:
+            assert (consumer.committed(Partition(topic, 0)) or 0) == start
+            assert [record.offset for record in take(consumer, 4)] == list(range(start, start + 4))
+            consumer.commit({Partition(topic, 0): OffsetAndMetadata(6, "", -1)})
+
+
 # ---- administration ------------------------------------------------------------------------------------------------
 
 
