@@ -19,6 +19,8 @@ def record_spans(data: bytes, count: int) -> list[RecordSpan]:
     """The spans of ``count`` records in their plain bytes; CorruptBatch is the only error. Headers are passed over."""
     if count < 0:
         raise CorruptBatch(f"a record count of {count}")
+    if count < 0:
+        raise CorruptBatch(f"a record count of {count}")
     spans: list[RecordSpan] = []
     position = 0
     limit = len(data)

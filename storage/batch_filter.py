@@ -72,12 +72,24 @@ def plain_records(batch: RecordBatch) -> bytes:
         raise CorruptBatch(f"offset {batch.base_offset}: {error}") from error
 
 
+def located_records(batch: RecordBatch) -> tuple[bytes, list[RecordSpan]]:
+    """The batch's plain records, and where each of them lies. CorruptBatch, also for a record with an offset outside of
+    its batch: it would be taken for a later one of its key than it is."""
+    data = plain_records(batch)
+    spans = record_spans(data, batch.record_count)
+    last_delta = batch.last_offset_delta
+    for span in spans:
+        if not 0 <= span[4] <= last_delta:
+            raise CorruptBatch(f"a record at {span[4]:+} of a batch from {batch.base_offset} to {batch.last_offset}")
+    return data, spans
+
+
 def filter_batch(
     batch: RecordBatch, latest: OffsetMap, *, now_ms: int, delete_retention_ms: int, retain_empty: bool
 ) -> Filtered:
     """`latest` knows the last offset of each key, up to its `latest_offset`; records behind that stay. Not for control
     batches. Raises CorruptBatch."""
-    data = plain_records(batch)
+    data, spans = located_records(batch)
     count = batch.record_count
     base_offset = batch.base_offset
     horizon = batch.base_timestamp if batch.has_delete_horizon else NO_TIMESTAMP
@@ -85,7 +97,7 @@ def filter_batch(
     known_up_to, last_of = latest.latest_offset, latest.get
     kept = []
     any_tombstone = False
-    for span in record_spans(data, count):
+    for span in spans:
         _, _, _, _, offset_delta, key, has_value = span
         offset = base_offset + offset_delta
         if offset <= known_up_to and (key is None or not (has_value or tombstones_stay) or offset < last_of(key)):
@@ -106,25 +118,22 @@ def filter_batch(
 def with_delete_horizon(batch: RecordBatch, horizon_ms: int) -> Filtered:
     """All of the batch, with this delete horizon: a transaction marker that nothing needs any more waits as tombstones
     do. Raises CorruptBatch."""
-    data = plain_records(batch)
-    return _rewritten(batch, data, record_spans(data, batch.record_count), min(horizon_ms, MAX_TIMESTAMP))
+    data, spans = located_records(batch)
+    return _rewritten(batch, data, spans, min(horizon_ms, MAX_TIMESTAMP))
 
 
 def _rewritten(batch: RecordBatch, data: bytes, kept: list[RecordSpan], horizon: int) -> Filtered:
     append_time = batch.attributes & TIMESTAMP_TYPE_BIT
     old_base = batch.base_timestamp
-    first_timestamp = batch.max_timestamp if append_time else old_base + kept[0][3]
+    first_timestamp = batch.max_timestamp if append_time else _as_int64(old_base + kept[0][3])
     base_timestamp = horizon if horizon >= 0 else first_timestamp
     shift = old_base - base_timestamp
     parts = []
-    largest_delta = kept[0][3]
     for span in kept:
         delta = span[3]
-        if delta > largest_delta:
-            largest_delta = delta
         new_delta = batch.max_timestamp - base_timestamp if append_time else delta + shift
         parts.append(data[span[0] : span[1]] if new_delta == delta else with_timestamp_delta(data, span, new_delta))
-    max_timestamp = batch.max_timestamp if append_time else old_base + largest_delta
+    max_timestamp = batch.max_timestamp if append_time else max(_as_int64(old_base + span[3]) for span in kept)
     codec = batch.attributes & COMPRESSION_MASK
     body = b"".join(parts)
     attributes = batch.attributes & ~DELETE_HORIZON_BIT
@@ -139,6 +148,11 @@ def empty_batch(batch: RecordBatch) -> bytearray:
     """The batch without its records: not compressed, no base timestamp, no delete horizon, all else as it was."""
     attributes = batch.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     return _assemble(batch, b"", attributes, NO_TIMESTAMP, batch.max_timestamp, 0)
+
+
+def _as_int64(timestamp: int) -> int:
+    """A base timestamp and a delta far apart overflow, in Java too."""
+    return ((timestamp + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
 def _assemble(

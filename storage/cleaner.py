@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.record_spans import record_spans
 from protocol.records import CorruptBatch, RecordBatch
 from storage.aborted_transactions import (
     AbortedTransaction,
@@ -23,7 +22,7 @@ from storage.aborted_transactions import (
     format_transaction,
     parse_transaction_index,
 )
-from storage.batch_filter import Filtered, empty_batch, filter_batch, plain_records, with_delete_horizon
+from storage.batch_filter import Filtered, empty_batch, filter_batch, located_records, with_delete_horizon
 from storage.batches import HEADER_BYTES, LENGTH_OVERHEAD, NO_TIMESTAMP
 from storage.compaction import SourceSegment, group_segments
 from storage.index import OffsetIndex, TimeIndex
@@ -129,7 +128,7 @@ class CleaningRun:
                     trail.ends_nothing(batch)
                 elif not trail.is_aborted(batch) and batch.record_count:
                     first = batch.base_offset
-                    for _, _, _, _, delta, key, _ in record_spans(plain_records(batch), batch.record_count):
+                    for _, _, _, _, delta, key, _ in located_records(batch)[1]:
                         if key is not None and first + delta >= start:
                             if latest.full:
                                 segment.close()

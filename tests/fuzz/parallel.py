@@ -12,6 +12,7 @@ from multiprocessing.queues import Queue
 
 from tests.fuzz import (
     broker_targets,
+    compaction_targets,
     conversion_targets,
     group_targets,
     record_targets,
@@ -31,6 +32,7 @@ def all_targets(only: str = "") -> list[Target]:
         record_targets,
         conversion_targets,
         storage_targets,
+        compaction_targets,
         store_targets,
         group_targets,
         text_targets,

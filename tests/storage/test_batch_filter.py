@@ -9,7 +9,7 @@ import pytest
 from protocol.records import CorruptBatch, Record, RecordBatch, build_batch
 from storage.batch_filter import Filtered, empty_batch, filter_batch, with_delete_horizon
 from storage.offset_map import OffsetMap
-from tests.storage.logs import NOW_MS
+from tests.storage.logs import NOW_MS, patched
 
 DAY_MS = 86_400_000
 
@@ -156,6 +156,22 @@ def test_a_marker_may_get_a_horizon() -> None:
     assert result.base_timestamp == NOW_MS + 5
     assert list(result.records()) == list(marker.records())
     assert left(Filtered(empty_batch(marker), NOW_MS, 1, 0)).is_control
+
+
+def test_timestamps_further_apart_than_64_bits() -> None:
+    """Their deltas overflow; what stays has the time that it had."""
+    far = [Record(0, 2**63 - 1, b"a", b"1", []), Record(1, -(2**63), b"b", b"2", []), Record(2, 5, b"c", b"3", [])]
+    batch = RecordBatch(build_batch(far))
+    result = left(filtered(batch, known(a=99)))
+    assert list(result.records()) == far[1:]
+    assert result.max_timestamp == 5
+    assert list(left(filtered(batch, known(b=99))).records()) == [far[0], far[2]]
+
+
+def test_an_offset_outside_of_the_batch_is_damage() -> None:
+    short = patched(batch_of(("a", "1"), ("b", "2")).memory(), ">i", 23, 0)  # last offset delta
+    with pytest.raises(CorruptBatch, match="from 10 to 10"):
+        filtered(RecordBatch(short), known(a=99))
 
 
 def test_damage_is_not_written_anew() -> None:
