@@ -85,7 +85,8 @@ def with_timestamp_delta(data: bytes, span: RecordSpan, timestamp_delta: int) ->
 
 def varint(value: int) -> bytes:
     """Zigzag; a value is taken as 64 bits, as in Java."""
-    zigzag = ((value << 1) ^ (value >> 63)) & _MASK_64
+    value &= _MASK_64
+    zigzag = ((value << 1) & _MASK_64) ^ (_MASK_64 if value >> 63 else 0)
     if zigzag < 0x80:
         return bytes((zigzag,))
     out = bytearray()

@@ -94,4 +94,6 @@ def test_a_count_below_zero_is_corrupt(read: Callable[[bytes, int], Any]) -> Non
 
 def test_varints_are_zigzag() -> None:
     assert [varint(value) for value in (0, -1, 1, 63, -64, 64)] == [b"\0", b"\1", b"\2", b"\x7e", b"\x7f", b"\x80\1"]
+    assert varint(2**64 - 1) == varint(-1)
+    assert varint(2**64) == varint(0)
     assert len(varint(2**63 - 1)) == len(varint(-(2**63))) == 10
