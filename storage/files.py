@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -120,6 +122,10 @@ class Files(Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Makes the names in it durable: files created, renamed, removed. May be called on any thread."""
+
+    def sync_everything(self, path: str) -> bool:
+        """Makes durable all that was ever written to the file system that a directory lies in: of thousands of files
+        that is eight times as fast as each by itself. False where that cannot be done, or its errors not be told."""
 
     def rename(self, source: str, target: str) -> None:
         """Of a directory, or of a file that is not open as a `File`."""
@@ -350,6 +356,22 @@ class OsFiles:
     def sync_directory(self, path: str) -> None:
         _sync_path(path or ".")
 
+    def sync_everything(self, path: str) -> bool:
+        # Errors are told from Linux 5.8 on: those that come now, and those that nobody was told yet.
+        if sys.platform != "linux" or _linux_release() < (5, 8):
+            return False
+        import ctypes
+
+        library = ctypes.CDLL(None, use_errno=True)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            if library.syncfs(descriptor):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), path)
+        finally:
+            os.close(descriptor)
+        return True
+
     def rename(self, source: str, target: str) -> None:
         os.rename(source, target)
 
@@ -389,6 +411,10 @@ class OsFiles:
 
     def closed(self, file: OsFile) -> None:
         self._open_files.pop(file, None)
+
+
+def _linux_release() -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"[0-9]+", os.uname().release)[:2])
 
 
 def _sync_path(path: str) -> None:

@@ -297,13 +297,14 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         config = self._config
         return unflushed > 0 and (unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms)
 
-    def plan_flush(self, now_ms: int = 0, *, rolled_only: bool = False) -> FlushPlan | None:
+    def plan_flush(self, now_ms: int = 0, *, rolled_only: bool = False, hold: bool = True) -> FlushPlan | None:
         """What must be synced for the recovery point to move up to the log end offset; None if nothing must. With
         `rolled_only` up to the active segment, which costs less; and never more than SEGMENTS_PER_FLUSH segments at a
-        time. Each plan must come back through `flushed`."""
+        time. Each plan must come back through `flushed`. Without `hold` it is a plan of all segments that holds no
+        files and is not to be run: somebody syncs the whole file system."""
         target = self._active.base_offset if rolled_only else self.log_end_offset
         first = self._segment_index(self.recovery_point)
-        if len(self._segments) - first > SEGMENTS_PER_FLUSH:
+        if hold and len(self._segments) - first > SEGMENTS_PER_FLUSH:
             target = self._bases[first + SEGMENTS_PER_FLUSH]
         changed = self._directory_changed or self._epochs.dirty or self._producers.unsynced_snapshots
         if target <= self.recovery_point and not changed:
@@ -318,7 +319,8 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
                 # Of an empty one the folder's names are enough.
                 if segment.base_offset < target or (self._directory_changed and not rolled_only and segment.size_bytes):
                     segment.write_indexes()
-                    held += segment.files()
+                    if hold:
+                        held += segment.files()
             plan = FlushPlan(
                 self._files,
                 held,
@@ -361,9 +363,9 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
 
     # The end
 
-    def plan_close(self, now_ms: int = 0) -> FlushPlan | None:
+    def plan_close(self, now_ms: int = 0, *, hold: bool = True) -> FlushPlan | None:
         """Writes what a start without recovery relies on; what comes back is to be run and given to `flushed`, then
-        comes `close`."""
+        comes `close`. `hold` as in plan_flush."""
         try:
             # A log that never held anything needs no snapshot to say so.
             if self.log_end_offset > self._bases[0] or self._producers.entries:
@@ -371,7 +373,7 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
             self._active.become_inactive()
         except OSError as error:
             self._fail(error, "cannot close")
-        return self.plan_flush(now_ms)
+        return self.plan_flush(now_ms, hold=hold)
 
     def close(self, clean: bool) -> None:
         """Gives all files back. `clean` completes what a start without recovery relies on (the last time index entry,

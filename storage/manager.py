@@ -528,7 +528,7 @@ class LogManager(DataFolders):
         """The clean stop: every log is synced and closed, then come the checkpoints, and last of all the marker that
         lets the next start trust all that. A data folder where something failed gets no marker. Raises nothing."""
         self.moves.leave_wishes()
-        failed = close_all_cleanly(list(self.logs.values()), self._clock_ms())
+        failed = close_all_cleanly(list(self.logs.values()), self._files, self._clock_ms())
         unclean = {self._homes[log.topic, log.partition].path for log in failed}
         unclean.update(pending.folder.path for pending in self._pending.values() if not pending.folder.was_clean)
         unclean.update(self._homes[key].path for key in self.failed)

@@ -266,6 +266,13 @@ class MemoryFiles:
             if posixpath.dirname(name) == path:
                 self._durable_names[name] = content
 
+    def sync_everything(self, path: str) -> bool:
+        self.count("sync_everything", path)
+        for content in self._contents.values():
+            content.durable = bytes(content.data)
+        self._durable_names = dict(self._contents)
+        return True
+
     def rename(self, source: str, target: str) -> None:
         self.count("rename", source)
         if source in self._contents:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 WIDTH = 780
-LABELS = 268
+LABELS = 220
 """Width of the column of names; the bars begin behind it."""
-VALUES = 112
+VALUES = 150
 ROW = 26
-TOP = 44
+TOP = 56
 BOTTOM = 30
 
 STYLE = """\
@@ -82,6 +82,6 @@ def chart(title: str, rows: Sequence[Row], note: str = "") -> str:
             told = f"{row.median:.2f}"
         out.append(f'<text x="{WIDTH - VALUES + 8}" y="{middle + 4}">{told}</text>')
     if note:
-        out.append(f'<text class="quiet" x="0" y="{height - BOTTOM + 18}">{escape(note)}</text>')
+        out.append(f'<text class="quiet" x="0" y="36">{escape(note)}</text>')
     out.append("</svg>\n")
     return "\n".join(out)

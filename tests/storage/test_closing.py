@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from storage.closing import WORTH_THREADS, close_all_cleanly
+from storage.closing import close_all_cleanly
 from storage.log import Log
 from storage.memory_files import MemoryFiles
 from tests.storage.logs import NOW_MS, batch, open_log, read_offsets
 
-FEW, MANY = 3, WORTH_THREADS + 40
+FEW, MANY, VERY_MANY = 3, 20, 50
+
+
+@pytest.fixture(autouse=True)
+def _sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.closing.WORTH_THREADS", MANY)
+    monkeypatch.setattr("storage.closing.WORTH_EVERYTHING", VERY_MANY)
 
 
 def filled(files: MemoryFiles, count: int) -> list[Log]:
@@ -25,11 +31,11 @@ def filled(files: MemoryFiles, count: int) -> list[Log]:
     return logs
 
 
-@pytest.mark.parametrize("count", [FEW, MANY])
+@pytest.mark.parametrize("count", [FEW, MANY, VERY_MANY])
 def test_all_is_durable_after_it(count: int) -> None:
     files = MemoryFiles()
     logs = filled(files, count)
-    assert close_all_cleanly(logs, NOW_MS) == []
+    assert close_all_cleanly(logs, files, NOW_MS) == []
     files.crash()
     for number, log in enumerate(logs):
         assert log.recovery_point == log.log_end_offset == 2 * (number % 3)
@@ -43,7 +49,7 @@ def test_a_log_that_fails_is_named_and_the_others_are_closed(count: int) -> None
     files = MemoryFiles()
     logs = filled(files, count)
     files.fail("sync", after=1)
-    [failed] = close_all_cleanly(logs, NOW_MS)
+    [failed] = close_all_cleanly(logs, files, NOW_MS)
     assert failed.offline
     assert all(log.recovery_point == log.log_end_offset for log in logs if log is not failed)
 
@@ -52,4 +58,34 @@ def test_a_log_that_is_offline_already_is_not_clean() -> None:
     files = MemoryFiles()
     logs = filled(files, MANY)
     logs[7].offline = True
-    assert close_all_cleanly(logs, NOW_MS) == [logs[7]]
+    assert close_all_cleanly(logs, files, NOW_MS) == [logs[7]]
+
+
+def test_very_many_are_synced_with_everything() -> None:
+    files = MemoryFiles()
+    logs = filled(files, VERY_MANY)
+    before = files.calls["sync"]
+    assert close_all_cleanly(logs, files, NOW_MS) == []
+    assert files.calls["sync_everything"] == 1
+    assert files.calls["sync"] == before
+
+
+def test_where_that_cannot_be_done_they_are_synced_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = MemoryFiles()
+    monkeypatch.setattr(files, "sync_everything", lambda _path: False)
+    logs = filled(files, VERY_MANY)
+    assert close_all_cleanly(logs, files, NOW_MS) == []
+    files.crash()
+    assert all(log.recovery_point == log.log_end_offset for log in logs)
+    again = open_log(files, "/data/orders-2", recovery_point=4)
+    assert again.log_end_offset == 4
+
+
+def test_when_it_fails_no_log_of_the_folder_is_clean() -> None:
+    files = MemoryFiles()
+    logs = filled(files, VERY_MANY)
+    other = open_log(files, "/other/orders-0")
+    files.fail("sync_everything")
+    unclean = close_all_cleanly([*logs, other], files, NOW_MS)
+    assert len(unclean) == VERY_MANY
+    assert other not in unclean

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +230,21 @@ def test_a_file_goes_though_all_are_in_use(tmp_path: Path) -> None:
     files.create(str(tmp_path / "last"))
     assert [file.path for file in opened if file not in files._open_files] == [opened[SECOND_CHANCES + 1].path]
     assert [file.used for file in opened] == [False] * (SECOND_CHANCES + 1) + [True] * 149
+
+
+def test_everything_is_synced(files: Files, directory: str) -> None:
+    path = f"{directory}/file"
+    files.create(path).write(b"content")
+    assert files.sync_everything(directory)
+    assert files.read_bytes(path) == b"content"
+
+
+def test_an_old_kernel_does_not_tell_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.files._linux_release", lambda: (5, 7))
+    assert not OsFiles().sync_everything(str(tmp_path))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="syncfs is Linux's")
+def test_a_directory_that_is_not_there_cannot_be_synced(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        OsFiles().sync_everything(str(tmp_path / "none"))
