@@ -47,6 +47,8 @@ def run(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None = No
     raise_limit()
     for warning in config.warnings:
         logger.warning("%s", warning)
+    for note in config.notes:
+        logger.info("%s", note)
     try:
         if sys.platform != "win32":
             import uvloop
