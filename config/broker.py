@@ -53,8 +53,14 @@ class BrokerConfig:
         self.dynamic_default_texts: dict[str, str] = {}
         self.old_address: dict[str, str] = {}
         self._values: dict[str, ConfigValue] = {}
-        self._sort(values or {})
+        ignored = self._sort(values or {})
         self._values, addresses = self._effective(self.static_texts, {}, {})
+        for key in self.static_texts:
+            definition = BROKER_KEYS.get(key)
+            if definition is not None and definition.no_effect and self._values[key] != definition.default:
+                ignored.append(key)
+        if ignored:
+            self.notes.append(f"accepted, without effect here: {', '.join(sorted(ignored))}")
         self.log_dirs = self._resolve_log_dirs()
         self.broker_id = self._resolve_broker_id()
         self._take_addresses(addresses)
@@ -152,8 +158,10 @@ class BrokerConfig:
 
     # -- layers ----------------------------------------------------------------------------------------------------
 
-    def _sort(self, values: Mapping[str, str]) -> None:
-        """Tell settings, old address keys, keys without effect and unknown keys apart."""
+    def _sort(self, values: Mapping[str, str]) -> list[str]:
+        """Tell settings, old address keys, keys without effect and unknown keys apart. Returns those that are ignored
+        and of which there is no warning.
+        """
         ignored: list[str] = []
         for key, text in values.items():
             if key in BROKER_KEYS or listener_key(key) in LISTENER_KEYS:
@@ -169,8 +177,7 @@ class BrokerConfig:
             else:
                 self.unknown_texts[key] = text
                 self.warnings.append(f"unknown key {key}{nearest_key_hint(key, known_names())}")
-        if ignored:
-            self.notes.append(f"accepted, without effect here: {', '.join(sorted(ignored))}")
+        return ignored
 
     def _effective(
         self, static: Mapping[str, str], per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]
