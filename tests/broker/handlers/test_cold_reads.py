@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from broker.connection import Connection
 from broker.group_log import GroupLog
 from broker.internal_topics import GROUP_METADATA_TOPIC
 from protocol.messages import FindCoordinatorRequest, ListOffsetsRequest, ListOffsetsResponse
@@ -18,6 +20,7 @@ from protocol.records import Record, build_batch, iter_batches
 from tests.broker.harness import Harness, fetch_request, produce_request, records_of, running
 from tests.broker.loop_lag import longest_step_ms
 from tests.support.evicted import evict_all
+from tests.support.wire import RawConnection
 
 TOPIC = "cold"
 RECORDS = 4000
@@ -185,3 +188,38 @@ def test_evicted_files_do_not_stall_the_loop(cold: Harness) -> None:
     data = cold.fetch(TOPIC, 1234)
     assert records_of(data)[0].offset <= 1234
     assert value(1234) in [record.value for record in records_of(data)]
+
+
+@pytest.mark.slow
+def test_a_consumer_of_evicted_files_holds_up_nobody_else(cold: Harness) -> None:
+    """The whole way, from a socket to a socket: the places are found, the pieces sent, everything off the disk."""
+    server = cold.run(cold.loop.create_server(lambda: Connection(cold.broker, "PLAINTEXT"), "127.0.0.1", 0))
+    port = server.sockets[0].getsockname()[1]
+
+    def consume() -> int:
+        offset = 0
+        with RawConnection(port) as wire:
+            while offset < RECORDS:
+                answer = wire.ask(fetch_request([(TOPIC, 0, offset)], max_wait_ms=100, partition_max_bytes=150_000), 12)
+                (data,) = answer.responses[0].partitions
+                assert data.error_code == 0
+                for batch in iter_batches(data.records):
+                    assert batch.base_offset == offset
+                    assert batch.crc_ok()
+                    offset = batch.next_offset
+        return offset
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(0.0005)  # as a broker does: the consumer is a thread of this very process
+    try:
+        steps_ms = []
+        for _ in range(3):
+            forget(cold)
+            offset, lasted_ms, _ = cold.run(longest_step_ms(cold.loop.run_in_executor(None, consume)))
+            assert offset == RECORDS
+            steps_ms.append(lasted_ms)
+    finally:
+        sys.setswitchinterval(interval)
+        server.close()
+        cold.broker.connections.close_all()
+    assert min(steps_ms) < 10, steps_ms
