@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Run a broker in the foreground. Without a file it takes the defaults: listeners=PLAINTEXT://localhost:9092, which is
 reachable from this machine only, and log.dirs=./gregor-data. Keys are Apache Kafka's. SIGTERM or Ctrl-C stops it
-cleanly.
+cleanly; SIGHUP makes it read the file again.
 """
 EXAMPLES = """\
 examples:
