@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from broker.control_address import SOCKET_NAME, connect
 from tests.compat.confluent import read_to_end, reading
@@ -130,6 +130,27 @@ def test_a_java_consumer_from_the_beginning(broker: BrokerProcess) -> None:
     )  # fmt: skip
     found = dict(line.split("\t") for line in said.splitlines())
     assert {key.encode(): value.encode() for key, value in found.items() if value != "null"} == last
+
+
+def test_a_live_switch_to_compact_refuses_records_without_a_key(broker: BrokerProcess) -> None:
+    topic = new_topic(broker, "switched", **{"cleanup.policy": "delete"})
+    producer = producer_of(broker)
+    outcomes: list[int | None] = []
+
+    def send(key: bytes | None) -> int | None:
+        producer.produce(topic, b"v", key, on_delivery=lambda error, _: outcomes.append(error and error.code()))
+        assert producer.flush(WAIT_S) == 0
+        return outcomes[-1]
+
+    # The same request again and again: the broker knows it by its bytes.
+    assert [send(None) for _ in range(5)] == [None] * 5
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for policy, outcome in (("compact", KafkaError.INVALID_RECORD), ("delete", None)):
+        change = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+        admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+        assert send(None) == outcome
+        assert send(b"key") is None
 
 
 def test_a_crash_right_behind_it(tmp_path: pathlib.Path) -> None:

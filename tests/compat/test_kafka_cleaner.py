@@ -122,7 +122,7 @@ def test_the_segments_are_the_same(compacted: tuple[pathlib.Path, pathlib.Path, 
     theirs, ours, _ = compacted
     assert bases(ours) == bases(theirs)
     assert len(bases(ours)) == 2, "all of them have become one, before the active one"
-    for suffix in ("log", "txnindex"):
+    for suffix in ("log", "txnindex", "index", "timeindex"):
         assert (ours / f"{0:020d}.{suffix}").read_bytes() == (theirs / f"{0:020d}.{suffix}").read_bytes(), suffix
     assert (ours / f"{0:020d}.txnindex").stat().st_size > 0, "aborted transactions were there"
 

@@ -194,7 +194,7 @@ class PromisingFiles(CrashingFiles):
 
 
 @pytest.mark.parametrize("machine", [False, True])
-@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [13, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.very_slow])])
 def test_any_crash_leaves_every_last_value(every: int, machine: bool) -> None:
     whole = PromisingFiles()
     live(whole)
