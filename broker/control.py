@@ -199,9 +199,11 @@ class ControlSocket:
         if self._server is None:
             return
         self._server.close()
+        await asyncio.sleep(0)  # whoever was just accepted begins to be served
         for task in list(self._serving):
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
+        await asyncio.sleep(0)  # the connections are closed in the next turn
         unlink(self._folder)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
