@@ -48,7 +48,7 @@ async def sliced(items: Iterable[ItemT]) -> list[ItemT]:
 def _due(logs: list[Log], now_ms: int) -> Iterator[Log | None]:
     """The logs that `flush_due` is to be asked about, and that say so; None now and then, for a turn of the loop."""
     for count, log in enumerate(logs):
-        if log.log_end_offset > log.recovery_point and not log.offline and log.flush_due(now_ms):
+        if log.flushes_soon and not log.offline and log.flush_due(now_ms):
             yield log
         if count % _LOGS_PER_LOOK == 0:
             yield None

@@ -353,6 +353,7 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         self.last_flush_ms = max(self.last_flush_ms, plan.planned_ms)
         if plan.offset > self.recovery_point:
             self.recovery_point = plan.offset
+            self._set_flushes_soon()
 
     def flush(self, now_ms: int = 0) -> None:
         """Plans, runs and notes a flush right here. For tools, and for topics with flush.messages=1 on a thread."""

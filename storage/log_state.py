@@ -60,6 +60,7 @@ class LogState:
         "cleaned_offset",
         "cleaning",
         "directory",
+        "flushes_soon",
         "high_watermark",
         "last_flush_ms",
         "log_end_offset",
@@ -144,6 +145,7 @@ class LogState:
         self._timestamp_before_max_ms = NEVER if self._stamps_append_time else config.message_timestamp_before_max_ms
         self._is_special = is_special(config)
         self._set_roll_limits()
+        self._set_flushes_soon()
 
     @property
     def size_bytes(self) -> int:
@@ -188,8 +190,17 @@ class LogState:
         segment.roll_jitter_ms = self._jitter_ms()
         self._directory_changed = True
         self._rolled_offset = base_offset
+        self.flushes_soon = True
         self._add_active(segment)
         return segment
+
+    def _set_flushes_soon(self) -> None:
+        """`flushes_soon` is False of a log that nothing makes due for a flush but its end: most logs, most of the time,
+        and thousands of them need not be asked each second."""
+        config = self._config
+        self.flushes_soon = (
+            config.flush_messages < NEVER or config.flush_ms < NEVER or self._rolled_offset > self.recovery_point
+        )
 
     def _complete_active(self, end_offset: int) -> None:
         """What a segment gets when it ends. A disk without room keeps it from nothing: retention may have to roll to

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from protocol.errors import ErrorCode, KafkaError
 from storage.log import Log
 from storage.memory_files import MemoryFiles
-from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, read_offsets, sequenced
+from tests.storage.logs import DIRECTORY, NOW_MS, batch, log_config, open_log, read_offsets, sequenced
 
 BATCH_BYTES = len(batch())
 
@@ -443,3 +443,21 @@ def test_long_log_is_flushed_in_several_plans(monkeypatch: pytest.MonkeyPatch) -
     assert points == [10, 18]
     files.crash()
     assert read_offsets(open_log(files), 0) == list(range(18))
+
+
+def test_a_log_that_cannot_be_due_for_a_flush_says_so() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    log.append_as_leader(batch(), 0, NOW_MS)
+    assert not log.flushes_soon
+    assert not log.flush_due(NOW_MS + 10**12)
+    log.roll(NOW_MS)
+    assert log.flushes_soon
+    assert log.flush_due(NOW_MS)
+    log.flush(NOW_MS)
+    assert not log.flushes_soon
+    for config in (log_config(flush_ms=1), log_config(flush_messages=10)):
+        log.config = config
+        assert log.flushes_soon
+    log.config = log_config()
+    assert not log.flushes_soon
