@@ -208,7 +208,9 @@ class _Partition:
             self._totals.segments += 1
             segment = Segment.open(self._files, self._path, base)
             next_base = bases[at + 1] if at + 1 < len(bases) else None
-            expected = Expected(epochs, producers, next_base, in_use and next_base is None, records, start_offset)
+            growing = in_use and next_base is None
+            clean = self._report.was_clean
+            expected = Expected(epochs, producers, next_base, growing, records, start_offset, may_have_room=not clean)
             try:
                 walked = yield from verify_segment(self._files, segment, expected, self._found, last_epoch)
             finally:
@@ -234,13 +236,17 @@ class _Partition:
         logs = {name for name in self._names if is_segment_name(name)}
         if not logs:
             self._tell("", "there is no segment", "A start makes an empty one", harmless=self._report.in_use)
+        left_over = []
         for name in sorted(self._names):
             if name.endswith(_LEFT_OVER):
-                self._tell(name, "left over from a job that did not end", "A start tidies it up", harmless=True)
+                left_over.append(name)
             elif name.endswith(_BESIDE) and name.rpartition(".")[0] + LOG_SUFFIX not in logs:
                 self._tell(name, "there is no log of that name", "A start removes it", harmless=True)
             elif name.endswith(LOG_SUFFIX) and name not in logs:
                 self._tell(name, "no name of a segment: 20 digits are", "Rename it or move it elsewhere")
+        if left_over:
+            what = f"{len(left_over)} files of segments that were replaced or deleted, such as {left_over[0]}"
+            self._tell("", what, "The broker removes them in a minute or at its next start", harmless=True)
 
     def _epochs(self) -> list[tuple[int, int]]:
         try:

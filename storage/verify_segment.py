@@ -83,6 +83,8 @@ class Expected(NamedTuple):
     """Look at each record too."""
     log_start_offset: int | None = 0
     """What lies below is deleted, if not from the file, and its epochs are forgotten; None when that is not known."""
+    may_have_room: bool = False
+    """After a crash of Apache Kafka its last indexes end in zeros, and nothing is wrong with that."""
 
 
 class Walked(NamedTuple):
@@ -107,7 +109,7 @@ class _Entries:
         index: OffsetIndex | TimeIndex,
         found: Callable[[Finding], None],
         missing_is_wrong: bool,
-        growing: bool,
+        may_have_room: bool,
     ) -> None:
         self.path = index.file.path
         self._found = found
@@ -127,7 +129,7 @@ class _Entries:
         rest = size_bytes % index.ENTRY_BYTES
         if rest:
             self.tell(f"its size of {size_bytes} bytes is no multiple of {index.ENTRY_BYTES}", REBUILT)
-        elif size_bytes > len(data) and not growing:
+        elif size_bytes > len(data) and not may_have_room:
             room = size_bytes - len(data)
             self.tell(f"{room} bytes of zeros follow its entries", "That is room a crash of Kafka left", harmless=True)
 
@@ -143,9 +145,9 @@ class _OffsetEntries(_Entries):
     """Compares offset index entries with the batches as they go by."""
 
     def __init__(
-        self, index: OffsetIndex, found: Callable[[Finding], None], missing_is_wrong: bool, growing: bool
+        self, index: OffsetIndex, found: Callable[[Finding], None], missing_is_wrong: bool, may_have_room: bool
     ) -> None:
-        super().__init__(index, found, missing_is_wrong, growing)
+        super().__init__(index, found, missing_is_wrong, may_have_room)
         self._next = 0
         self._awaited: deque[tuple[int, int]] = deque()
         before = (-1, -1)
@@ -187,9 +189,9 @@ class _TimeEntries(_Entries):
     """Compares time index entries with the batches as they go by."""
 
     def __init__(
-        self, index: TimeIndex, found: Callable[[Finding], None], missing_is_wrong: bool, growing: bool
+        self, index: TimeIndex, found: Callable[[Finding], None], missing_is_wrong: bool, may_have_room: bool
     ) -> None:
-        super().__init__(index, found, missing_is_wrong, growing)
+        super().__init__(index, found, missing_is_wrong, may_have_room)
         self._next = 0
         before = (-1, -1)
         kept = []
@@ -233,8 +235,8 @@ def verify_segment(
     path = segment.log.path
     end_position = segment.size_bytes
     closed = expected.next_base is not None
-    offsets = _OffsetEntries(segment.offset_index, found, end_position > 0, expected.growing)
-    times = _TimeEntries(segment.time_index, found, end_position > 0, expected.growing)
+    offsets = _OffsetEntries(segment.offset_index, found, end_position > 0, expected.growing or expected.may_have_room)
+    times = _TimeEntries(segment.time_index, found, end_position > 0, expected.growing or expected.may_have_room)
     epoch_offsets = [offset for _, offset in expected.epochs]
     producers = expected.producers
     position, next_offset, latest, batches = 0, segment.base_offset, NO_TIMESTAMP, 0

@@ -158,12 +158,14 @@ def _say_sanity(path: str, file: File, index: OffsetIndex | TimeIndex, write: Wr
 
 
 def _entries(file: File, layout: struct.Struct, base_offset: int, offset_column: int) -> Iterator[tuple[int, int]]:
-    """(offset, other column) of each entry, up to the first zeros that were never written."""
+    """(offset, other column) of each entry, up to the first zeros that were never written. An offset index has no entry
+    for a first batch."""
     data = file.read(file.size_bytes(), 0)
-    for slot in range(len(data) // layout.size):
+    slots = len(data) // layout.size
+    for slot in range(slots):
         columns = layout.unpack_from(data, slot * layout.size)
         relative = columns[offset_column]
-        if relative == 0 and slot > 0:
+        if relative == 0 and (slot > 0 or (not any(columns) and (slots > 1 or offset_column == 0))):
             return
         yield base_offset + relative, columns[1 - offset_column]
 

@@ -5,6 +5,7 @@ A file is read batch by batch, so one of any size takes little memory, and one t
 
 from __future__ import annotations
 
+import codecs
 import struct
 from binascii import crc32
 from collections.abc import Callable, Iterator
@@ -111,12 +112,27 @@ def dump_log(file: File, shown: Shown, decoder: Decoder, write: Callable[[str], 
 
 
 def plain_contents(record: Record) -> Contents:
-    """Keys and values as UTF-8 text, with U+FFFD for what is none."""
+    """Keys and values as UTF-8 text, with U+FFFD for what is none, as often as Java puts it."""
     return _text(record.key), _text(record.value)
 
 
 def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode(errors="replace")
+    return None if data is None else data.decode(errors=_AS_JAVA)
+
+
+def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
+    """An encoded surrogate (ED A0..BF, and one more byte) is one character to Java; Python counts each of its bytes."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    data, start = error.object, error.start
+    if data[start] == 0xED and 0xA0 <= int.from_bytes(data[start + 1 : start + 2]) <= 0xBF:
+        third = data[start + 2 : start + 3]
+        return "\ufffd", start + (3 if third and third[0] >> 6 == 0b10 else 2)
+    return "\ufffd", error.end
+
+
+_AS_JAVA = "gregor-as-java"
+codecs.register_error(_AS_JAVA, _replace_as_java)
 
 
 def _batch_line(batch: RecordBatch, entry: Entry, valid: bool) -> str:

@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.cli import dump_log
@@ -99,6 +99,7 @@ def test_a_group_record_of_another_kind_is_no_error() -> None:
         offsets_contents(Record(4, 0, None, b"", []))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.booleans(), st.integers(0, 60))
 def test_any_bytes(garbage: bytes, behind_a_batch: bool, cut: int) -> None:
     """Only the documented errors, whatever the file holds."""
@@ -110,6 +111,7 @@ def test_any_bytes(garbage: bytes, behind_a_batch: bool, cut: int) -> None:
         dump_file(file, Shown(records=True, contents=True), plain_contents, lambda line: None)
 
 
+@settings(deadline=None)
 @given(
     st.one_of(st.none(), st.binary(max_size=60)),
     st.sampled_from([b"\0\0", b"\0\1", b"\0\2", b""]),

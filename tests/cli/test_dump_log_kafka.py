@@ -100,6 +100,20 @@ def test_damage_and_gaps(tmp_path: Path, both: Both) -> None:
     both.same("--files", f"{empty},{tmp_path / 'notes.txt'}")
 
 
+NO_UTF8 = [
+    *(b"\xed\xa0\x80.", b"\xed\xa0.", b"\xed\xbf", b"\xed\x9f.", b"\xe0\x80.", b"\xe2\x82", b"\xe2\x82\xe2."),
+    *(
+        b"\xf0\x80\x80.",
+        b"\xf0\x90\x80",
+        b"\xf4\x90\x80\x80",
+        b"\xf8\x88\x80\x80\x80",
+        b"\xc0\xaf",
+        b"\xc3",
+        b"\x80\xff",
+    ),
+]
+
+
 def test_markers_and_rare_fields(tmp_path: Path, both: Both) -> None:
     """Markers of transactions, a delete horizon, append time, sequences that wrap, names that are no ASCII."""
     marker = Record(3, NOW_MS, struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 42), [])
@@ -114,6 +128,7 @@ def test_markers_and_rare_fields(tmp_path: Path, both: Both) -> None:
         batch(2, base_offset=7, timestamp_type=1),
         batch(1, base_offset=20),
         build_batch([Record(21, NOW_MS, None, b"no key", []), Record(22, NOW_MS, None, None, [])]),
+        build_batch([Record(23 + at, NOW_MS, None, value, []) for at, value in enumerate(NO_UTF8)]),
     ]
     log = tmp_path / f"{0:020d}.log"
     log.write_bytes(b"".join(map(bytes, batches)))
