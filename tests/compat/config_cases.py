@@ -67,6 +67,8 @@ CHANGES = [
         *("remote.log.reader.threads=11", "cordoned.log.dirs=*", "cordoned.log.dirs", "ssl.client.auth=none"),
         "ssl.client.auth",
         *("log.cleaner.dedupe.buffer.size=1", "log.cleaner.io.buffer.size=1", "log.cleaner.io.buffer.load.factor=0.8"),
+        *("leader.replication.throttled.rate=1000", "follower.replication.throttled.rate=-1"),
+        *("replica.alter.log.dirs.io.max.bytes.per.second=5000", "replica.alter.log.dirs.io.max.bytes.per.second=x"),
         *("message.max.bytes+=1", "min.insync.replicas=2", "min.insync.replicas"),
     ),
     Change(BROKER, "0", (("message.max.bytes", SET, None),)),

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from config.broker_keys import BROKER_KEYS, BROKER_SYNONYMS, broker_synonyms
-from config.definitions import ConfigDef
+from config.definitions import LONG_MAX, ConfigDef
 from config.inert_keys import inert_keys
 from config.known_keys import NO_EFFECT_KEYS
 from config.topic_keys import TOPIC_KEYS
@@ -41,6 +41,12 @@ ZOOKEEPER_MODE = {
 }
 
 ALL_KEYS = {**BROKER_KEYS, **inert_keys()}
+# Of brokers, too, but in a table of their own; the tool that moves partitions sets them.
+THROTTLES = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
 SHARED = [definition for key, definition in ALL_KEYS.items() if key in FACTS]
 # What the validators of these do is not told by their text, or is more than our tables say; nothing acts by them.
 OTHER_VALIDATORS = ("non-empty list", "non-null string", "non-empty string", "(case insensitive)")
@@ -60,7 +66,8 @@ def test_type_default_range_and_mode(definition: ConfigDef) -> None:
 
 
 def test_the_settings_of_zookeeper_mode() -> None:
-    assert {key: definition.default for key, definition in ALL_KEYS.items() if key not in FACTS} == ZOOKEEPER_MODE
+    others = {key: definition.default for key, definition in ALL_KEYS.items() if key not in FACTS}
+    assert others == {**ZOOKEEPER_MODE, **dict.fromkeys(THROTTLES, LONG_MAX)}
     assert {key for key, definition in ALL_KEYS.items() if definition.retired} == set(ZOOKEEPER_MODE)
 
 
