@@ -90,7 +90,11 @@ _NETWORK = (
     ConfigDef("max.connection.creation.rate", "int", INT_MAX, "New connections per second.", minimum=0, dynamic=_W),
     ConfigDef("connections.max.idle.ms", "long", 600000, "A connection silent for so long is closed; < 0: never."),
     ConfigDef(
-        "queued.max.requests", "int", 500, "Requests read and not yet answered, over all connections.", minimum=1
+        "queued.max.requests",
+        "int",
+        500,
+        "Requests that wait, read, for an earlier one of their connection; with so many no more are read behind one.",
+        minimum=1,
     ),
     ConfigDef(
         "queued.max.request.bytes",

@@ -199,6 +199,8 @@ def node_name(entity_type: str, name: str) -> str:
     """How an entity is called in the tree: names that may hold any character are encoded as in a URL."""
     if entity_type in (TOPICS, BROKERS):
         return name
+    if name in (".", ".."):  # a path of ZooKeeper must not have these
+        return name.replace(".", "%2E")
     return "".join(char if char in _PLAIN else "".join(f"%{byte:02X}" for byte in char.encode()) for char in name)
 
 

@@ -153,8 +153,8 @@ async def test_addresses_that_cannot_be_opened_are_refused(tmp_path: Path) -> No
         await place.admin.alter("brokers", "0", replacement({"message.max.bytes": "9"}))
 
 
-@pytest.mark.parametrize("name", ["plain", "a/b", "%", "\u00e9\u2603", "a b", "", "%41"])
+@pytest.mark.parametrize("name", ["plain", "a/b", "%", "\u00e9\u2603", "a b", "", "%41", ".", ".."])
 def test_names_of_any_character(name: str) -> None:
     encoded = node_name("groups", name)
-    assert "/" not in encoded and encoded.isascii()
+    assert "/" not in encoded and encoded.isascii() and encoded not in (".", "..")
     assert entity_name(encoded) == name
