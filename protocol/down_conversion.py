@@ -22,7 +22,7 @@ from protocol.records import (
     RecordBatch,
     iter_batches,
 )
-from protocol.slices import RECORDS_PER_SLICE, Slices
+from protocol.slices import BYTES_PER_SLICE, RECORDS_PER_SLICE, Slices
 
 _INLINE_COMPRESSED_BYTES = 2 * 1024
 _INLINE_PLAIN_BYTES = 16 * 1024
@@ -75,7 +75,8 @@ def _convert(
     codec = batch.compression
     if codec == ZSTD:
         raise UnsupportedCodec("a batch compressed by zstd")
-    if not batch.crc_ok():
+    intact = batch.crc_ok() if batch.size_bytes <= BYTES_PER_SLICE else (yield batch.crc_ok)
+    if not intact:
         raise CorruptBatch(f"wrong checksum of the batch at offset {batch.base_offset}")
     type_bit = TIMESTAMP_TYPE_BIT if magic and batch.timestamp_type == LOG_APPEND_TIME else 0
     if codec == NONE:
@@ -86,7 +87,7 @@ def _convert(
     body = unpack() if batch.size_bytes <= _INLINE_COMPRESSED_BYTES else (yield unpack)
     inner = bytearray()
     base = last = newest = -1
-    count = 0
+    count = sliced_bytes = 0
     for offset, timestamp, key, value, _ in batch.records_in(body):
         if base < 0:
             base, newest = offset, timestamp
@@ -95,7 +96,8 @@ def _convert(
             newest = timestamp
         append_message(inner, offset - base if magic else offset, magic, type_bit, timestamp, key, value)
         count += 1
-        if not count % RECORDS_PER_SLICE:
+        if not count % RECORDS_PER_SLICE or len(inner) - sliced_bytes > BYTES_PER_SLICE:
+            sliced_bytes = len(inner)
             yield None
     if not count:
         return b"", batch.next_offset
@@ -112,8 +114,10 @@ def _plain(
     batch: RecordBatch, magic: int, first_offset: int, room: int, must: bool, type_bit: int
 ) -> Slices[tuple[bytes | bytearray, int]]:
     out = bytearray()
+    sliced_bytes = 0
     for count, (offset, timestamp, key, value, _) in enumerate(batch.records_in(batch.plain_body()), 1):
-        if not count % RECORDS_PER_SLICE:
+        if not count % RECORDS_PER_SLICE or len(out) - sliced_bytes > BYTES_PER_SLICE:
+            sliced_bytes = len(out)
             yield None
         if offset < first_offset:
             continue

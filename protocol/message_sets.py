@@ -42,7 +42,7 @@ from protocol.records import (
     append_record,
     assemble_batch,
 )
-from protocol.slices import RECORDS_PER_SLICE, Slices, run_slices
+from protocol.slices import BYTES_PER_SLICE, RECORDS_PER_SLICE, Slices, run_slices
 
 _ENTRY = struct.Struct(">qiIbb")
 _INT64 = struct.Struct(">q")
@@ -104,7 +104,7 @@ def upconvert(data: Buffer, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPR
 def upconverting(data: Buffer, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Slices[bytearray]:
     """`upconvert` in slices. `data` is read no more once the first slice is done."""
     body = bytearray()
-    count = 0
+    count = sliced_bytes = 0
     codec = NONE
     timestamp_type = CREATE_TIME
     base_timestamp = newest = NO_TIMESTAMP
@@ -126,7 +126,8 @@ def upconverting(data: Buffer, *, max_decompressed_bytes: int = DEFAULT_MAX_DECO
             timestamp_type = timestamp_type or its_type
             append_record(body, timestamp - base_timestamp, count, key, value)
             count += 1
-            if not count % RECORDS_PER_SLICE:
+            if not count % RECORDS_PER_SLICE or len(body) - sliced_bytes > BYTES_PER_SLICE:
+                sliced_bytes = len(body)
                 yield None
     if not count:
         raise CorruptBatch("a message set without messages")

@@ -19,6 +19,8 @@ GoOn = Callable[[], Call | None]
 
 RECORDS_PER_SLICE = 64
 """Reading one record and writing it in another format takes up to 8 us."""
+BYTES_PER_SLICE = 256 * 1024
+"""So many bytes are copied and summed up in some 0.2 ms."""
 
 
 def run_slices(slices: Slices[ResultT]) -> ResultT:

@@ -212,12 +212,16 @@ def test_slices_are_short_and_codecs_are_handed_out() -> None:
     steps = list_steps(build_batch(large, compression=GZIP))
     assert [step is None for step in steps] == [False] + [True] * 15 + [False]
     assert list_steps(build_batch(large[:10], compression=GZIP)) == []
+    big = [record(at, random.Random(at).randbytes(200_000)) for at in range(10)]
+    assert list_steps(build_batch(big), max_bytes=1 << 30)[1:] == [None] * 4  # behind the checksum
+    steps = list_steps(build_batch(big, compression=GZIP), max_bytes=1 << 30)
+    assert [step is None for step in steps] == [False] * 2 + [True] * 5 + [False]
     # What is left out takes its time, too.
     assert list_steps(build_batch(large), first_offset=999) == [None] * 15
 
 
-def list_steps(data: bytearray, first_offset: int = 0) -> list[Any]:
-    slices = down_converting(data, 1, first_offset, PLENTY)
+def list_steps(data: bytearray, first_offset: int = 0, max_bytes: int = PLENTY) -> list[Any]:
+    slices = down_converting(data, 1, first_offset, max_bytes)
     seen: list[Any] = []
     done = None
     while True:
