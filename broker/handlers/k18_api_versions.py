@@ -10,29 +10,46 @@ the connection does that, as there is no request to decode.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from broker.registry import handles
+from broker.responses import EncodedResponse
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
+    from broker.registry import Entry
 
 # KIP-511: what a client may call itself.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @handles(ApiKey.API_VERSIONS, 0, 4)
-def api_versions(broker: Broker, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+def api_versions(broker: Broker, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse | EncodedResponse:
     if call.version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    table = broker.handlers
+    known = _answers.get(call.version)
+    if known is None or known[0] is not table or known[1] != len(table):
+        answer = EncodedResponse([_served(table).encode(call.version)])
+        known = _answers[call.version] = table, len(table), answer
+    return known[2]
+
+
+def _served(table: Mapping[int, Entry]) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=entry.min_version, max_version=entry.max_version)
-            for key, entry in sorted(broker.handlers.items())
+            for key, entry in sorted(table.items())
         ]
     )
+
+
+# By version: the table of handlers that was asked about, how many there were, and the answer. Each client asks once,
+# all of them at once when a broker has started, and the answer is the same for all.
+_answers: dict[int, tuple[Mapping[int, Entry], int, EncodedResponse]] = {}

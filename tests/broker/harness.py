@@ -156,7 +156,8 @@ class Harness:
         self.raw = frame = join(encode_response(entry, version, 7, response))[4:]
         header, position = ResponseHeader.decode(frame, entry.response_header_version(version))
         assert header.correlation_id == 7
-        message, end = type(response).decode(frame, version, position)
+        response_class: Any = entry.response_class
+        message, end = response_class.decode(frame, version, position)
         assert end == len(frame)
         return message
 

@@ -189,3 +189,17 @@ def test_a_replica_on_a_failed_disk_is_offline_though_its_broker_lives(harness: 
 def test_a_topic_named_twice_is_answered_once(harness: Harness, known: bytes, version: int) -> None:
     response = ask(harness, version, "known", "known")
     assert [topic.name for topic in response.topics].count("known") == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_many_partitions_are_answered_as_few_are(
+    harness: Harness, known: bytes, creation_off: None, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answers() -> list[MetadataResponse]:
+        everything = harness.ask(MetadataRequest(topics=None if version else []), version)
+        return [everything, ask(harness, version, "known", "unknown"), ask(harness, version, "known")]
+
+    few = answers()
+    monkeypatch.setattr("broker.handlers.k03_metadata.MANY_PARTITIONS", 0)
+    assert answers() == few
+    assert answers() == few
