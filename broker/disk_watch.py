@@ -34,7 +34,6 @@ _RETAIN_EVERY = 10
 _ENOUGH_BYTES = 64 * 1024 * 1024
 _ENOUGH_SHARE = 50
 """A disk has room again when that much, or one part in so many of it, is free: less would be gone at once."""
-_RESERVE_AFTER_S = 5.0
 
 Suspect = tuple["Log | None", OSError]
 
@@ -162,8 +161,6 @@ class DiskWatch:
         await self._tell_controller()  # it may have asked for logs that could not be made
 
     async def _keep_reserves(self) -> None:
-        """Not at once: a start has better things to do."""
-        await asyncio.sleep(_RESERVE_AFTER_S)
         for folder in self._logs.online_folders():
             if not folder.full:
                 await self._background.run(folder.keep_reserve)

@@ -11,7 +11,6 @@ death of the process; with `synchronous=NORMAL` a power cut may take the last on
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import queue
 import sqlite3
@@ -35,8 +34,6 @@ from replication.node_tree import Change, NodeTree, Row, check_rows
 
 FILE_NAME = "gregor-metadata.sqlite"
 FORMAT_VERSION = 1
-RETRY_S = 0.5
-"""How long to wait on a full disk before a write is tried again."""
 
 # owner is the session id of an ephemeral node, else 0; creates is how many children were ever made below the node.
 # counter holds "zxid" and "session", the last ones given out.
@@ -59,8 +56,8 @@ class EmbeddedStore:
 
     `on_failed` is called, once, when the file can no longer be written; from then on writes raise StoreFailed.
 
-    A disk without room is no failure: what was under way is tried again until there is some (`on_full` is called when
-    that begins), and new writes raise StoreFull meanwhile. Reading goes on.
+    A disk without room is no failure: a write that finds none is taken back, with all behind it, and raises StoreFull
+    (`on_full` is called with each); the next one is tried like any other.
     """
 
     def __init__(self, path: str) -> None:
@@ -69,13 +66,13 @@ class EmbeddedStore:
         self.on_session_expired: list[Callable[[], None]] = []
         self.on_failed: list[Callable[[StoreFailed], None]] = []
         self.on_full: list[Callable[[], None]] = []
-        self.full = False
         self._tree = NodeTree()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ended: asyncio.Future[None] | None = None
         self._failure: StoreFailed | None = None
-        self._closing = threading.Event()
+        self._closing = False
+        self._taken_back = threading.Event()
 
     async def start(self) -> None:
         """Open the file, or make it, and begin a session: ephemeral nodes of earlier ones are gone.
@@ -102,11 +99,10 @@ class EmbeddedStore:
         """End the session: delete its ephemeral nodes, wait until everything is in the file, close it."""
         if self._thread is None:
             return
-        self._closing.set()
+        self._closing = True
         mine = self._tree.owned_by(self.session_id)
         if mine and self._failure is None:
-            self.full = False  # this once: whoever closes has made room, or it does not matter
-            with suppress(StoreFailed):
+            with suppress(StoreFailed, StoreFull):  # the next start removes what is left of this session
                 await self.multi([Delete(path) for path in mine])
         self._jobs.put(None)
         if self._ended is not None:
@@ -158,8 +154,6 @@ class EmbeddedStore:
     async def multi(self, operations: Iterable[Operation]) -> list[Result]:
         if self._failure is not None:
             raise self._failure
-        if self.full:
-            raise StoreFull(self.path)
         change = self._tree.apply(operations, self.session_id)
         committed = asyncio.get_running_loop().create_future()
         self._jobs.put((change, committed))
@@ -167,22 +161,38 @@ class EmbeddedStore:
         await committed
         return change.results
 
-    def _is_full(self) -> None:
-        if not self._closing.is_set():
-            self.full = True
+    def _found_no_room(self, jobs: list[_Job]) -> None:
+        """Nothing is lost: what the tree is ahead of the file is taken back, the latest first."""
+        with suppress(queue.Empty):
+            while (job := self._jobs.get_nowait()) is not None:
+                jobs.append(job)
+            self._jobs.put(None)
+        for change, _ in reversed(jobs):
+            change.take_back()
+        self._taken_back.set()
+        for change, future in jobs:
+            if not future.done():
+                future.set_exception(StoreFull(self.path))
+                future.exception()
+            # Whoever watched looks once more in vain, and goes on watching.
+            self._call(change)
+        if not self._closing:
             for callback in self.on_full:
                 callback()
 
     def _committed(self, jobs: list[_Job]) -> None:
-        self.full = False
         for change, future in jobs:
             if not future.done():
                 future.set_result(None)
-            for watch, event in change.watches:
-                try:
-                    watch(event)
-                except Exception:
-                    _log.exception("The watch of %s failed", event.path)
+            self._call(change)
+
+    @staticmethod
+    def _call(change: Change) -> None:
+        for watch, event in change.watches:
+            try:
+                watch(event)
+            except Exception:
+                _log.exception("The watch of %s failed", event.path)
 
     def _failed(self, jobs: list[_Job], error: Exception) -> None:
         # The tree is ahead of the file now, and stays so: whoever reads it must not act on it for long.
@@ -192,7 +202,7 @@ class EmbeddedStore:
             if not future.done():
                 future.set_exception(self._failure)
                 future.exception()
-        if first and not self._closing.is_set():
+        if first and not self._closing:
             for callback in self.on_failed:
                 callback(self._failure)
 
@@ -204,7 +214,10 @@ class EmbeddedStore:
         try:
             connection, contents = self._open()
         except Exception as error:
-            loop.call_soon_threadsafe(opened.set_exception, StoreFailed(self.path, str(error)))
+            reason = str(error)
+            if _is_full(error):
+                reason = "no room on its disk to begin with: free some, then start again"
+            loop.call_soon_threadsafe(opened.set_exception, StoreFailed(self.path, reason))
             return
         loop.call_soon_threadsafe(opened.set_result, contents)
         failure: Exception | None = None
@@ -213,14 +226,12 @@ class EmbeddedStore:
             jobs, closing = self._next_jobs()
             if jobs and failure is None:
                 try:
-                    while not self._stored(connection, jobs):
-                        loop.call_soon_threadsafe(self._is_full)
-                        last = self._closing.wait(RETRY_S)
-                        if last and not self._stored(connection, jobs):
-                            raise OSError(errno.ENOSPC, "no room")
-                        if last:
-                            break
-                    loop.call_soon_threadsafe(self._committed, jobs)
+                    if self._stored(connection, jobs):
+                        loop.call_soon_threadsafe(self._committed, jobs)
+                    else:
+                        self._taken_back.clear()
+                        loop.call_soon_threadsafe(self._found_no_room, jobs)
+                        self._taken_back.wait()
                     continue
                 except Exception as error:
                     # Final: a later write stored without this one would tear the tree.
@@ -272,7 +283,7 @@ class EmbeddedStore:
         try:
             self._store(connection, jobs)
         except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+            if not _is_full(error):
                 raise
             return False
         return True
@@ -290,3 +301,7 @@ class EmbeddedStore:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+
+def _is_full(error: Exception) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL

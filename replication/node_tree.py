@@ -80,6 +80,12 @@ class Change(NamedTuple):
     rows: list[Row]
     deleted: list[str]
     watches: list[tuple[Watch, WatchEvent]]
+    undo: list[Callable[[], None]]
+
+    def take_back(self) -> None:
+        """As if it had not been done; the changes after it must have been taken back before. Its watches are gone."""
+        for step in reversed(self.undo):
+            step()
 
 
 class NodeTree:
@@ -175,7 +181,7 @@ class NodeTree:
                 deleted.append(path)
             else:
                 rows.append(Row(path, node.data, node.version, node.czxid, node.owner, node.creates))
-        return Change(self.zxid, results, rows, deleted, self._take_watches(events))
+        return Change(self.zxid, results, rows, deleted, self._take_watches(events), undo)
 
     def _create(
         self,

@@ -52,6 +52,7 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 RESERVE_FILE = ".gregor-reserve"
 PROBE_FILE = ".gregor-probe"
 RESERVE_BYTES = 1024 * 1024
+LEAST_RESERVE_BYTES = 32 * 1024
 
 # Apache Kafka's own, that are no partitions: the metadata log of KRaft, the cache of tiered storage.
 _FOREIGN_FOLDERS = ("__cluster_metadata-0", "remote-log-index-cache")
@@ -120,9 +121,13 @@ class DataFolder:
 
     def keep_reserve(self) -> None:
         """Sets some room aside for what must be written on a full disk: checkpoints, metadata, a clean stop. May run on
-        a thread. No room for it now is no error."""
-        with suppress(OSError):
-            self._files.reserve(self._reserve_path, RESERVE_BYTES)
+        a thread. On a disk that is full already it takes what it gets; no room at all is no error."""
+        size_bytes = RESERVE_BYTES
+        while size_bytes >= LEAST_RESERVE_BYTES:
+            with suppress(OSError):
+                self._files.reserve(self._reserve_path, size_bytes)
+                return
+            size_bytes //= 2
 
     def release_reserve(self) -> None:
         with suppress(OSError):

@@ -49,7 +49,6 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def harness(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
     monkeypatch.setattr("broker.disk_watch._LOOK_EVERY_S", 0.02)
-    monkeypatch.setattr("broker.disk_watch._RESERVE_AFTER_S", 0)
     monkeypatch.setattr("broker.wiring.signal.raise_signal", lambda signal: pytest.fail("the broker gives up"))
     harness = started(disk)
     harness.until(lambda: (disk / "data/.gregor-reserve").exists())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from protocol.ids import uuid_from_text
-from storage.data_folder import DataFolder
+from storage.data_folder import RESERVE_BYTES, DataFolder
 from storage.files import OsFiles
 from storage.folder_lock import FolderInUse
 from storage.folder_names import FolderKind, PartitionFolder
@@ -121,3 +122,32 @@ def test_locking_makes_the_folder(tmp_path: Path) -> None:
     folder.unlock()
     other.lock()
     other.unlock()
+
+
+class TestReserve:
+    def test_it_is_as_large_as_there_is_room_for(self) -> None:
+        folder, files = folder_with()
+        folder.keep_reserve()
+        assert len(files.read_bytes(f"{PATH}/.gregor-reserve")) == RESERVE_BYTES
+        folder.release_reserve()
+        assert not files.exists(f"{PATH}/.gregor-reserve")
+        for times in range(2):
+            files.fail("reserve", after=times, error=OSError(errno.ENOSPC, "full"))
+        folder.keep_reserve()
+        assert len(files.read_bytes(f"{PATH}/.gregor-reserve")) == RESERVE_BYTES // 4
+
+    def test_no_room_at_all_is_no_error(self) -> None:
+        folder, files = folder_with()
+        files.break_folder(PATH, OSError(errno.ENOSPC, "full"))
+        folder.keep_reserve()
+        folder.release_reserve()
+
+    def test_a_probe_says_what_is_wrong_with_the_folder(self) -> None:
+        folder, files = folder_with()
+        assert folder.probe() is None
+        assert files.list_directory(PATH) == []
+        for error, expected in ((errno.EIO, errno.EIO), (errno.ENOSPC, None)):
+            files.break_folder(PATH, OSError(error, "made to fail"))
+            found = folder.probe()
+            assert (found and found.errno) == expected
+            files.mend_folder(PATH)
