@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -96,6 +97,20 @@ def test_late_partitions_are_led_elsewhere_until_they_are_ready(harness: Harness
     for partition in (0, 1):
         assert len(harness.records("slow", partition=partition)) == 1
         assert harness.produce("slow", b"x", partition=partition).base_offset == 1
+
+
+def test_a_line_tells_how_far_it_is(
+    crashed: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(wiring, "_PROGRESS_EVERY_S", 0)
+    caplog.set_level("INFO", "gregor")
+    harness = Harness(crashed).start()
+    harness.until(lambda: "recovering: " in caplog.text)
+    (first, *_) = [record.message for record in caplog.records if record.message.startswith("recovering: ")]
+    assert re.fullmatch(r"recovering: 1 of 3 partitions, 0\.0 of 0\.0 MB checked", first)
+    gate.open = True
+    harness.until(lambda: loaded(harness))
+    harness.stop()
 
 
 def test_a_producer_that_came_too_early_goes_on_as_soon_as_it_may(harness: Harness, gate: Gate) -> None:
