@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.cli.dump_records import Entry, last_offset_of, max_timestamp, read_entries
+from broker.cli.dump_records import last_offset_of, max_timestamp, read_entries
 from broker.cli.errors import CommandError
 from storage.index import OffsetIndex, TimeIndex
 from storage.producer_state import parse_snapshot
@@ -76,7 +76,9 @@ def dump_index(
         _say_sanity(path, file, OffsetIndex(files, path, base_offset), write)
         return complaints
     for offset, position in _entries(file, OffsetIndex.ENTRY, base_offset, offset_column=0):
-        found = None if position < 0 else _first(read_entries(log, position, position + max_message_bytes))
+        if not position and not log.size_bytes():
+            break  # an empty log, whose index is room for entries to come
+        found = None if position < 0 else next(read_entries(log, position, position + max_message_bytes), None)
         if found is None:
             raise CommandError(f"{path}: no batch of {log.path} begins at position {position}.")
         last_offset = last_offset_of(found)
@@ -97,6 +99,8 @@ def dump_time_index(files: Files, path: str, sanity_only: bool, verify_only: boo
         _say_sanity(path, file, TimeIndex(files, path, base_offset), write)
         return complaints
     previous = -1
+    if not log.size_bytes():
+        return complaints
     for offset, timestamp in _entries(file, TimeIndex.ENTRY, base_offset, offset_column=1):
         position = max(0, offset_index.lookup(offset)[1])  # the offset index may be damaged, too
         found = next((entry for entry in read_entries(log, position) if last_offset_of(entry) >= offset), None)
@@ -158,20 +162,15 @@ def _say_sanity(path: str, file: File, index: OffsetIndex | TimeIndex, write: Wr
 
 
 def _entries(file: File, layout: struct.Struct, base_offset: int, offset_column: int) -> Iterator[tuple[int, int]]:
-    """(offset, other column) of each entry, up to the first zeros that were never written. An offset index has no entry
-    for a first batch."""
+    """(offset, other column) of each entry, up to the first zeros that were never written. Only the zeros of a first
+    entry are shown, as Kafka's tool does it."""
     data = file.read(file.size_bytes(), 0)
-    slots = len(data) // layout.size
-    for slot in range(slots):
+    for slot in range(len(data) // layout.size):
         columns = layout.unpack_from(data, slot * layout.size)
         relative = columns[offset_column]
-        if relative == 0 and (slot > 0 or (not any(columns) and (slots > 1 or offset_column == 0))):
+        if relative == 0 and slot > 0:
             return
         yield base_offset + relative, columns[1 - offset_column]
-
-
-def _first(entries: Iterator[Entry]) -> Entry | None:
-    return next(entries, None)
 
 
 def _beside(path: str, suffix: str) -> str:

@@ -78,6 +78,16 @@ def test_an_index_entry_that_points_before_the_log(segment: Path, capsys: pytest
     assert "begins at position -17" in "".join(lines(capsys, "--files", str(path), code=1))
 
 
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_the_room_that_a_crash_of_kafka_leaves(segment: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The indexes of an empty log hold nothing, however long they are."""
+    segment.write_bytes(b"")
+    segment.with_suffix(".index").write_bytes(bytes(48))
+    segment.with_suffix(suffix).write_bytes(bytes(48))
+    path = segment.with_suffix(suffix)
+    assert lines(capsys, "--files", str(path)) == [f"Dumping {path}"]
+
+
 def test_aborted_transactions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"{0:020d}.txnindex"
     path.write_bytes(b"".join(number.to_bytes(size) for number, size in ((0, 2), (7, 8), (1, 8), (4, 8), (3, 8))))
