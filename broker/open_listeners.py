@@ -48,7 +48,7 @@ class OpenListeners:
 
     @property
     def serving(self) -> bool:
-        """Whether clients are let in, or were until the end."""
+        """Whether clients are let in."""
         return self._broker is not None
 
     @property
@@ -154,6 +154,7 @@ class OpenListeners:
 
     def close(self) -> None:
         """Let nobody in any more."""
+        self._broker = None
         for listener in list(self._sockets):
             self._close(listener)
 
