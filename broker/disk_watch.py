@@ -34,6 +34,8 @@ _RETAIN_EVERY = 10
 _ENOUGH_BYTES = 64 * 1024 * 1024
 _ENOUGH_SHARE = 50
 """A disk has room again when that much, or one part in so many of it, is free: less would be gone at once."""
+_TRIED_BYTES = 256 * 1024
+"""Taken and given back to see that this user may have it: a quota does not show in what is free."""
 
 Suspect = tuple["Log | None", OSError]
 
@@ -153,7 +155,7 @@ class DiskWatch:
             await asyncio.sleep(_LOOK_EVERY_S)
             if folder.failure is not None:
                 return
-            if await self._background.run(lambda: _has_room(folder.path)):
+            if await self._background.run(lambda: _has_room(folder)):
                 break
         folder.full = False
         logger.info("%s has room again after %.0f s: writing goes on", folder.path, time.monotonic() - began_s)
@@ -166,10 +168,11 @@ class DiskWatch:
                 await self._background.run(folder.keep_reserve)
 
 
-def _has_room(path: str) -> bool:
+def _has_room(folder: DataFolder) -> bool:
     try:
-        volume = os.statvfs(path)
+        volume = os.statvfs(folder.path)
     except OSError:
         return False
     free_bytes = volume.f_bavail * volume.f_frsize
-    return free_bytes >= min(_ENOUGH_BYTES, volume.f_blocks * volume.f_frsize // _ENOUGH_SHARE)
+    enough_bytes = min(_ENOUGH_BYTES, volume.f_blocks * volume.f_frsize // _ENOUGH_SHARE)
+    return free_bytes >= enough_bytes and folder.takes(min(enough_bytes, _TRIED_BYTES))

@@ -133,6 +133,16 @@ class DataFolder:
         with suppress(OSError):
             self._files.unlink(self._reserve_path)
 
+    def takes(self, size_bytes: int) -> bool:
+        """Whether so much could be written now: the volume may have room, and this user none. May run on a thread."""
+        path = f"{self.path}/{PROBE_FILE}"
+        try:
+            self._files.reserve(path, size_bytes)
+            self._files.unlink(path)
+        except OSError:
+            return False
+        return True
+
     def probe(self) -> OSError | None:
         """What is wrong with the folder as a whole, None if nothing is. May run on a thread."""
         path = f"{self.path}/{PROBE_FILE}"

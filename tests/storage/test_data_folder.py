@@ -142,6 +142,13 @@ class TestReserve:
         folder.keep_reserve()
         folder.release_reserve()
 
+    def test_whether_something_could_be_written(self) -> None:
+        folder, files = folder_with()
+        assert folder.takes(1000)
+        files.fail("reserve", error=OSError(errno.EDQUOT, "over quota"))
+        assert not folder.takes(1000)
+        assert files.list_directory(PATH) == []
+
     def test_a_probe_says_what_is_wrong_with_the_folder(self) -> None:
         folder, files = folder_with()
         assert folder.probe() is None
