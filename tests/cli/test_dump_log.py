@@ -109,6 +109,7 @@ def test_a_group_record_of_another_kind_is_no_error() -> None:
         offsets_contents(Record(4, 0, None, b"", []))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.binary(max_size=200), st.booleans(), st.integers(0, 60))
 def test_any_bytes(garbage: bytes, behind_a_batch: bool, cut: int) -> None:
@@ -121,6 +122,7 @@ def test_any_bytes(garbage: bytes, behind_a_batch: bool, cut: int) -> None:
         dump_file(file, Shown(records=True, contents=True), plain_contents, lambda line: None)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.one_of(st.none(), st.binary(max_size=60)),
