@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from storage.manager import LogManager
 
 LONGEST_ORDER_BYTES = 64 * 1024
+ACCEPTING_TURNS = 5
+"""So many turns of the loop it takes until somebody who was just accepted is served, and can be told to go. (asyncio
+forgets the connection of a server that is closed in between.)"""
 
 
 class OrderRefused(Exception):
@@ -198,8 +201,9 @@ class ControlSocket:
     async def stop(self) -> None:
         if self._server is None:
             return
+        for _ in range(ACCEPTING_TURNS):
+            await asyncio.sleep(0)
         self._server.close()
-        await asyncio.sleep(0)  # whoever was just accepted begins to be served
         for task in list(self._serving):
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
