@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from broker.log import logger
 from protocol.errors import ErrorCode, KafkaError
 from storage.folder_names import MAX_NAME_LENGTH, FolderKind, marked_folder_name
+from storage.log_move import MOVED_FILE
 
 if TYPE_CHECKING:
     from broker.background import Background
@@ -33,13 +34,10 @@ Key = tuple[str, int]
 class LogMover:
     """The moves of one broker, one at a time."""
 
-    def __init__(
-        self, logs: LogManager, replicas: ReplicaManager, background: Background, clock_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, logs: LogManager, replicas: ReplicaManager, background: Background) -> None:
         self._logs = logs
         self._replicas = replicas
         self._background = background
-        self._clock_ms = clock_ms
         self._turn = asyncio.Lock()
         self._threads: ThreadPoolExecutor | None = None
 
@@ -122,10 +120,11 @@ class LogMover:
             elif move.log in self._background.flushes or not move.is_caught_up():
                 await asyncio.sleep(_RETRY_S)
             else:
-                moved, old = self._logs.moves.finish(move, self._clock_ms())
+                moved, old = self._logs.finish_move(move)
                 self._replicas.log_moved(moved)
                 logger.info("%s-%d lies in %s now", *key, move.folder.path)
                 self._logs.report(await self._background.run(self._logs.checkpoints()))
+                self._remove(f"{moved.directory}/{MOVED_FILE}")
                 self._remove(old)
                 return
 

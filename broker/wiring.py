@@ -164,7 +164,7 @@ class Node:
                 [folder, *self._take_leftovers()], config["log.segment.delete.delay.ms"]
             ),
         )
-        self._mover = LogMover(logs, replicas, self._background, now_ms)
+        self._mover = LogMover(logs, replicas, self._background)
         maintenance = Maintenance(config, logs, self._background, now_ms)
         self._watch_disks(store, replicas, maintenance)
         local = LatePartitions(replicas, image, configs, logs.is_loading)

@@ -11,7 +11,8 @@
 All three files of a segment only ever grow (a truncation, which changes the log's generation, begins the move anew),
 so a copy is right as far as it goes, and catching up is copying what came since. Segments that retention or compaction
 took away meanwhile are dropped from the copy. A crash before the first rename leaves the original, one after it the
-copy, which the next start gives its name: the id that both share tells that it was complete.
+copy, which the next start gives its name: the id that both share tells that it was complete. A power cut may keep the
+second rename and lose the first; then MOVED_FILE tells which of both is the newer one.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ from storage.segment import (
 
 if TYPE_CHECKING:
     from storage.files import File, Files
+
+MOVED_FILE = "gregor-moved"
+"""In a copy, and in a log that was one until its name is on the disk. Apache Kafka passes it over."""
 
 CHUNK_BYTES = 32 * 1024 * 1024
 """Copied and synced between two looks at the log."""
@@ -86,11 +90,23 @@ class _SegmentCopy:
 class CopyPlan:
     """What a thread is to copy next. Must come back through `LogMove.copied`, whatever became of its run."""
 
-    __slots__ = ("_files", "_pieces", "_small", "completes", "copy", "done_bytes", "end_offset", "error", "generation")
+    __slots__ = (
+        "_directory",
+        "_files",
+        "_pieces",
+        "_small",
+        "completes",
+        "copy",
+        "done_bytes",
+        "end_offset",
+        "error",
+        "generation",
+    )
 
     def __init__(
         self,
         files: Files,
+        directory: str,
         copy: _SegmentCopy,
         pieces: list[tuple[File, File, int, int]],
         small: list[tuple[str, str]],
@@ -102,6 +118,7 @@ class CopyPlan:
         more can come to this segment. `end_offset`: up to where the log is copied then, -1 if there is more to come."""
         self.copy = copy
         self._files = files
+        self._directory = directory
         self._pieces = pieces
         self._small = small
         self.generation = generation
@@ -123,6 +140,8 @@ class CopyPlan:
             for path, target_path in self._small:
                 with suppress(FileNotFoundError):
                     self._files.write_atomically(target_path, self._files.read_bytes(path))
+            with suppress(FileNotFoundError):  # cancelled meanwhile
+                self._files.sync_directory(self._directory)
         except OSError as error:
             self.error = error
 
@@ -149,6 +168,7 @@ class LogMove:
         self._synced_offset = log.log_start_offset
         self.directory = f"{folder.path}/{self._name(FolderKind.FUTURE)}"
         files.make_directory(self.directory)
+        files.write_atomically(f"{self.directory}/{MOVED_FILE}", b"", sync=False)
 
     def _name(self, kind: FolderKind) -> str:
         return marked_folder_name(self.log.topic, self.log.partition, kind, self._id)
@@ -194,7 +214,7 @@ class LogMove:
             small = self._small_files_of(copy) if completes else []
             end_offset = log.log_end_offset if whole and is_active else -1
             pieces = list(zip(copy.source.files(), copy.files(), copy.copied_bytes, wanted, strict=True))
-            return CopyPlan(self._files, copy, pieces, small, self._generation, completes, end_offset)
+            return CopyPlan(self._files, self.directory, copy, pieces, small, self._generation, completes, end_offset)
         self._synced_offset = max(self._synced_offset, active.base_offset)
         return None
 

@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from posixpath import basename
+from posixpath import basename, dirname
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.topic import LogConfig
@@ -35,9 +35,10 @@ from storage.closing import close_all_cleanly
 from storage.data_folders import DataFolders
 from storage.disk_errors import is_full
 from storage.epochs import LeaderEpochs
-from storage.folder_names import FolderKind, folder_name, marked_folder_name
+from storage.folder_names import FolderKind, folder_name, marked_folder_name, parse_folder_name
 from storage.identity import PARTITION_METADATA_FILE, format_partition_metadata
 from storage.log import Log
+from storage.log_move import MOVED_FILE
 from storage.log_moves import LogMoves
 from storage.producer_state import ProducerStates
 from storage.recovery import FolderLoader, is_segment_name, unchecked_bytes
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from protocol.slices import Slices
     from storage.data_folder import Contents, DataFolder
     from storage.files import Files
+    from storage.log_move import LogMove
     from storage.log_state import LogState
 
 logger = logging.getLogger(__name__)
@@ -157,15 +159,8 @@ class LogManager(DataFolders):
             for path, name in contents.partitions:
                 key = name.topic, name.partition
                 if (other := self._pending.get(key)) is not None:
-                    if not self._holds_segments(path):
-                        self.unlinkable.append(path)
+                    if not self._replaces(path, other.path):
                         continue
-                    if self._holds_segments(other.path):
-                        raise DuplicatePartition(
-                            f"{other.path} and {path} are the same partition. Move one of them away: the older one, or "
-                            f"the one on a disk that failed"
-                        )
-                    self.unlinkable.append(other.path)
                     other.folder.partitions_count -= 1
                     self.progress.partitions_total -= 1
                 size_bytes = 0
@@ -200,6 +195,24 @@ class LogManager(DataFolders):
                     present.add(name[:2])
                 else:
                     logger.warning("%s is the copy of a partition that is not here: left alone", path)
+
+    def _replaces(self, path: str, other: str) -> bool:
+        """Whether the first of two folders of one partition is the one that counts."""
+        for loser, winner in ((path, other), (other, path)):
+            if not self._holds_segments(loser):
+                self.unlinkable.append(loser)
+                return winner is path
+            if self._files.exists(f"{winner}/{MOVED_FILE}") and not self._files.exists(f"{loser}/{MOVED_FILE}"):
+                name = parse_folder_name(basename(loser))
+                assert name is not None
+                aside = marked_folder_name(*name[:2], FolderKind.STRAY, random_uuid())
+                self._files.rename(loser, f"{dirname(loser)}/{aside}")
+                logger.warning("%s was moved to %s: what was left there is now %s", loser, winner, aside)
+                return winner is path
+        raise DuplicatePartition(
+            f"{other} and {path} are the same partition. Move one of them away: the older one, or the one on a disk "
+            f"that failed"
+        )
 
     def _holds_segments(self, path: str) -> bool:
         """False of a folder that was made for a partition and left at once: the next data folder took it."""
@@ -352,6 +365,12 @@ class LogManager(DataFolders):
                 yield home.path, log.topic, log.partition, log.size_bytes, behind, False
             if (move := self.moves.under_way.get(key)) is not None:
                 yield move.folder.path, log.topic, log.partition, move.size_bytes, move.lag, True
+
+    def finish_move(self, move: LogMove) -> tuple[Log, str]:
+        """As LogMove.finish. The old folder must not be removed before the next checkpoints are written."""
+        moved, old = self.moves.finish(move, self._clock_ms())
+        self._unsynced_folders |= {move.home.path, move.folder.path}
+        return moved, old
 
     # Failures
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,8 +86,6 @@ def two(tmp_path: Path) -> Iterator[Two]:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Copies wait in their thread as long as the list is empty."""
-    import time
-
     opened: list[bool] = []
     run = CopyPlan.run
 
@@ -295,6 +295,18 @@ def test_a_crash_between_the_two_renames_leaves_the_copy(two: Two) -> None:
     two.harness.until(lambda: two.folders() == ["b/orders-0"])
 
 
+def test_a_power_cut_that_undid_the_first_rename_alone(two: Two, caplog: pytest.LogCaptureFixture) -> None:
+    two.topic()
+    two.harness.stop()
+    shutil.copytree(two.base / "a/orders-0", two.base / "b/orders-0")
+    (two.base / "b/orders-0" / log_move.MOVED_FILE).touch()
+    two.harness = two.started()
+    assert two.where() == [two.b]
+    assert len(two.values()) == 20
+    assert [path.rpartition("-")[2] for path in two.folders()] == ["stray", "0"]
+    assert "was moved to" in caplog.text
+
+
 def test_a_copy_alone_is_no_partition(two: Two, caplog: pytest.LogCaptureFixture) -> None:
     two.topic()
     two.harness.stop()
@@ -307,8 +319,6 @@ def test_a_copy_alone_is_no_partition(two: Two, caplog: pytest.LogCaptureFixture
 
 @pytest.mark.parametrize("moment", ["copying", "after"])
 def test_a_crash_at_any_moment_leaves_one_of_both(two: Two, gate: list[bool], tmp_path: Path, moment: str) -> None:
-    import shutil
-
     two.topic()
     expected = two.values()
     two.move("orders", two.b)
