@@ -95,7 +95,7 @@ def test_resources_that_cannot_be_altered(harness: Harness, topic: str, version:
         resource(BROKER, "", ("message.max.bytes", SET, "many")),
         resource(BROKER, "", ("no.such.key", SET, "1")),
         resource(1, "x", change),
-        resource(8, "0", ("kafka", SET, "DEBUG")),
+        resource(8, "0", ("no.such.logger", SET, "DEBUG")),
         resource(8, "7", ("root", SET, "DEBUG")),
     ) == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
