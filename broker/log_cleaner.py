@@ -87,6 +87,8 @@ class LogCleaner:
         self._idle: list[tuple[CleanerProcess, float]] = []
         self._running: dict[Key, CleanerProcess] = {}
         self._ordered: dict[Key, tuple[Log, asyncio.Future[CleaningResult]]] = {}
+        self._carried_out: dict[Key, asyncio.Future[CleaningResult]] = {}
+        """The orders that are running."""
         self._trouble: dict[Key, _Trouble] = {}
         self._not_before_ms: dict[Key, int] = {}
         """Of logs over which a run came to nothing."""
@@ -140,9 +142,12 @@ class LogCleaner:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), max(pause_s, 0.01))
         finally:
-            for _, order in self._ordered.values():
-                order.set_result(_STOPPING)
-            for process, _ in self._idle:
+            # A run that was cancelled before its first step closes nothing and answers nobody.
+            orders = [*(order for _, order in self._ordered.values()), *self._carried_out.values()]
+            for order in orders:
+                if not order.done():
+                    order.set_result(_STOPPING)
+            for process in [*self._running.values(), *(process for process, _ in self._idle)]:
                 await process.close()
             self._idle.clear()
 
@@ -203,6 +208,8 @@ class LogCleaner:
     def _begin(self, log: Log, order: asyncio.Future[CleaningResult] | None) -> None:
         process = self._idle.pop()[0] if self._idle else CleanerProcess()
         self._running[log.topic, log.partition] = process
+        if order is not None:
+            self._carried_out[log.topic, log.partition] = order
         self._background.spawn(self._run(log, process, order))
 
     async def _run(self, log: Log, process: CleanerProcess, order: asyncio.Future[CleaningResult] | None) -> None:
@@ -214,6 +221,7 @@ class LogCleaner:
                 self._not_before_ms[key] = self._clock_ms() + self._config["log.cleaner.backoff.ms"]
         finally:
             del self._running[key]
+            self._carried_out.pop(key, None)
             if order is not None and not order.done():
                 order.set_result(result)
             self._wake.set()

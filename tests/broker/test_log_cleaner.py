@@ -298,3 +298,26 @@ def test_as_many_at_a_time_as_there_are_threads(tmp_path: Path) -> None:
         harness.until(done)
         assert most == 2
         assert len(harness.node.cleaner.worker_pids()) == 2, "workers are used again"
+
+
+def test_a_stop_before_the_first_step_of_a_run(tmp_path: Path) -> None:
+    with running(tmp_path, **QUICK) as harness:
+        harness.create_topic("table", **TABLE, min_cleanable_dirty_ratio="1.0")
+        fill(harness, "table", 100)
+        cleaner, log = harness.node.cleaner, log_of(harness, "table")
+        log.roll(0)
+        assert compact(harness, "table").cleaned
+        (pid,) = cleaner.worker_pids()
+        order = harness.loop.create_task(cleaner.compact_now(log))
+        harness.turn(1)  # the order is there, nobody has looked at it
+        begin = cleaner._begin
+
+        def begin_and_stop(*arguments: object) -> None:
+            begin(*arguments)  # type: ignore[arg-type]
+            for task in harness.node._background._tasks:
+                task.cancel()
+
+        cleaner._begin = begin_and_stop  # type: ignore[method-assign,assignment]
+        result = harness.run(order)
+        assert result.reason == "the broker stops"
+        harness.until(lambda: not Path(f"/proc/{pid}").exists())
