@@ -32,7 +32,11 @@ Answered = Callable[["TopicState", Iterable[int]], Topic]
 FLEXIBLE_FROM = 9
 PARTITIONS_PER_SLICE = 60
 """Some 0.4 ms of work, and few enough for a length field of one byte."""
-_TOPICS_PER_SLICE = 300
+_FEW_PARTITIONS = 5
+"""Topics with no more share a slice with others."""
+_COST_OF_A_TOPIC = 50
+"""To encode one without partitions, in look-ups of one that is known."""
+_WORK_PER_SLICE = 600
 _KINDS_KEPT = 4
 
 _MARK = 0x7A6F_1D2E
@@ -80,8 +84,7 @@ def encoded_topic(state: TopicState, answered: Answered, version: int) -> Slices
     """One topic of an answer."""
     indexes = sorted(state.partitions)
     if len(indexes) <= PARTITIONS_PER_SLICE:
-        if len(indexes) > PARTITIONS_PER_SLICE // 4:
-            yield None
+        yield None
         return _topic(answered(state, indexes), version)
     found = layout(version)
     around = _topic(answered(state, ()), version)
@@ -131,15 +134,23 @@ class EncodedTopics:
             del self._kinds[next(iter(self._kinds))]
         self._kinds[key] = known
         parts: list[bytes] = []
+        work = 0
         for topic in topics:
             if isinstance(topic, Topic):
                 parts.append(_topic(topic, version))
+                work += _COST_OF_A_TOPIC
             elif (found := known.get(topic.name)) is not None and found[0] is topic:
                 parts.append(found[1])
             else:
-                data = yield from encoded_topic(topic, answered, version)
+                if len(topic.partitions) <= _FEW_PARTITIONS:
+                    data = _topic(answered(topic, sorted(topic.partitions)), version)
+                    work += 2 * _COST_OF_A_TOPIC
+                else:
+                    data = yield from encoded_topic(topic, answered, version)
                 known[topic.name] = topic, data
                 parts.append(data)
-            if len(parts) % _TOPICS_PER_SLICE == 0:
+            work += 1
+            if work >= _WORK_PER_SLICE:
+                work = 0
                 yield None
         return b"".join(parts)

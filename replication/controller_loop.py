@@ -64,7 +64,7 @@ from replication.topic_configs import TopicConfigs
 # ZooKeeper takes requests up to 1 MB; a partition's state and path are about 200 bytes.
 # Here the limit is what a loop may be kept from others by one multi: some milliseconds.
 MAX_OPERATIONS = 150
-THREADED_FROM = 200
+THREADED_FROM = 50
 """Decisions about more partitions are made on a thread: 1000 partitions take 30 ms."""
 RETRY_DELAY_S = 0.1
 FULL_DELAY_S = 1.0

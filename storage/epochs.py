@@ -31,7 +31,7 @@ UNKNOWN = (-1, -1)
 class LeaderEpochs:
     """The (epoch, start offset) pairs of one log, and their file."""
 
-    __slots__ = ("_epochs", "_files", "_start_offsets", "dirty", "intact", "latest", "path", "unwritten")
+    __slots__ = ("_epochs", "_files", "_on_file", "_start_offsets", "dirty", "intact", "latest", "path", "unwritten")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
@@ -43,7 +43,9 @@ class LeaderEpochs:
         self.dirty = False
         """Written, but not synced since; cleared by the flush that takes care of `path`."""
         self.unwritten = False
-        """The disk had no room for the last change: the file is older than this."""
+        """The file is older than this: the disk had no room for the last change, or it was put off."""
+        self._on_file: list[tuple[int, int]] | None = None
+        """What the file holds, where a change was put off."""
         self.intact = True
         """False when the file held something else than it must: then it says nothing, and the whole log should be
         read to make it again."""
@@ -102,12 +104,18 @@ class LeaderEpochs:
         slot = bisect_right(self._start_offsets, offset) - 1
         return self._epochs[slot] if slot >= 0 else None
 
-    def truncate_from_end(self, end_offset: int) -> None:
-        """Forgets epochs that begin at or after the offset."""
+    def truncate_from_end(self, end_offset: int, *, loading: bool = False) -> None:
+        """Forgets epochs that begin at or after the offset. While a log is `loading` the file is left as it is until
+        the next change or flush, which often brings back what went: with thousands of logs that is half of a start."""
         kept = bisect_left(self._start_offsets, end_offset)
         if kept < len(self._epochs):
+            if loading and not self.dirty and not self.unwritten:
+                self._on_file = self.entries()
             self._keep(slice(0, kept))
-            self._write()
+            if loading:
+                self.unwritten = self.dirty = True
+            else:
+                self._write()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forgets epochs that ended at or before the offset; the one it lies in now begins there."""
@@ -145,8 +153,13 @@ class LeaderEpochs:
         if self.unwritten:
             self._files.write_atomically(self.path, format_epochs(self.entries()), sync=False)
             self.unwritten = False
+            self._on_file = None
 
     def _write(self) -> None:
+        before, self._on_file = self._on_file, None
+        if before == self.entries():
+            self.unwritten = self.dirty = False
+            return
         try:
             self._files.write_atomically(self.path, format_epochs(self.entries()), sync=False)
             self.unwritten = False

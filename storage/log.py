@@ -82,7 +82,7 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
             epochs = LeaderEpochs.load(files, directory)
             if not epochs.intact:
                 epochs.assign_many(epochs_of_batches(segments))
-            epochs.truncate_from_end(log_end_offset)
+            epochs.truncate_from_end(log_end_offset, loading=True)
             epochs.truncate_from_start(log_start_offset)
         if producers is None:
             producers = ProducerStates(files, directory, producer_expiration_ms)

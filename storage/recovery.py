@@ -95,12 +95,13 @@ class FolderLoader:
         log_end_offset = self._settle_ends()
         if not self._epochs.intact:
             yield from self._read_epochs()
-        self._epochs.truncate_from_end(log_end_offset)
+        self._epochs.truncate_from_end(log_end_offset, loading=True)
         self._epochs.truncate_from_start(self._log_start_offset)
         # Closed, and not one snapshot: by a Kafka that did not know of producers yet.
         if not clean or self._producers.snapshot_offsets:
             yield from self._load_producers(log_end_offset)
-        if not clean:
+        # A log that holds nothing needs none.
+        if not clean and (log_end_offset > self._log_start_offset or self._producers.entries):
             try:
                 self._producers.take_snapshot(log_end_offset)
             except OSError as error:
@@ -174,7 +175,7 @@ class FolderLoader:
             found = epochs[len(trusted[-1:]) :]
             if self._epochs.entries() != trusted + found:
                 # Cut short between the two, this leaves what the next start finds out again.
-                self._epochs.truncate_from_end(self._recovery_point)
+                self._epochs.truncate_from_end(self._recovery_point, loading=True)
                 self._epochs.assign_many(found)
 
     def _check(

@@ -188,3 +188,34 @@ def test_a_disk_without_room_holds_nothing_up() -> None:
     epochs.write_unwritten()
     assert not epochs.unwritten
     assert LeaderEpochs.load(files, "/d").entries() == [(2, 12)]
+
+
+def test_what_goes_at_a_start_and_comes_back_is_not_written() -> None:
+    files = MemoryFiles()
+    files.make_directory("/data")
+    LeaderEpochs(files, "/data").assign_many([(0, 0), (3, 10)])
+
+    def loaded() -> tuple[LeaderEpochs, int]:
+        return LeaderEpochs.load(files, "/data"), files.calls["write_atomically"]
+
+    epochs, writes = loaded()
+    epochs.truncate_from_end(10, loading=True)
+    assert (epochs.entries(), epochs.latest) == ([(0, 0)], 0)
+    epochs.assign(3, 10)
+    assert (epochs.dirty, epochs.unwritten) == (False, False)
+    assert files.calls["write_atomically"] == writes
+    assert loaded()[0].entries() == epochs.entries() == [(0, 0), (3, 10)]
+
+    epochs, writes = loaded()
+    epochs.truncate_from_end(10, loading=True)
+    epochs.assign(4, 10)
+    assert files.calls["write_atomically"] == writes + 1
+    assert loaded()[0].entries() == epochs.entries() == [(0, 0), (4, 10)]
+
+    epochs, writes = loaded()
+    epochs.truncate_from_end(0, loading=True)
+    epochs.truncate_from_end(0, loading=True)
+    assert epochs.dirty
+    epochs.write_unwritten()
+    assert files.calls["write_atomically"] == writes + 1
+    assert loaded()[0].entries() == epochs.entries() == []
