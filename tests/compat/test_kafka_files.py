@@ -25,7 +25,7 @@ from tests.support.kafka_tools import KafkaTools
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
-SMALL = {"segment.bytes": "20000", "segment.index.bytes": "2000", "index.interval.bytes": "500"}
+SMALL = {"retention.ms": "-1", "segment.bytes": "20000", "segment.index.bytes": "2000", "index.interval.bytes": "500"}
 TOPICS = {
     "plain": SMALL,
     "stamped": {**SMALL, "message.timestamp.type": "LogAppendTime"},

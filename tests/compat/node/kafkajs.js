@@ -23,7 +23,9 @@ async function check(name, run) {
 
 async function newTopic(numPartitions = 1) {
   const topic = `${prefix}-${++topics}`
-  assert.equal(await admin.createTopics({ topics: [{ topic, numPartitions }], waitForLeaders: true }), true)
+  // The records are old: the next look at retention would delete them.
+  const configEntries = [{ name: 'retention.ms', value: '-1' }]
+  assert.equal(await admin.createTopics({ topics: [{ topic, numPartitions, configEntries }] }), true)
   return topic
 }
 

@@ -75,7 +75,9 @@ func config() *sarama.Config {
 func newTopic(partitions int32) (string, error) {
 	topics++
 	name := fmt.Sprintf("%s-%d", prefix, topics)
-	return name, admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1}, false)
+	keep := "-1" // the records are old: the next look at retention would delete them
+	return name, admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1,
+		ConfigEntries: map[string]*string{"retention.ms": &keep}}, false)
 }
 
 func sent(topic string, number int, partition int32, headers bool) *sarama.ProducerMessage {
