@@ -15,12 +15,15 @@ from replication import nodes
 from replication.metadata_store import Create, MetadataStore, Operation, Set
 from replication.nodes import PartitionState, ReplicaAssignment, TopicAssignment
 from replication.topic_names import CLUSTER_METADATA_TOPIC, name_problem
+from replication.turns import NextTurn
 
 # Their settings are part of what makes them work; Kafka gives them at creation.
 INTERNAL_TOPIC_CONFIGS: Mapping[str, Mapping[str, str]] = {
     name: {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
     for name in ("__consumer_offsets", "__transaction_state")
 }
+
+_PARTITIONS_PER_TURN = 200
 
 _log = logging.getLogger(__name__)
 
@@ -44,10 +47,16 @@ async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog]) 
     """
     by_topic: dict[str, dict[int, FoundLog]] = {}
     for log in logs:
-        if log.topic != CLUSTER_METADATA_TOPIC and name_problem(log.topic) is None:
-            by_topic.setdefault(log.topic, {})[log.partition] = log
+        by_topic.setdefault(log.topic, {})[log.partition] = log
     adopted: list[tuple[str, int]] = []
+    looked_at = 0
     for name, found in sorted(by_topic.items()):
+        if name == CLUSTER_METADATA_TOPIC or name_problem(name) is not None:
+            continue
+        looked_at += len(found)
+        if looked_at >= _PARTITIONS_PER_TURN:
+            looked_at = 0
+            await NextTurn()
         node = await store.get(nodes.topic_path(name))
         known = None if node is None else nodes.decode_topic(name, node[0])
         news = sorted(found.keys() - (known.partitions.keys() if known is not None else set()))
