@@ -30,6 +30,11 @@ _SNAPPY_MAX_RATIO = 32
 # A zstd block of 4 bytes (RLE) makes at most 128 KB, so a slice of input makes at most so much per byte.
 _ZSTD_MAX_RATIO = 32 * 1024
 
+# One byte of a match's or a literal's length stands for at most 255 bytes.
+_LZ4_MAX_RATIO = 255
+_LZ4_USUAL_RATIO = 8
+_LZ4_LEAST_BYTES = 16 * 1024
+
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
 
@@ -171,21 +176,27 @@ def _unlz4(data: Buffer, max_bytes: int) -> bytes:
     import lz4.frame
 
     frame = lz4.frame.LZ4FrameDecompressor()
+    most = min(max_bytes, len(data) * _LZ4_MAX_RATIO) + 1
+    # The library allocates what it is asked for: begin with what most batches need, in one piece.
+    asked = max(_LZ4_LEAST_BYTES, len(data) * _LZ4_USUAL_RATIO)
     try:
-        plain: bytes = frame.decompress(data, max_bytes + 1)
+        parts: list[bytes] = [frame.decompress(data, min(asked, most))]
+        total = len(parts[0])
         # The library may hand out less than asked although more is there.
-        while not frame.eof and not frame.needs_input and len(plain) <= max_bytes:
-            more: bytes = frame.decompress(b"", max_bytes + 1 - len(plain))
-            if not more and not frame.eof:
+        while not frame.eof and not frame.needs_input and total < most:
+            asked *= 2
+            part: bytes = frame.decompress(b"", min(asked, most - total))
+            if not part and not frame.eof:
                 break
-            plain += more
+            total += len(part)
+            parts.append(part)
     except RuntimeError as error:
         raise DecompressionError(f"lz4: {error}") from None
-    if len(plain) > max_bytes:
+    if total > max_bytes:
         raise _too_large(max_bytes)
     if not frame.eof:
         raise DecompressionError("lz4: the data ends early")
-    return plain
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _with_lz4_header_checksum(data: bytes) -> bytes:

@@ -175,8 +175,8 @@ def fuzz(
         gc.freeze()
         told = time.monotonic()
         while (left := inputs - report.inputs) > 0:
-            renew_limits()
             for feeder in feeders:
+                renew_limits()
                 # The last round is a smaller one, of the same proportions.
                 count = min(feeder.target.weight * 10, -(-left * feeder.target.weight // share))
                 feeder.feed(count, report)
