@@ -42,7 +42,7 @@ from storage.segment import (
     TRANSACTION_INDEX_SUFFIX,
     Segment,
 )
-from storage.verify_segment import Expected, Finding, LastBatch, verify_segment
+from storage.verify_segment import EPOCHS_AGAIN, PRODUCERS_AGAIN, Expected, Finding, LastBatch, verify_segment
 
 if TYPE_CHECKING:
     from storage.files import DirectoryEntry, Files
@@ -54,7 +54,12 @@ FOREIGN_FOLDERS = ("__cluster_metadata-0", "remote-log-index-cache")
 _BESIDE = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _LEFT_OVER = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)
 
-REMOVE_FILE = "Remove the file while the broker is stopped: a start makes it anew"
+_IGNORED = {
+    RECOVERY_POINT_FILE: "A start ignores it and, after a crash, checks the logs from their beginning",
+    LOG_START_OFFSET_FILE: "A start ignores it: records that were deleted from the middle of a segment appear again",
+    HIGH_WATERMARK_FILE: "A start ignores it and takes what the replicas in sync have",
+    CLEANER_OFFSETS_FILE: "A start ignores it and compacts from the beginning",
+}
 
 
 class Progress(NamedTuple):
@@ -103,7 +108,7 @@ def look_at_folder(files: Files, path: str, found: Callable[[Finding], None]) ->
             checkpoints[name] = {}
         except MalformedFile as error:
             checkpoints[name] = {}
-            found(Finding(f"{path}/{name}", error.reason, "Remove the file: the next start checks the logs instead"))
+            found(Finding(f"{path}/{name}", error.reason, _IGNORED[name]))
     partitions = []
     total_bytes = deleted = 0
     for entry in sorted(files.list_directory(path)):
@@ -232,7 +237,7 @@ class _Partition:
             try:
                 parse_partition_metadata(self._files.read_bytes(path), path)
             except MalformedFile as error:
-                self._tell(PARTITION_METADATA_FILE, error.reason, REMOVE_FILE)
+                self._tell(PARTITION_METADATA_FILE, error.reason, "A start that knows the topic's id writes it anew")
         logs = {name for name in self._names if is_segment_name(name)}
         if not logs:
             self._tell("", "there is no segment", "A start makes an empty one", harmless=self._report.in_use)
@@ -254,12 +259,12 @@ class _Partition:
         except FileNotFoundError:
             return []
         except ValueError as error:
-            self._tell(EPOCHS_FILE, str(error), REMOVE_FILE)
+            self._tell(EPOCHS_FILE, str(error), "A start reads the epochs from the batches instead")
             return []
         for (epoch, start), (next_epoch, next_start) in itertools.pairwise(entries):
             if next_epoch <= epoch or next_start <= start:
                 what = f"epoch {next_epoch} from offset {next_start} follows epoch {epoch} from {start}"
-                self._tell(EPOCHS_FILE, what, REMOVE_FILE)
+                self._tell(EPOCHS_FILE, what, EPOCHS_AGAIN)
                 return []
         return entries
 
@@ -274,7 +279,7 @@ class _Partition:
             try:
                 entries = parse_snapshot(self._files.read_bytes(f"{self._path}/{name}"))
             except ValueError as error:
-                self._tell(name, str(error), REMOVE_FILE)
+                self._tell(name, str(error), "A start passes it over, and reads the batches behind the one before it")
                 continue
             snapshots.append((name, int(stem)))
             for entry in entries:
@@ -283,7 +288,7 @@ class _Partition:
                         what = (
                             f"producer {entry.producer_id} wrote offset {last_offset}, which lies behind the snapshot"
                         )
-                        self._tell(name, what, REMOVE_FILE)
+                        self._tell(name, what, PRODUCERS_AGAIN)
                     elif last_sequence >= 0:
                         said = LastBatch(entry.producer_id, entry.epoch, last_sequence, f"{self._path}/{name}")
                         batches[last_offset] = said

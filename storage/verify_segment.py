@@ -96,9 +96,17 @@ class Walked(NamedTuple):
     last_epoch: int
 
 
+EPOCHS_AGAIN = (
+    "Write `damaged` into the file while the broker is stopped: a start then reads the epochs from the batches"
+)
+PRODUCERS_AGAIN = (
+    "Remove it, and .kafka_cleanshutdown, while the broker is stopped: a start then reads the batches again"
+)
 REBUILT = "A start rebuilds the index after both index files of this segment are removed while the broker is stopped"
-COPY = "Restore the file from a copy, or stop the broker and remove clean-shutdown marker and recovery checkpoint: the "
-COPY += "next start keeps what lies before and cuts the rest"
+COPY = (
+    "Restore the file from a copy; or, while the broker is stopped, remove .kafka_cleanshutdown and "
+    "recovery-point-offset-checkpoint: the next start keeps what lies before and cuts off the rest of this log"
+)
 
 
 class _Entries:
@@ -307,7 +315,7 @@ def verify_segment(
                     told_epochs += 1
                     place = f"{path.rpartition('/')[0]}/leader-epoch-checkpoint"
                     what = f"offset {base_offset} is of leader epoch {epoch}, the file says {said}"
-                    found(Finding(place, what, "Remove the file while the broker is stopped: a start makes it anew"))
+                    found(Finding(place, what, EPOCHS_AGAIN))
             if last_offset in producers and producer_id >= 0:
                 _compare_producer(
                     producers[last_offset], last_offset, producer_id, producer_epoch,
@@ -358,7 +366,7 @@ def _compare_producer(
                 said.snapshot,
                 f"offset {offset} is of producer {producer_id}, epoch {epoch}, sequence {sequence}; the snapshot says "
                 f"producer {said.producer_id}, epoch {said.epoch}, sequence {said.last_sequence}",
-                "Remove the snapshots of this partition while the broker is stopped: a start makes them anew",
+                PRODUCERS_AGAIN,
             )
         )
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from config.topic import LogConfig
 from protocol.records import iter_batches
 from storage.checkpoints import format_offsets
 from storage.identity import MetaProperties, format_meta_properties, format_partition_metadata
+from storage.log import Log
 from storage.memory_files import MemoryFiles
 from storage.producer_state import ProducerEntry, format_snapshot
+from storage.recovery import FolderLoader
 from storage.verify import Totals, find_duplicates, look_at_folder, verify_folder
 from storage.verify_segment import MOST_PER_FILE, Finding
 from tests.storage.logs import NOW_MS, batch, open_log, patched, sequenced
@@ -325,3 +328,68 @@ def test_any_bytes_in_any_file(path: str, garbage: bytes, at: int) -> None:
     content = dict(CLEAN)
     content[path] = content[path][:at] + garbage + content[path][at + len(garbage) :]
     verify(content, records=True)
+
+
+def started(content: dict[str, bytes]) -> dict[str, bytes]:
+    """The files after a broker was started on them and stopped again."""
+    files = MemoryFiles()
+    for path, data in content.items():
+        files.make_directory(path.rpartition("/")[0])
+        files.create(path).write(data)
+    loader = FolderLoader(
+        files, PARTITION, topic="orders", partition=0, topic_id=b"x" * 16, config=LogConfig.defaults(),
+        producer_expiration_ms=10**15, now_ms=NOW_MS,
+    )  # fmt: skip
+    log = run_to_end(loader.load(clean=f"{FOLDER}/.kafka_cleanshutdown" in content))
+    log.close(clean=True)
+    after = {path: data for path, data in content.items() if not path.startswith(PARTITION)}
+    after[f"{FOLDER}/recovery-point-offset-checkpoint"] = format_offsets({("orders", 0): log.log_end_offset})
+    after[f"{FOLDER}/replication-offset-checkpoint"] = format_offsets({("orders", 0): log.log_end_offset})
+    for entry in files.list_directory(PARTITION):
+        after[f"{PARTITION}/{entry.name}"] = files.read_bytes(f"{PARTITION}/{entry.name}")
+    return after
+
+
+def run_to_end(steps: Generator[int, None, Log]) -> Log:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            log: Log = end.value
+            return log
+
+
+def marked_damaged(content: dict[str, bytes]) -> None:
+    content[EPOCHS] = b"damaged\n"
+
+
+def without_indexes(content: dict[str, bytes]) -> None:
+    del content[f"{STEM}.index"], content[f"{STEM}.timeindex"]
+
+
+def without_snapshot(content: dict[str, bytes]) -> None:
+    del content[snapshot_of_the_end()], content[f"{FOLDER}/.kafka_cleanshutdown"]
+
+
+def without_markers(content: dict[str, bytes]) -> None:
+    del content[f"{FOLDER}/.kafka_cleanshutdown"], content[f"{FOLDER}/recovery-point-offset-checkpoint"]
+
+
+@pytest.mark.parametrize(
+    ("names", "remedy"),
+    [
+        (["leader epoch of a batch", "epochs file", "epochs order"], marked_damaged),
+        (["epochs text", "no index", "snapshot checksum", "index size"], lambda content: None),
+        (["index offset", "index position", "index order", "index beyond", "time", "last time"], without_indexes),
+        (["snapshot contents"], without_snapshot),
+        (["checksum", "record bytes", "magic", "length", "torn end", "stray end"], without_markers),
+    ],
+    ids=["epochs", "nothing to be done", "indexes", "producers", "batches"],
+)
+def test_the_remedies_help(names: list[str], remedy: Damage) -> None:
+    for name in names:
+        content = dict(CLEAN)
+        ONE_WRONG[name][0](content)
+        assert problems(content)
+        remedy(content)
+        assert problems(started(content)) == [], name
