@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.record_scan import record_heads
@@ -40,6 +40,7 @@ def plain(batch: RecordBatch) -> bytes:
     return bytes(batch.memory()[RECORD_BATCH_OVERHEAD:])
 
 
+@settings(max_examples=25, deadline=None)
 @given(records)
 def test_spans_say_what_the_records_say(given_records: list) -> None:  # type: ignore[type-arg]
     batch = made(given_records)
@@ -54,6 +55,7 @@ def test_spans_say_what_the_records_say(given_records: list) -> None:  # type: i
     assert all(one[1] == other[0] for one, other in pairwise(spans))
 
 
+@settings(max_examples=25, deadline=None)
 @given(records, st.integers(-(2**63), 2**63 - 1))
 def test_another_timestamp_changes_nothing_else(given_records: list, delta: int) -> None:  # type: ignore[type-arg]
     batch = made(given_records)
@@ -75,6 +77,7 @@ def test_other_bytes_are_corrupt_or_records(data: bytes, count: int) -> None:
     assert len(spans) == count
 
 
+@settings(max_examples=25, deadline=None)
 @given(records, st.data())
 def test_what_is_cut_off_is_corrupt(given_records: list, data: st.DataObject) -> None:  # type: ignore[type-arg]
     batch = made(given_records)
