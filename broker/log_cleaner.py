@@ -167,11 +167,18 @@ class LogCleaner:
         """The log to compact next; None if none is due."""
         now_ms = self._clock_ms()
         due: list[tuple[float, Log]] = []
-        await sliced(None for log in list(self._logs.logs.values()) if self._look_at(log, now_ms, due))
+        await sliced(None for log in self._with_room() if self._look_at(log, now_ms, due))
         self._trouble = {key: one for key, one in self._trouble.items() if self._logs.logs.get(key) is one.log}
         self._not_before_ms = {key: at_ms for key, at_ms in self._not_before_ms.items() if now_ms < at_ms}
         present = [one for one in due if self._logs.get(one[1].topic, one[1].partition) is one[1]]
         return max(present, key=lambda one: one[0])[1] if present else None
+
+    def _with_room(self) -> Iterator[Log]:
+        """Logs on disks that are not full: a run needs room before it makes some, and others need that, too."""
+        full = {folder.path for folder in self._logs.folders if folder.full}
+        for log in list(self._logs.logs.values()):
+            if not full or (self._logs.get(log.topic, log.partition) is log and self._logs.folder_of(log) not in full):
+                yield log
 
     def _look_at(self, log: Log, now_ms: int, due: list[tuple[float, Log]]) -> bool:
         key = log.topic, log.partition

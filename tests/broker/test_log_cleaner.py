@@ -321,3 +321,18 @@ def test_a_stop_before_the_first_step_of_a_run(tmp_path: Path) -> None:
         result = harness.run(order)
         assert result.reason == "the broker stops"
         harness.until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_a_full_disk_is_left_alone(tmp_path: Path) -> None:
+    with running(tmp_path, **QUICK) as harness:
+        (folder,) = harness.broker.logs.folders
+        harness.create_topic("table", **TABLE, min_cleanable_dirty_ratio="1.0")
+        fill(harness, "table", 100)
+        folder.full = True
+        harness.alter_topic("table", min_cleanable_dirty_ratio="0")
+        log = log_of(harness, "table")
+        harness.run(harness.node.cleaner._start_what_is_due())
+        assert log.cleaned_offset is None
+        assert not log.cleaning
+        folder.full = False
+        harness.until(lambda: is_clean(log))
