@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,7 +85,7 @@ def two(tmp_path: Path) -> Iterator[Two]:
 
 
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def gate(two: Two, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """Copies wait in their thread as long as the list is empty."""
     opened: list[bool] = []
     run = CopyPlan.run
@@ -95,7 +96,8 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         run(self)
 
     monkeypatch.setattr(CopyPlan, "run", gated)
-    return opened
+    yield opened
+    opened.append(True)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -270,13 +272,16 @@ def test_a_swap_that_fails_leaves_all_as_it_was(two: Two, monkeypatch: pytest.Mo
 def test_a_stop_meanwhile_is_made_up_for_by_the_next_start(two: Two, gate: list[bool]) -> None:
     two.topic()
     two.move("orders", two.b)
-    gate.append(True)
-    two.harness.turn(1)
-    if two.where(future=True):
-        two.harness.stop()
-        assert two.folders()[0] == "a/orders-0"
-        assert os.listdir(two.base / two.folders()[1]) == []
-        two.harness = two.started()
+    assert two.where(future=True) == [two.b]
+    two.harness.turn()
+    # The stop waits for the thread, but gives the move up before.
+    opening = threading.Timer(0.05, gate.append, [True])
+    opening.start()
+    two.harness.stop()
+    opening.join()
+    assert two.folders()[0] == "a/orders-0"
+    assert os.listdir(two.base / two.folders()[1]) == []
+    two.harness = two.started()
     two.harness.until(lambda: two.where() == [two.b] and two.folders() == ["b/orders-0"])
     assert len(two.values()) == 20
 
@@ -337,3 +342,26 @@ def test_a_crash_at_any_moment_leaves_one_of_both(two: Two, gate: list[bool], tm
     crashed.harness.until(lambda: crashed.where() == [crashed.b])
     assert crashed.values() == expected
     crashed.harness.until(lambda: crashed.folders() == ["b/orders-0"])
+
+
+@pytest.mark.slow
+def test_compaction_meanwhile(two: Two, gate: list[bool]) -> None:
+    two.topic(records=0, cleanup_policy="compact", min_compaction_lag_ms="0")
+    for number in range(60):
+        two.harness.produce("orders", (b"key-%d" % (number % 5), b"%d" % number * 200))
+    log = two.harness.broker.logs.logs["orders", 0]
+    compaction = two.harness.loop.create_task(two.harness.node.cleaner.compact_now(log))
+    two.harness.until(lambda: log.cleaning)
+    two.move("orders", two.b)
+    result = two.harness.run(compaction, 20)
+    assert result.cleaned, result.reason
+    expected = [(record.offset, record.key, record.value) for record in two.harness.records("orders")]
+    assert len(expected) < 40
+    gate.append(True)
+    two.harness.until(lambda: two.where() == [two.b])
+    moved = two.harness.broker.logs.logs["orders", 0]
+    assert moved.cleaned_offset == log.cleaned_offset
+    assert [(record.offset, record.key, record.value) for record in two.harness.records("orders")] == expected
+    assert len(list(Path(two.b, "orders-0").glob("*.log"))) == moved.segments_count
+    two.restart()
+    assert [(record.offset, record.key, record.value) for record in two.harness.records("orders")] == expected
