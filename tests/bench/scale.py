@@ -1,7 +1,7 @@
 """How a broker carries many partitions and many connections: time, memory, descriptors, stalls of its event loop.
 
-    python tests/bench/scale.py                     10,000 partitions, 5,000 connections
-    python tests/bench/scale.py --partitions 1000 --connections 500
+    make bench-scale                                10,000 partitions, 5,000 connections
+    make bench-scale ARGS="--partitions 1000 --connections 500"
 
 Wall-clock figures mean something on a quiet machine only. Ends with exit code 1 if a limit was missed.
 """
