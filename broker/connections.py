@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.connection_rate import CreationRate
@@ -42,6 +43,8 @@ class Connections:
         )
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
+        self.on_opened: Callable[[int], None] | None = None
+        """Told how many are open whenever one more is."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -51,6 +54,8 @@ class Connections:
         self._open.add(connection)
         self._by_host[connection.host] += 1
         self._by_listener[connection.listener] += 1
+        if self.on_opened is not None:
+            self.on_opened(len(self._open))
         if self._stopping:
             return "the broker is stopping"
         limit = self._config["max.connections"]

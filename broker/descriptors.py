@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import sys
 
-from storage.files import FEWEST_OPEN_FILES
+from storage.files import FEWEST_OPEN_FILES, OsFiles
 
 MOST_OPEN_FILES = 3000
 """With 1000 connections that is within a limit of 4096."""
 _WANTED = 65_536
+
+
+_SPARE = 200
+"""Left for whatever else needs one, and for connections that come before storage has given some back."""
 
 
 def raise_limit() -> None:
@@ -29,14 +33,35 @@ def raise_limit() -> None:
 
 def open_files_limit() -> int:
     """How many files storage may keep open: at most three quarters of what the process may have."""
-    if sys.platform == "win32":
-        return FEWEST_OPEN_FILES
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_OPEN_FILES if soft == resource.RLIM_INFINITY else open_files_within(soft)
+    return open_files_within(_soft_limit())
 
 
 def open_files_within(limit: int) -> int:
     """Of so many descriptors."""
     return max(FEWEST_OPEN_FILES, min(MOST_OPEN_FILES, limit * 3 // 4))
+
+
+class Share:
+    """Takes descriptors from storage while there are many connections, and gives them back later."""
+
+    def __init__(self, files: OsFiles) -> None:
+        self._files = files
+        self._most = files.limit
+        self._limit = _soft_limit()
+
+    def connections(self, count: int) -> None:
+        """So many are open now. Gives a descriptor back for each that comes beyond the room there is."""
+        limit = max(FEWEST_OPEN_FILES, min(self._most, self._limit - _SPARE - count))
+        files = self._files
+        files.limit = limit
+        if files.open_count > limit:
+            files.make_room()
+
+
+def _soft_limit() -> int:
+    if sys.platform == "win32":
+        return 2 * MOST_OPEN_FILES
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _WANTED if soft == resource.RLIM_INFINITY else soft

@@ -14,7 +14,7 @@ from broker.background import Background
 from broker.connections import Connections
 from broker.context import Broker
 from broker.control import Control
-from broker.descriptors import open_files_limit
+from broker.descriptors import Share, open_files_limit
 from broker.disk_watch import DiskWatch
 from broker.fetch_sessions import FetchSessions
 from broker.group_log import GroupLog
@@ -222,6 +222,7 @@ class Node:
             await controller.start()
         except StoreError as error:
             raise StartError(str(error)) from error
+        self.broker.connections.on_opened = Share(self._files).connections
         maintenance.start()
         self.cleaner = LogCleaner(config, logs, self._background, now_ms)
         self.cleaner.start()

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import resource
+from pathlib import Path
 
 import pytest
 
-from broker.descriptors import FEWEST_OPEN_FILES, MOST_OPEN_FILES, open_files_limit, open_files_within, raise_limit
+from broker.descriptors import (
+    FEWEST_OPEN_FILES,
+    MOST_OPEN_FILES,
+    Share,
+    open_files_limit,
+    open_files_within,
+    raise_limit,
+)
+from storage.files import OsFiles
 
 
 @pytest.mark.parametrize(
@@ -19,6 +28,24 @@ def test_storage_leaves_room_for_connections(limit: int, files: int) -> None:
 
 def test_within_4096_there_is_room_for_1000_connections() -> None:
     assert open_files_within(4096) + 1000 < 4096
+
+
+def test_storage_gives_way_to_connections_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (1000, 1000))
+    files = OsFiles(open_files_limit())
+    share = Share(files)
+    assert files.limit == 750
+    opened = [files.create(str(tmp_path / f"file-{number}")) for number in range(300)]
+    share.connections(50)
+    assert (files.limit, files.open_count) == (750, 300)
+    share.connections(600)
+    assert files.limit == 200
+    assert files.open_count < 200
+    share.connections(5000)
+    assert files.limit == FEWEST_OPEN_FILES
+    share.connections(10)
+    assert files.limit == 750
+    assert opened[0].write(b"x") == 1
 
 
 @pytest.mark.parametrize(
