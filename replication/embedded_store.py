@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import queue
 import sqlite3
 import threading
@@ -34,6 +35,10 @@ from replication.node_tree import Change, NodeTree, Row, check_rows
 
 FILE_NAME = "gregor-metadata.sqlite"
 FORMAT_VERSION = 1
+RESERVED_BYTES = 1024 * 1024
+"""For the write-ahead log, of which a write takes some 10 KB."""
+CHECKPOINT_PAGES = 200
+"""Of 4 KB: with so many in the log SQLite writes them to the file, and begins anew in the room that the log has."""
 
 # owner is the session id of an ephemeral node, else 0; creates is how many children were ever made below the node.
 # counter holds "zxid" and "session", the last ones given out.
@@ -259,6 +264,7 @@ class EmbeddedStore:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             connection.execute("BEGIN IMMEDIATE")
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version == 0:
@@ -273,10 +279,22 @@ class EmbeddedStore:
             ]
             check_rows(rows, counters.values())
             connection.execute("COMMIT")
+            self._reserve_log()
         except Exception:
             connection.close()
             raise
         return connection, (rows, counters["zxid"], counters["session"])
+
+    def _reserve_log(self) -> None:
+        """Takes room on the disk for the next writes, so that topics can still be deleted when it is full. Only for the
+        write-ahead log, where zeros behind the last frame are no frame: SQLite's locks are on the other file, and
+        closing another descriptor of that would end them."""
+        with suppress(OSError, AttributeError):  # there is no such call everywhere
+            descriptor = os.open(self.path + "-wal", os.O_RDWR)
+            try:
+                os.posix_fallocate(descriptor, 0, RESERVED_BYTES)
+            finally:
+                os.close(descriptor)
 
     def _stored(self, connection: sqlite3.Connection, jobs: list[_Job]) -> bool:
         """False when there is no room."""

@@ -17,7 +17,13 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ErrorCode
-from protocol.messages import CreateTopicsRequest, ListGroupsRequest, OffsetCommitRequest, OffsetFetchRequest
+from protocol.messages import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
 from tests.broker.harness import Harness, records_of
 
 pytestmark = pytest.mark.slow
@@ -209,6 +215,21 @@ def test_a_topic_made_on_a_full_disk_is_usable_when_there_is_room(harness: Harne
         if harness.broker.metadata.topic("new") is None:
             harness.create_topic("new", partitions=3)
     harness.until(lambda: all(harness.produce("new", b"x", partition=index).error_code == 0 for index in range(3)))
+
+
+def test_topics_can_be_deleted_to_make_room(harness: Harness, disk: Path) -> None:
+    for name in ("large", "kept"):
+        harness.create_topic(name, file_delete_delay_ms="0")
+    for _ in range(30):
+        harness.produce("large", os.urandom(CHUNK_BYTES))
+    fill(disk)
+    while not harness.produce("kept", bytes(5000)).error_code:
+        pass
+    for version, name in ((5, "large"), (5, "absent")):
+        answer = harness.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=5000), version)
+        assert answer.responses[0].error_code == (0 if name == "large" else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    harness.until(lambda: harness.produce("kept", bytes(5000)).error_code == 0)
+    harness.create_topic("more")
 
 
 @pytest.mark.parametrize("crash", [False, True])
