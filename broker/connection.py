@@ -60,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         "_busy",
         "_end",
         "_expects_long_frame",
+        "_held",
         "_need",
         "_outbound",
         "_owed",
@@ -88,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._begin = self._end = self._need = self._seen_bytes = 0
         self._expects_long_frame = False
         self._admission: Admission | None = None
+        self._held: Admission | None = None
         self._busy = False
         self._queued = False
         self._reading = True
@@ -280,12 +282,18 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
 
     def hold(self) -> None:
-        """A request of a pipelined API has to come to its end before the next one: until `go_on` none is taken up."""
+        """A request of a pipelined API has to come to its end before the next one: until `go_on` none is taken up, and
+        what it holds in memory keeps its place in the budget, even if the connection ends meanwhile.
+        """
         self._busy = True
+        self._held, self._admission = self._admission, None
 
     def go_on(self) -> None:
-        """The end of `hold`."""
+        """The end of `hold`, which must come."""
         self._busy = False
+        if self._held is not None:
+            self._held.release()
+            self._held = None
         self._go_on()
 
     def _go_on(self) -> None:

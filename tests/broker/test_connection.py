@@ -359,6 +359,33 @@ def test_long_frames_wait_for_memory_and_an_ordinary_one_does_not(loop: asyncio.
     assert [transport.reading for transport, _ in greedy[1:3]] == [True, False]
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_what_is_held_keeps_its_place_in_the_budget(loop: asyncio.AbstractEventLoop, leaves: bool) -> None:
+    harness = Harness(loop, budget=200_000)
+
+    def held(broker: Any, request: SyncGroupRequest, call: Any) -> asyncio.Future[SyncGroupResponse]:
+        call.connection.hold()
+        return harness.sync_group(broker, request, call)
+
+    harness.broker.handlers[ApiKey.SYNC_GROUP.value] = Entry(ApiKey.SYNC_GROUP, 0, 5, held, True)
+    assignment = SyncGroupRequest.SyncGroupRequestAssignment(member_id="me", assignment=bytes(90_000))
+    long_frame = frame(SyncGroupRequest(group_id="g", assignments=[assignment]), 3, 1)
+    late_transport, late = harness.connect()
+    assert harness.send(long_frame + heartbeat(2)) > len(long_frame)
+    assert harness.send(long_frame, late) < len(long_frame)  # the first is still in memory
+    assert not late_transport.reading
+    if leaves:  # what it sent is appended all the same, and in memory until then
+        harness.connection.connection_lost(None)
+        assert not late_transport.reading
+    harness.parked[0].cancelled() or harness.parked[0].set_result(SyncGroupResponse())
+    harness.connection.go_on()
+    turn(loop)
+    assert late_transport.reading
+    late.connection_lost(None)
+    assert [lane.used for lane in harness.broker.receive_budget._lanes] == [0, 0]
+    assert harness.answers() == ([] if leaves else [1, 2])
+
+
 def test_a_long_frame_of_an_unknown_api_is_refused_before_it_is_received(harness: Harness) -> None:
     harness.send(struct.pack(">ihhi", MAX_REQUEST, 1234, 0, 1) + bytes(100))
     assert harness.transport.aborted
