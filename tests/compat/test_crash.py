@@ -309,6 +309,8 @@ def test_a_group_goes_on_over_a_crash(tmp_path: pathlib.Path) -> None:
             assert as_sent(member.read) == sent[:20][partition::2] + sent[20:][partition::2], "each record once"
         # The generation is still the one of before: the coordinator knew its members again.
         assert [member.events for member in members] == told
+        # The admin client does not ask again while the partitions of the restarted broker are without a leader.
+        until(lambda: _is_described(admin, GROUP), "the coordinator is back")
         described = admin.describe_consumer_groups([GROUP])[GROUP].result(WAIT_S)
         assert {entry.member_id for entry in described.members} == {member.consumer.memberid() for member in members}
         answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])[GROUP].result(WAIT_S)
@@ -317,6 +319,15 @@ def test_a_group_goes_on_over_a_crash(tmp_path: pathlib.Path) -> None:
             member.close()
     finally:
         server.kill()
+
+
+def _is_described(admin: AdminClient, group: str) -> bool:
+    try:
+        admin.describe_consumer_groups([group])[group].result(WAIT_S)
+    except KafkaException as error:
+        assert error.args[0].code() in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+        return False
+    return True
 
 
 @pytest.mark.jvm

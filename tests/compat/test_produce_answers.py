@@ -232,7 +232,9 @@ class Side:
 @pytest.fixture(scope="module")
 def gregor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side]:
     with BrokerProcess(tmp_path_factory.mktemp("gregor")) as broker:
-        yield Side(broker.port, is_gregor=True)
+        side = Side(broker.port, is_gregor=True)
+        yield side
+        side.wire.close()
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +244,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side]:
     file = folder / "server.properties"
     file.write_text(FILE.format(controller=controller, port=port, folder=folder))
     with KafkaPeer(file, port):
-        yield Side(port, is_gregor=False)
+        side = Side(port, is_gregor=False)
+        yield side
+        side.wire.close()
 
 
 @pytest.mark.parametrize("kind", [*TOPICS, DEEP])
