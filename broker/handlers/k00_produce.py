@@ -16,6 +16,7 @@ thread; its connection takes up nothing else until it is appended, so a later re
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING
 
 from broker.handlers.leaders import current_leader, node_endpoints
@@ -145,7 +146,7 @@ class _Appends:
         self._commits = _Commits()
         self._failed = False
         self._leaders: list[int] = []
-        self._deferred: list[tuple[_Target, Partition, bytes, bool]] = []
+        self._deferred: deque[tuple[_Target, Partition, bytes, bool]] = deque()
 
     def run(self) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
         request = self._request
@@ -237,19 +238,9 @@ class _Appends:
             self._commits.wait_for(partition, info.last_offset + 1, answer)
 
     async def _append_deferred(self, response: ProduceResponse, future: asyncio.Future[ProduceResponse | None]) -> None:
-        background = self._broker.background
         try:
-            for target, partition, records, is_message_set in self._deferred:
-                try:
-                    log = partition.log
-                    if log is None:
-                        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                    async with background.large_batches:
-                        work = _prepared(records, is_message_set, log.config, self._broker.now_ms())
-                        batch = await background.in_slices(work)
-                        self._append(partition, batch, target[1])
-                except KafkaError as error:
-                    self._refuse(target, error)
+            while self._deferred:
+                await self._append_next()
             answer = self._answer(response)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
@@ -263,6 +254,21 @@ class _Appends:
             answer = await answer
         if not future.done():
             future.set_result(answer)
+
+    async def _append_next(self) -> None:
+        """One of the deferred, which is in nobody's memory when this returns: the answer may have to wait for long."""
+        target, partition, records, is_message_set = self._deferred.popleft()
+        background = self._broker.background
+        try:
+            log = partition.log
+            if log is None:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            async with background.large_batches:
+                work = _prepared(records, is_message_set, log.config, self._broker.now_ms())
+                batch = await background.in_slices(work)
+                self._append(partition, batch, target[1])
+        except KafkaError as error:
+            self._refuse(target, error)
 
     def _refuse(self, target: _Target, error: KafkaError) -> None:
         self._failed = True

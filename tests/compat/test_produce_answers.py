@@ -77,7 +77,7 @@ def keyless(codec: int) -> bytearray:
 
 
 GOOD = records(0, 1, 2)
-CASES: dict[str, tuple[str, bytes]] = {
+CASES: dict[str, tuple[str, bytes | bytearray]] = {
     "good": ("plain", GOOD),
     "good compressed": ("plain", with_codec(4, 0, 5)),
     "cut off": ("plain", GOOD[:-1]),
