@@ -48,6 +48,16 @@ def _kept(name: str, folder: DataFolder) -> Offsets:
     }[name]
 
 
+def keep(key: Key, log: Log, folder: DataFolder) -> None:
+    """Notes what the files say of a log that is served no more: from now on the partition is an unserved one."""
+    for name in (HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, CLEANER_OFFSET_FILE):
+        offset = offset_of(name, log)
+        if offset is None:
+            _kept(name, folder).pop(key, None)
+        else:
+            _kept(name, folder)[key] = offset
+
+
 def gather(
     names: Sequence[str],
     folders: Sequence[DataFolder],
@@ -56,8 +66,8 @@ def gather(
     unserved: Collection[Key],
 ) -> Generator[None, None, dict[str, Offsets]]:
     """The contents of the files called `names` in each of `folders`, by path. Logs may come and go between two slices:
-    one that has gone is not in the result, one that came may be missing. Of `unserved` partitions, which have no log,
-    the files keep what they held."""
+    one that has gone is not in the result, one that took its place is, a new one may be missing. Of `unserved`
+    partitions, which have no log, the files keep what they held."""
     found: dict[DataFolder, dict[str, Offsets]] = {folder: {name: {} for name in names} for folder in folders}
     seen = list(logs.items())
     for count, (key, log) in enumerate(seen, 1):
@@ -81,4 +91,10 @@ def gather(
     for key in [key for key, log in seen if logs.get(key) is not log]:
         for offsets in contents.values():
             offsets.pop(key, None)
+        if (home := homes.get(key)) in found:  # it lies elsewhere now, or has failed
+            for name in names:
+                present = logs.get(key)
+                offset = _kept(name, home).get(key) if present is None else offset_of(name, present)
+                if offset is not None:
+                    contents[f"{home.path}/{name}"][key] = offset
     return contents

@@ -28,6 +28,11 @@ class CheckpointOrder:
         self.offsets_written: dict[str, tuple[Mapping[Key, int], bool]] = {}
         """What stands in each file of offsets, and whether it was synced."""
 
+    def next_number(self) -> int:
+        """For a plan whose contents are gathered from now on: what is younger must not be written over by it."""
+        self.last_number += 1
+        return self.last_number
+
 
 class CheckpointPlan:
     """Contents of some checkpoint files as they were when the plan was made.
@@ -44,17 +49,18 @@ class CheckpointPlan:
         contents: Mapping[str, bytes | Mapping[Key, int]],
         paths: Sequence[str] = (),
         directories: Sequence[str] = (),
+        number: int | None = None,
     ) -> None:
         """`contents` by path, of files of data folders: bytes, or offsets that are formatted when they are written, and
         not written where the file holds just these. `paths` (small files of partitions that were written without a
-        sync) and `directories` (data folders) are synced as well."""
+        sync) and `directories` (data folders) are synced as well. `number` is that of the `order` when the first of
+        the contents was looked up; None: just now."""
         self._files = files
         self._order = order
         self._contents = contents
         self._paths = paths
         self._directories = directories
-        order.last_number += 1
-        self._number = order.last_number
+        self._number = order.next_number() if number is None else number
         self.done = False
 
     def run(self, *, sync: bool = True) -> dict[str, OSError]:

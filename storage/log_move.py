@@ -54,7 +54,7 @@ _STREAMS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 class _SegmentCopy:
     """One segment's files in the other folder, and how far they are."""
 
-    __slots__ = ("_files", "_system", "copied_bytes", "is_complete", "source", "stem")
+    __slots__ = ("_files", "_system", "copied_bytes", "has_small_files", "is_complete", "source", "stem")
 
     def __init__(self, files: Files, directory: str, source: Segment) -> None:
         self.source = source
@@ -62,6 +62,8 @@ class _SegmentCopy:
         self._system = files
         self._files: list[File] = []
         self.copied_bytes = [0, 0, 0]
+        self.has_small_files = False
+        """Its snapshot, too, which may be all that is known of some producers."""
         self.is_complete = False
 
     def files(self) -> list[File]:
@@ -203,15 +205,16 @@ class LogMove:
                 continue
             is_active = copy.source is active
             wanted = list(copy.target_bytes())
-            if is_active and wanted == copy.copied_bytes:
-                continue
-            if is_active and copy.remaining_bytes() <= LAST_BYTES and self._synced_offset >= active.base_offset:
-                return None
+            if is_active and copy.has_small_files:
+                if wanted == copy.copied_bytes:
+                    continue
+                if copy.remaining_bytes() <= LAST_BYTES and self._synced_offset >= active.base_offset:
+                    return None
             whole = wanted[0] - copy.copied_bytes[0] <= max_bytes
             if not whole:
                 wanted = [copy.copied_bytes[0] + max_bytes, *copy.copied_bytes[1:]]
             completes = whole and not is_active
-            small = self._small_files_of(copy) if completes else []
+            small = self._small_files_of(copy) if whole else []
             end_offset = log.log_end_offset if whole and is_active else -1
             pieces = list(zip(copy.source.files(), copy.files(), copy.copied_bytes, wanted, strict=True))
             return CopyPlan(self._files, self.directory, copy, pieces, small, self._generation, completes, end_offset)
@@ -227,6 +230,7 @@ class LogMove:
             return  # to be copied again, all of it
         plan.copy.copied_bytes = plan.done_bytes
         plan.copy.is_complete = plan.completes
+        plan.copy.has_small_files = plan.completes or plan.end_offset >= 0
         if plan.end_offset >= 0:
             self._synced_offset = plan.end_offset
 
@@ -301,7 +305,7 @@ class LogMove:
         except BaseException:
             self._files.rename(old, log.directory)
             raise
-        log.offline = True
+        log.retire()
         log.close(clean=False)
         return moved, old
 

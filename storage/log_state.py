@@ -306,5 +306,9 @@ class LogState:
 
     def _take_offline(self, error: OSError) -> None:
         logger.error("%s goes offline: %s", self.directory, error)
+        self.retire()
+
+    def retire(self) -> None:
+        """Nothing is written any more by this object: what lies under its names may be another log's by now."""
         self.offline = True
         self._roll_at_position = -1

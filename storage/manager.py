@@ -22,7 +22,7 @@ from config.topic import LogConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID, Uuid, random_uuid, uuid_to_text
 from protocol.slices import run_slices
-from storage.checkpoint_contents import gather
+from storage.checkpoint_contents import gather, keep
 from storage.checkpoint_plan import CheckpointOrder, CheckpointPlan
 from storage.checkpoints import (
     CLEANER_OFFSET_FILE,
@@ -329,6 +329,7 @@ class LogManager(DataFolders):
         except OSError as error:
             self.on_trouble(folder, log, error)
             raise _storage_error(f"cannot rename {log.directory}", error) from error
+        log.retire()
         log.close(clean=False)
         del self.logs[key], self._homes[key]
         self._high_watermarks.pop(key, None)
@@ -393,7 +394,8 @@ class LogManager(DataFolders):
                 self.unlinkable.append(copy)
             del self.logs[key]
             self.failed[key] = error
-            log.offline = True
+            keep(key, log, self._homes[key])
+            log.retire()
             log.close(clean=False)
 
     def report(self, errors: Mapping[str, OSError]) -> None:
@@ -524,11 +526,12 @@ class LogManager(DataFolders):
 
     def _plan_in_slices(self, *names: str) -> Slices[Callable[[], dict[str, OSError]]]:
         """With them goes what was put off: syncing new partition.metadata files, and folders that were renamed."""
+        number = self._order.next_number()
         contents = yield from self._gather(names)
         paths, self._unsynced_paths = self._unsynced_paths, []
         online = {folder.path for folder in self.online_folders()}
         directories, self._unsynced_folders = sorted(self._unsynced_folders & online), set()
-        return CheckpointPlan(self._files, self._order, contents, paths, directories).run
+        return CheckpointPlan(self._files, self._order, contents, paths, directories, number).run
 
     def _plan_checkpoints(self, *names: str) -> Callable[[], dict[str, OSError]]:
         return run_slices(self._plan_in_slices(*names))

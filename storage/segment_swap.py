@@ -50,7 +50,7 @@ def unlink_unfinished(files: Files, directory: str, paths: Iterable[str] = ()) -
 class SwapPlan:
     """A swap that has begun."""
 
-    __slots__ = ("_files", "base_offset", "directory", "generation", "size_bytes", "sources", "suffixes")
+    __slots__ = ("_files", "base_offset", "directory", "generation", "is_certain", "size_bytes", "sources", "suffixes")
 
     def __init__(
         self,
@@ -69,6 +69,8 @@ class SwapPlan:
         self.sources = sources
         self.suffixes = suffixes
         self.generation = generation
+        self.is_certain = False
+        """Old segments may have gone already: what is left of the swap must stay, for a start to complete it."""
 
     def sync(self) -> None:
         """Makes the .swap names durable. On any thread; raises OSError."""
@@ -123,6 +125,7 @@ class SegmentSwap(LogState):
         place = self._place_of(plan.sources, plan.generation)
         stem = file_stem(self.directory, plan.base_offset)
         paths: list[str] = []
+        plan.is_certain = True
         try:
             for segment in plan.sources:
                 paths += segment.mark_deleted()
@@ -141,10 +144,14 @@ class SegmentSwap(LogState):
         return paths
 
     def discard_swap(self, plan: SwapPlan) -> list[str]:
-        """Takes back `begin_swap`; returns what to unlink. No error when the folder is gone."""
+        """Takes back `begin_swap`; returns what to unlink. No error when the folder is gone. Nothing happens once
+        `finish_swap` has begun to replace segments."""
         stem = file_stem(self.directory, plan.base_offset)
-        paths = []
-        for suffix in plan.suffixes:
+        paths: list[str] = []
+        if plan.is_certain:
+            return paths
+        # The .log file last: without it a start would put indexes of its in the place of those of the old segment.
+        for suffix in reversed(plan.suffixes):
             path = stem + suffix + SWAP_SUFFIX
             try:
                 self._files.rename(path, path + DELETED_SUFFIX)

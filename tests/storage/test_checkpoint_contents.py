@@ -76,4 +76,4 @@ def test_what_goes_meanwhile_leaves_no_offset_behind(monkeypatch: pytest.MonkeyP
     del logs["a", 0], homes["a", 0]
     del logs["a", 3], homes["a", 3]
     logs["a", 1] = log(100)  # removed and made again
-    assert run_slices(steps) == {f"/one/{HIGH_WATERMARK_FILE}": {("a", 2): 2}}
+    assert run_slices(steps) == {f"/one/{HIGH_WATERMARK_FILE}": {("a", 1): 100, ("a", 2): 2}}

@@ -1,0 +1,222 @@
+"""Where features meet: a log that is removed, moved, truncated or fails while another job is at it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from config.broker import BrokerConfig
+from protocol.errors import KafkaError
+from protocol.ids import Uuid, random_uuid
+from protocol.records import build_batch
+from protocol.slices import Slices
+from storage import checkpoint_contents
+from storage.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
+from storage.cleaner import CleaningRun
+from storage.log import Log
+from storage.manager import LogManager
+from storage.memory_files import MemoryFiles
+from storage.segment_swap import LogChanged, SwapPlan
+from tests.storage.compacting import all_records, job_for, live_producers
+from tests.storage.logs import NOW_MS, batch, log_config, read_offsets, sequenced
+from tests.storage.test_manager import offsets_in
+
+CONFIG = log_config(segment_bytes=300, index_interval_bytes=100, cleanup_policy=frozenset(["compact"]))
+FOLDERS = ("/data", "/more")
+
+
+def started(files: MemoryFiles, *folders: str) -> LogManager:
+    for folder in folders:
+        files.make_directory(folder)
+    manager = LogManager(BrokerConfig({"log.dirs": ",".join(folders)}), files, lambda: NOW_MS)
+    for _ in manager.load(lambda topic: CONFIG):
+        pass
+    return manager
+
+
+def made(manager: LogManager, topic: str = "orders", count: int = 12, topic_id: Uuid | None = None) -> Log:
+    log = manager.get_or_create(topic, 0, topic_id or random_uuid(), CONFIG)
+    for _ in range(count):
+        log.append_as_leader(batch(1), 0, NOW_MS)
+    log.high_watermark = log.log_end_offset
+    return log
+
+
+def swap_begun(files: MemoryFiles, log: Log) -> SwapPlan:
+    log.roll(NOW_MS)
+    run = CleaningRun(files, job_for(log, NOW_MS, segment_bytes=5000), live_producers(log))
+    run.build_map()
+    result = run.clean(run.groups()[0])
+    sources = [one for one in log.segments if one.base_offset in result.sources]
+    return log.begin_swap(result.base_offset, result.size_bytes, sources, log.generation)
+
+
+def finished(slices: Slices[Any]) -> Any:
+    try:
+        while True:
+            next(slices)
+    except StopIteration as stop:
+        return stop.value
+
+
+# Checkpoints that are gathered in slices
+
+
+def test_deleted_records_stay_deleted_whatever_is_gathered_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_contents, "LOGS_PER_SLICE", 1)
+    files = MemoryFiles()
+    manager = started(files, "/data")
+    log = made(manager)
+    made(manager, "other")
+    slices = manager.checkpoints_in_slices()
+    next(slices)  # has seen the first log
+    log.advance_log_start_offset(7)
+    manager.log_start_checkpoints()()
+    assert finished(slices)() == {}
+    assert offsets_in(files, LOG_START_OFFSET_FILE) == {("orders", 0): 7}
+
+
+def test_a_log_that_moves_while_checkpoints_are_gathered_is_in_those_of_its_new_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checkpoint_contents, "LOGS_PER_SLICE", 1)
+    files = MemoryFiles()
+    manager = started(files, *FOLDERS)
+    log = made(manager)
+    made(manager, "other")
+    log.advance_log_start_offset(7)
+    slices = manager.checkpoints_in_slices()
+    home, target = "/data", "/more"
+    moved_to(manager, log, target, before_the_end=lambda: next(slices))
+    assert finished(slices)() == {}
+    assert offsets_in(files, LOG_START_OFFSET_FILE, target) == {("orders", 0): 7}
+    assert ("orders", 0) not in offsets_in(files, RECOVERY_POINT_FILE, home)
+
+
+def moved_to(manager: LogManager, log: Log, path: str, before_the_end: Callable[[], object] = lambda: None) -> Log:
+    (folder,) = [one for one in manager.folders if one.path == path]
+    move = manager.moves.begin((log.topic, log.partition), folder)
+    while (plan := move.plan()) is not None:
+        plan.run()
+        move.copied(plan)
+    manager.checkpoints()()
+    before_the_end()
+    assert move.is_caught_up()
+    return manager.finish_move(move)[0]
+
+
+def test_a_log_that_failed_keeps_in_the_checkpoints_what_it_had_last() -> None:
+    files = MemoryFiles()
+    manager = started(files, "/data")
+    log = made(manager)
+    log.flush(NOW_MS)
+    log.advance_log_start_offset(7)
+    manager.write_checkpoints()
+    manager.fail_log(log, OSError(errno.EACCES, "no more"))
+    manager.write_checkpoints()
+    again = started(files, "/data").logs["orders", 0]
+    assert again.log_start_offset == 7
+    assert offsets_in(files, RECOVERY_POINT_FILE) == {("orders", 0): 12}
+
+
+# Compaction
+
+
+def test_a_topic_made_anew_under_a_compaction_of_its_predecessor() -> None:
+    files = MemoryFiles()
+    manager = started(files, "/data")
+    plan = swap_begun(files, old := made(manager))
+    manager.remove("orders", 0)
+    new = made(manager, count=3)
+    before = sorted(entry.name for entry in files.list_directory(new.directory))
+    with pytest.raises(LogChanged):
+        old.finish_swap(plan)
+    assert old.discard_swap(plan) == []
+    assert sorted(entry.name for entry in files.list_directory(new.directory)) == before
+
+
+def test_nobody_appends_to_a_log_that_was_removed() -> None:
+    files = MemoryFiles()
+    manager = started(files, "/data")
+    old = made(manager, count=1)
+    manager.remove("orders", 0)
+    new = made(manager, count=3)
+    size_bytes = files.open(new.segments[0].log.path).size_bytes()
+    with pytest.raises(KafkaError):
+        old.append_as_leader(batch(1), 0, NOW_MS)
+    with pytest.raises(KafkaError):
+        old.append_as_follower(batch(1, base_offset=1), NOW_MS)
+    assert files.open(new.segments[0].log.path).size_bytes() == size_bytes
+
+
+@pytest.mark.parametrize("renames", range(20))
+def test_a_swap_that_fails_half_way_is_not_taken_back(renames: int) -> None:
+    files = MemoryFiles()
+    manager = started(files, "/data")
+    log = made(manager)
+    expected = [record.value for record in all_records(log)][-1]
+    plan = swap_begun(files, log)
+    files.fail("rename", after=renames, error=OSError(errno.ENOSPC, "no room for a longer name"))
+    try:
+        log.finish_swap(plan)
+    except KafkaError:
+        assert log.offline
+        for path in log.discard_swap(plan):  # what somebody does who does not look at the kind of the error
+            files.unlink(path)
+    again = started(files, "/data").logs["orders", 0]
+    assert again.log_end_offset == 12
+    assert [record.value for record in all_records(again)] == [expected]
+
+
+@pytest.mark.parametrize("renames", range(4))
+def test_a_crash_while_a_swap_is_taken_back_leaves_no_index_of_another_segment(renames: int) -> None:
+    files = MemoryFiles()
+    manager = started(files, "/data")
+    log = made(manager, count=0)
+    log.config = log_config(segment_bytes=2000, index_interval_bytes=100)
+    for number in range(30):
+        key = b"same" if number < 5 else b"key-%d" % number
+        pair = (key, b"v" * (number * 7 % 30))
+        log.append_as_leader(build_batch([pair], timestamp_ms=NOW_MS), 0, NOW_MS)
+    log.high_watermark = log.log_end_offset
+    plan = swap_begun(files, log)
+    log.flush(NOW_MS)
+    manager.write_checkpoints()
+    files.fail("rename", after=renames)
+    with suppress(KafkaError):
+        log.discard_swap(plan)
+    (again,) = started(files, "/data").logs.values()
+    assert again.log_end_offset == 30
+    for segment in again.segments:
+        for offset in offsets_of(segment):
+            located = segment.locate(offset)
+            assert located is not None
+            assert located[2] == offset
+
+
+def offsets_of(segment: Any) -> list[int]:
+    return [one[2] for one in segment.scan(verify_crc=False)]
+
+
+# Moves
+
+
+def test_a_crash_after_a_move_forgets_no_producer() -> None:
+    files = MemoryFiles()
+    manager = started(files, *FOLDERS)
+    log = made(manager, count=0)
+    log.append_as_leader(sequenced(7, 3, 0), 0, NOW_MS)
+    for _ in range(12):
+        log.append_as_leader(batch(1), 0, NOW_MS)
+    log.high_watermark = log.log_end_offset
+    log.delete_segments(log.segments_count - 1, NOW_MS)
+    log.flush(NOW_MS)
+    moved_to(manager, log, "/more")
+    manager.write_checkpoints()
+    again = started(files, *FOLDERS).logs["orders", 0]
+    assert again.producer_ids()[7].epoch == 3
+    assert read_offsets(again, again.first_segment_offset) == list(range(again.first_segment_offset, 13))
