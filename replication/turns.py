@@ -19,6 +19,20 @@ class NextTurn:
         yield
 
 
+class Turns:
+    """For a loop of many short steps: `await turns.next()` between two of them."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + TURN_S
+
+    async def next(self) -> None:
+        if time.monotonic() > self._until:
+            await NextTurn()
+            self._until = time.monotonic() + TURN_S
+
+
 async def in_turns(steps: Generator[None, None, ResultT]) -> ResultT:
     """Take all steps; the result of the last one."""
     until = time.monotonic() + TURN_S

@@ -19,6 +19,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID
 from protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
+from replication.turns import Turns
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -35,11 +36,13 @@ async def delete_records(broker: Broker, request: DeleteRecordsRequest, call: Ca
     waits: list[_Wait] = []
     # The answer names each topic and each partition once; the last of several offsets for one counts.
     wanted: dict[str, dict[int, int]] = {}
+    turns = Turns()
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update((one.partition_index, one.offset) for one in topic.partitions)
     for name, offsets in wanted.items():
         answers = []
         for index, offset in offsets.items():
+            await turns.next()
             answer = Answer(partition_index=index, low_watermark=NO_LOW_WATERMARK)
             try:
                 waits.append(_begin(broker, name, index, offset, answer))

@@ -27,6 +27,7 @@ from config.describe import (
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from replication.turns import Turns
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -36,14 +37,16 @@ if TYPE_CHECKING:
 async def describe_configs(broker: Broker, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
     results = []
     odd = [one.resource_type for one in request.resources if one.resource_type not in tuple(ResourceType)]
+    turns = Turns()
     for resource in request.resources:
+        await turns.next()
         result = DescribeConfigsResponse.DescribeConfigsResult(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         try:
             if odd:
                 raise unknown_type(odd[0])
-            wanted = resource.configuration_keys or ()
+            wanted = frozenset(resource.configuration_keys or ())
             entries = await _describe(broker, resource.resource_type, resource.resource_name, wanted)
             result.configs = await sliced(
                 _entry(entry, request, call.version) for entry in entries if not wanted or entry.name in wanted

@@ -16,6 +16,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import KafkaError
 from protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from replication.config_admin import replacement
+from replication.turns import Turns
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 async def alter_configs(broker: Broker, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
     answers = []
     twice = named_twice(request.resources)
+    turns = Turns()
     for resource in request.resources:
+        await turns.next()
         answer = AlterConfigsResponse.AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )

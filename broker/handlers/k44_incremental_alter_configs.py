@@ -30,6 +30,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from replication.config_admin import incremental
 from replication.config_changes import ConfigChange, ConfigOperation
+from replication.turns import Turns
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -41,7 +42,9 @@ async def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     answers = []
     twice = named_twice(request.resources)
+    turns = Turns()
     for resource in request.resources:
+        await turns.next()
         answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )

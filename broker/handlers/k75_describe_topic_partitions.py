@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from broker.handlers.authorized import TOPIC_OPERATIONS
@@ -18,6 +17,7 @@ from broker.registry import handles
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from replication.turns import Turns
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
 _Cursor = DescribeTopicPartitionsResponse.Cursor
-
-TURN_PARTITIONS = 500
-"""So many are answered before others get a turn."""
 
 
 @handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0)
@@ -48,8 +45,9 @@ async def describe_topic_partitions(
     left = max(1, min(broker.config["max.request.partition.size.limit"], request.response_partition_limit))
     response = DescribeTopicPartitionsResponse()
     alive = {node_id for node_id in broker.metadata.brokers if broker.endpoint_of(node_id, call) is not None}
-    since_turn = 0
+    turns = Turns()
     for name in sorted(names):
+        await turns.next()
         topic = broker.metadata.topic(name)
         if topic is None:
             if not everything:
@@ -76,10 +74,6 @@ async def describe_topic_partitions(
         if len(part) < len(indexes):
             response.next_cursor = _Cursor(topic_name=name, partition_index=indexes[len(part)])
             break
-        since_turn += len(part)
-        if since_turn >= TURN_PARTITIONS:
-            since_turn = 0
-            await asyncio.sleep(0)
     return response
 
 
