@@ -67,6 +67,16 @@ class SparseIndex:
         return self._file
 
     @property
+    def pending(self) -> bytes:
+        """The last entries, as long as they are not in the file."""
+        return self._pending
+
+    @property
+    def written_bytes(self) -> int:
+        """Of the entries that are in the file."""
+        return self.entries * self.ENTRY_BYTES - len(self._pending)
+
+    @property
     def entries(self) -> int:
         if self._entries < 0:
             self._load_length()

@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from storage.data_folder import DataFolder
+from storage.disk_errors import is_full
 from storage.epochs import LeaderEpochs
 from storage.folder_names import FolderKind, marked_folder_name
 from storage.log import Log
@@ -77,13 +78,18 @@ class _SegmentCopy:
             file.close()
 
     def target_bytes(self) -> tuple[int, int, int]:
+        """Up to where the files can be copied. A full disk, which many a log is moved away from, has no room for the
+        last index entries: `finish` copies these from memory."""
         source = self.source
-        source.write_indexes()
-        return (
-            source.size_bytes,
-            source.offset_index.entries * source.offset_index.ENTRY_BYTES,
-            source.time_index.entries * source.time_index.ENTRY_BYTES,
-        )
+        try:
+            source.write_indexes()
+        except OSError as error:
+            if not is_full(error):
+                raise
+        return source.size_bytes, source.offset_index.written_bytes, source.time_index.written_bytes
+
+    def pending_entries(self) -> tuple[bytes, bytes, bytes]:
+        return b"", self.source.offset_index.pending, self.source.time_index.pending
 
     def remaining_bytes(self) -> int:
         return self.source.size_bytes - self.copied_bytes[0]
@@ -96,13 +102,13 @@ class CopyPlan:
         "_directory",
         "_files",
         "_pieces",
-        "_small",
         "completes",
         "copy",
         "done_bytes",
         "end_offset",
         "error",
         "generation",
+        "small",
     )
 
     def __init__(
@@ -122,7 +128,7 @@ class CopyPlan:
         self._files = files
         self._directory = directory
         self._pieces = pieces
-        self._small = small
+        self.small = small
         self.generation = generation
         self.completes = completes
         self.end_offset = end_offset
@@ -139,7 +145,7 @@ class CopyPlan:
                 if end > start:
                     _copy(source, target, start, end)
                     target.sync()
-            for path, target_path in self._small:
+            for path, target_path in self.small:
                 with suppress(FileNotFoundError):
                     self._files.write_atomically(target_path, self._files.read_bytes(path))
             with suppress(FileNotFoundError):  # cancelled meanwhile
@@ -205,15 +211,15 @@ class LogMove:
                 continue
             is_active = copy.source is active
             wanted = list(copy.target_bytes())
-            if is_active and copy.has_small_files:
+            if copy.has_small_files:
                 if wanted == copy.copied_bytes:
                     continue
-                if copy.remaining_bytes() <= LAST_BYTES and self._synced_offset >= active.base_offset:
+                if is_active and copy.remaining_bytes() <= LAST_BYTES and self._synced_offset >= active.base_offset:
                     return None
             whole = wanted[0] - copy.copied_bytes[0] <= max_bytes
             if not whole:
                 wanted = [copy.copied_bytes[0] + max_bytes, *copy.copied_bytes[1:]]
-            completes = whole and not is_active
+            completes = whole and not is_active and not any(copy.pending_entries())
             small = self._small_files_of(copy) if whole else []
             end_offset = log.log_end_offset if whole and is_active else -1
             pieces = list(zip(copy.source.files(), copy.files(), copy.copied_bytes, wanted, strict=True))
@@ -230,7 +236,7 @@ class LogMove:
             return  # to be copied again, all of it
         plan.copy.copied_bytes = plan.done_bytes
         plan.copy.is_complete = plan.completes
-        plan.copy.has_small_files = plan.completes or plan.end_offset >= 0
+        plan.copy.has_small_files = bool(plan.small)
         if plan.end_offset >= 0:
             self._synced_offset = plan.end_offset
 
@@ -287,6 +293,8 @@ class LogMove:
                     finally:
                         source.release()
                     copy.copied_bytes[slot] = end
+            for target, entries in zip(targets, copy.pending_entries(), strict=True):
+                _write_all(target, entries)
         epochs = LeaderEpochs(self._files, self.directory)
         epochs.assign_many(log.epoch_entries())
         epochs.write_unwritten()
@@ -315,6 +323,8 @@ class LogMove:
         producers.list_snapshots(entry.name for entry in self._files.list_directory(directory))
         producers.entries = log.producer_ids()
         segments = [self._opened(directory, copy.source) for copy in self._copies]
+        # What these got in the end was not synced, and a recovery looks for it only above the recovery point.
+        incomplete = [copy.source.base_offset for copy in self._copies[:-1] if not copy.is_complete]
         moved = Log.open(
             directory,
             log.config,
@@ -324,7 +334,7 @@ class LogMove:
             topic_id=log.topic_id,
             now_ms=now_ms,
             log_start_offset=log.log_start_offset,
-            recovery_point=self.recovery_point,
+            recovery_point=min([self.recovery_point, *incomplete]),
             segments=segments,
             producers=producers,
             epochs=LeaderEpochs.load(self._files, directory),
@@ -365,9 +375,14 @@ def _copy(source: File, target: File, start: int, end: int) -> None:
     """Appends those bytes of one file, which must be held, to another. May run on a thread if both are held."""
     descriptor = source.fileno()
     while start < end:
-        data = memoryview(os.pread(descriptor, min(READ_BYTES, end - start), start))
+        data = os.pread(descriptor, min(READ_BYTES, end - start), start)
         if not data:
             raise OSError(5, "a segment is shorter than it was", target.path)
         start += len(data)
-        while data:
-            data = data[target.write(data) :]
+        _write_all(target, data)
+
+
+def _write_all(target: File, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[target.write(view) :]

@@ -220,3 +220,47 @@ def test_a_crash_after_a_move_forgets_no_producer() -> None:
     again = started(files, *FOLDERS).logs["orders", 0]
     assert again.producer_ids()[7].epoch == 3
     assert read_offsets(again, again.first_segment_offset) == list(range(again.first_segment_offset, 13))
+
+
+class FullFiles(MemoryFiles):
+    """No byte more goes below `full`."""
+
+    full = "-"
+
+    def count(self, operation: str, path: str) -> int | None:
+        if operation == "write" and path.startswith(self.full):
+            raise OSError(errno.ENOSPC, "no room", path)
+        return super().count(operation, path)
+
+
+def test_a_move_away_from_a_full_disk_needs_no_room_there() -> None:
+    files = FullFiles()
+    manager = started(files, *FOLDERS)
+    log = made(manager)
+    log.config = log_config(segment_bytes=100_000, index_interval_bytes=100)
+    for number in range(20):
+        log.append_as_leader(batch(1, timestamp_ms=NOW_MS + number), 0, NOW_MS)
+    files.full = "/data/"
+    move = manager.moves.begin(("orders", 0), manager.folders[1])
+    with suppress(KafkaError):
+        log.roll(NOW_MS)  # retention does that, too; the index entries of what was the active segment must wait
+    plans = 0
+    while (plan := move.plan()) is not None:
+        plan.run()
+        move.copied(plan)
+        plans += 1
+        assert plans < 20
+    assert move.is_caught_up()
+    entries = [(one.offset_index.entries, one.time_index.last()) for one in log.segments]
+    moved = manager.finish_move(move)[0]
+    assert [one.largest_timestamp_ms for one in moved.segments if one.size_bytes][-1] == NOW_MS + 19
+    assert [(one.offset_index.entries, one.time_index.last()) for one in moved.segments] == entries
+    assert moved.segments[-2].offset_index.entries > 5
+    assert moved.recovery_point <= moved.segments[-2].base_offset
+    moved.flush(NOW_MS)
+    manager.folders[0].failure = OSError(errno.ENOSPC, "its checkpoints cannot be written")
+    manager.write_checkpoints()
+    manager.folders[0].failure = None
+    again = started(files, *FOLDERS).logs["orders", 0]
+    assert [one.largest_timestamp_ms for one in again.segments if one.size_bytes][-1] == NOW_MS + 19
+    assert read_offsets(again, 0) == list(range(32))
