@@ -112,10 +112,17 @@ class SegmentSwap(LogState):
         files = self._files
         suffixes = [suffix for suffix in _SUFFIXES if files.exists(stem + suffix + CLEANED_SUFFIX)]
         plan = SwapPlan(files, self.directory, base_offset, size_bytes, sources, suffixes, generation)
+        renamed: list[str] = []
         try:
             for suffix in suffixes:
                 files.rename(stem + suffix + CLEANED_SUFFIX, stem + suffix + SWAP_SUFFIX)
+                renamed.append(suffix)
         except OSError as error:
+            try:
+                for suffix in reversed(renamed):
+                    files.rename(stem + suffix + SWAP_SUFFIX, stem + suffix + CLEANED_SUFFIX)
+            except OSError as second:
+                self._take_offline(second)  # the next start completes the swap: nothing may change until then
             self._fail(error, "cannot rename a compacted segment")
         return plan
 
@@ -157,8 +164,13 @@ class SegmentSwap(LogState):
                 self._files.rename(path, path + DELETED_SUFFIX)
             except FileNotFoundError:
                 continue
-            except OSError as error:
-                self._fail(error, "cannot take back a compaction")
+            except OSError:
+                try:
+                    self._files.unlink(path)  # a full disk may have no room for a longer name
+                except OSError as error:
+                    self._take_offline(error)  # as above
+                    self._fail(error, "cannot take back a compaction")
+                continue
             paths.append(path + DELETED_SUFFIX)
         return paths
 

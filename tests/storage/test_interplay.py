@@ -20,7 +20,7 @@ from storage.cleaner import CleaningRun
 from storage.log import Log
 from storage.manager import LogManager
 from storage.memory_files import MemoryFiles
-from storage.segment_swap import LogChanged, SwapPlan
+from storage.segment_swap import LogChanged, SwapPlan, unlink_unfinished
 from tests.storage.compacting import all_records, job_for, live_producers
 from tests.storage.logs import NOW_MS, batch, log_config, read_offsets, sequenced
 from tests.storage.test_manager import offsets_in
@@ -187,6 +187,7 @@ def test_a_crash_while_a_swap_is_taken_back_leaves_no_index_of_another_segment(r
     log.flush(NOW_MS)
     manager.write_checkpoints()
     files.fail("rename", after=renames)
+    files.fail("unlink")
     with suppress(KafkaError):
         log.discard_swap(plan)
     (again,) = started(files, "/data").logs.values()
@@ -196,6 +197,28 @@ def test_a_crash_while_a_swap_is_taken_back_leaves_no_index_of_another_segment(r
             located = segment.locate(offset)
             assert located is not None
             assert located[2] == offset
+
+
+@pytest.mark.parametrize("renames", range(3))
+def test_no_room_for_a_longer_name_leaves_nothing_of_a_swap(renames: int) -> None:
+    full = OSError(errno.ENOSPC, "no room for a longer name")
+    files = MemoryFiles()
+    manager = started(files, "/data")
+    log = made(manager)
+    log.roll(NOW_MS)
+    files.fail("rename", after=renames, error=full)
+    with pytest.raises(KafkaError):
+        swap_begun(files, log)
+    assert not log.offline
+    # A start would put it in the place of what stands there by then.
+    assert not [entry for entry in files.list_directory(log.directory) if entry.name.endswith(".swap")]
+    unlink_unfinished(files, log.directory)
+    plan = swap_begun(files, log)
+    files.fail("rename", after=renames, error=full)
+    for path in log.discard_swap(plan):
+        files.unlink(path)
+    assert not [entry for entry in files.list_directory(log.directory) if ".log." in entry.name]
+    assert len(all_records(log)) == 12
 
 
 def offsets_of(segment: Any) -> list[int]:
