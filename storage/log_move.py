@@ -175,6 +175,10 @@ class LogMove:
         self._generation = log.generation
         self._synced_offset = log.log_start_offset
         self.directory = f"{folder.path}/{self._name(FolderKind.FUTURE)}"
+        marker = f"{log.directory}/{MOVED_FILE}"
+        if files.exists(marker):  # an earlier move was cut short at its very end: the original must not look newer
+            files.sync_directory(home.path)
+            files.unlink(marker)
         files.make_directory(self.directory)
         files.write_atomically(f"{self.directory}/{MOVED_FILE}", b"", sync=False)
 

@@ -245,6 +245,22 @@ def test_a_crash_after_a_move_forgets_no_producer() -> None:
     assert read_offsets(again, again.first_segment_offset) == list(range(again.first_segment_offset, 13))
 
 
+def test_a_power_cut_in_a_second_move_finds_one_newer_copy() -> None:
+    """The first move was cut short before its marker went, the second loses the rename of the original."""
+    files = MemoryFiles()
+    manager = started(files, *FOLDERS)
+    moved_to(manager, made(manager), "/more")
+    manager.write_checkpoints()
+    manager = started(files, *FOLDERS)
+    log = manager.logs["orders", 0]
+    original = log.directory
+    log.high_watermark = log.log_end_offset
+    moved = moved_to(manager, log, "/data")
+    (aside,) = [one.name for one in files.list_directory("/more") if one.name.endswith("-delete")]
+    files.rename(f"/more/{aside}", original)
+    assert started(files, *FOLDERS).logs["orders", 0].directory == moved.directory
+
+
 class FullFiles(MemoryFiles):
     """No byte more goes below `full`."""
 
