@@ -208,7 +208,10 @@ class ControlSocket:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
         await asyncio.sleep(0)  # the connections are closed in the next turn
-        unlink(self._folder)
+        try:
+            unlink(self._folder)
+        except OSError as error:  # a disk that has failed: the logs on the others are to be closed all the same
+            logger.warning("the socket for orders in %s cannot be removed: %s", self._folder, error.strerror)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -233,7 +236,7 @@ class ControlSocket:
                 await tell(**answer)
         except OrderRefused as refused:
             await tell(error=str(refused))
-        except ValueError:
+        except (ValueError, RecursionError):
             await tell(error="an order is one line of JSON")
         else:
             await tell(end=True)

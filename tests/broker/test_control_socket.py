@@ -30,7 +30,7 @@ def test_orders_over_the_socket(tmp_path: Path) -> None:
         await server.start()
         try:
             assert await ask(tmp_path, b'{"command": "compact", "explain": true}\n') == [{"end": True}]
-            for nonsense in (b"nonsense\n", b"\n", b"[1]\n", b"\xff\n", b"x" * 200_000 + b"\n"):
+            for nonsense in (b"nonsense\n", b"\n", b"[1]\n", b"\xff\n", b"x" * 200_000 + b"\n", b"[" * 50_000 + b"\n"):
                 (answer,) = await ask(tmp_path, nonsense)
                 assert set(answer) == {"error"}
             with socket_path(str(tmp_path)) as path:
@@ -62,3 +62,21 @@ def test_a_broker_without_a_socket_runs_all_the_same(
 
     asyncio.run(asyncio.wait_for(test(), 20))
     assert "no orders are taken" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_socket_that_cannot_be_removed_keeps_no_broker_from_a_clean_stop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As on a disk that is read-only since it failed."""
+
+    async def test() -> None:
+        server = Server(BrokerConfig({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}))
+        await server.start()
+        (tmp_path / SOCKET_NAME).unlink()
+        (tmp_path / SOCKET_NAME).mkdir()
+        await server.stop()
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+    assert "cannot be removed" in caplog.text
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
