@@ -117,8 +117,9 @@ class Connection(asyncio.BufferedProtocol):
         loop = self._broker.loop
         delay_s = self._broker.connections.delay_s(self.listener, loop.time())
         if delay_s > 0:
-            self._pause_reading()
-            loop.call_later(delay_s, self._resume_reading)
+            # Not `pause_reading`: uvloop begins to read when this returns, whatever was said before.
+            self.hold()
+            loop.call_later(delay_s, self.go_on)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_of_life()

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import uvloop
 
 from broker.connection import LEAST_PROGRESS_BYTES, Connection
 from broker.receive_buffers import SHARED_BYTES, BufferPool, ReceiveBudget
@@ -254,11 +255,38 @@ def test_a_connection_that_comes_too_fast_is_not_read_for_a_while(
 ) -> None:
     harness.connections.wait_s = 0.005
     transport, connection = harness.connect()
+    harness.send(heartbeat(1) + heartbeat(2), connection)
+    turn(loop)
     assert not transport.reading
+    assert not transport.written
     loop.run_until_complete(asyncio.sleep(0.01))
     assert transport.reading
-    harness.send(heartbeat(1), connection)
-    assert transport.written
+    assert harness.seen == ["g", "g"]
+    assert harness.connections.queued == 0
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_loops_read_too_early_what_comes_too_fast(new_loop: Any) -> None:
+    """They begin when `connection_made` has returned, uvloop even if it was asked to pause."""
+    loop: asyncio.AbstractEventLoop = new_loop()
+    harness = Harness(loop)
+    harness.connections.wait_s = 0.02
+
+    async def test() -> None:
+        server = await loop.create_server(lambda: Connection(harness.broker, "PLAINTEXT"), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        begin = loop.time()
+        writer.write(heartbeat(1))
+        assert await reader.read(100)
+        assert loop.time() - begin >= 0.01
+        writer.close()
+        server.close()
+        await asyncio.sleep(0.01)
+
+    try:
+        loop.run_until_complete(asyncio.wait_for(test(), 5))
+    finally:
+        loop.close()
 
 
 def test_a_client_that_leaves_cancels_its_waiting_request(harness: Harness, loop: asyncio.AbstractEventLoop) -> None:
