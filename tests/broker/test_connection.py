@@ -405,7 +405,8 @@ def test_what_is_held_keeps_its_place_in_the_budget(loop: asyncio.AbstractEventL
     if leaves:  # what it sent is appended all the same, and in memory until then
         harness.connection.connection_lost(None)
         assert not late_transport.reading
-    harness.parked[0].cancelled() or harness.parked[0].set_result(SyncGroupResponse())
+    if not harness.parked[0].cancelled():
+        harness.parked[0].set_result(SyncGroupResponse())
     harness.connection.go_on()
     turn(loop)
     assert late_transport.reading
