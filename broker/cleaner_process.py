@@ -78,17 +78,23 @@ class CleanerProcess:
         raise WorkerDied(f"the worker ended with status {await process.wait()}")
 
     async def close(self) -> None:
-        """Ends the process, whatever it is at."""
+        """Ends the process, whatever it is at. If that is cancelled, another call completes it."""
         if self._starting is not None and self._process is None:
             with suppress(OSError):
                 self._process = await self._starting
-        process, self._process, self._starting = self._process, None, None
+        self._starting = None
+        process = self._process
         if process is not None:
             with suppress(ProcessLookupError):
                 process.kill()
             if process.stdin is not None:
                 process.stdin.close()
-            await process.wait()
+            with suppress(BrokenPipeError, ConnectionResetError):
+                await process.communicate()
+            # Its pipes are let go in the loop's next turns: after them nothing of it is left, should the loop end now.
+            for _ in range(3):
+                await asyncio.sleep(0)
+            self._process = None
 
     @staticmethod
     async def _tell(stdin: asyncio.StreamWriter, **message: Any) -> None:

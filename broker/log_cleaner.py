@@ -363,7 +363,6 @@ class LogCleaner:
 
     async def _end_idle_workers(self) -> None:
         until_s = time.monotonic() - IDLE_WORKER_S
-        old = [process for process, since_s in self._idle if since_s <= until_s]
-        self._idle = [one for one in self._idle if one[1] > until_s]
-        for process in old:
-            await process.close()
+        for one in [one for one in self._idle if one[1] <= until_s]:
+            await one[0].close()
+            self._idle.remove(one)  # not before: a stop in the meantime has to close it
