@@ -36,6 +36,7 @@ class CleanerProcess:
     def __init__(self) -> None:
         self._process: Process | None = None
         self._starting: asyncio.Task[Process] | None = None
+        self._ending: asyncio.Future[None] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -78,23 +79,26 @@ class CleanerProcess:
         raise WorkerDied(f"the worker ended with status {await process.wait()}")
 
     async def close(self) -> None:
-        """Ends the process, whatever it is at. If that is cancelled, another call completes it."""
+        """Ends the process, whatever it is at. Who is cancelled in it, or comes second, can wait for the same end."""
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._end())
+        await asyncio.shield(self._ending)
+
+    async def _end(self) -> None:
         if self._starting is not None and self._process is None:
             with suppress(OSError):
                 self._process = await self._starting
-        self._starting = None
         process = self._process
         if process is not None:
             with suppress(ProcessLookupError):
                 process.kill()
             if process.stdin is not None:
                 process.stdin.close()
-            with suppress(BrokenPipeError, ConnectionResetError):
-                await process.communicate()
+            await process.wait()
             # Its pipes are let go in the loop's next turns: after them nothing of it is left, should the loop end now.
             for _ in range(3):
                 await asyncio.sleep(0)
-            self._process = None
+        self._process = self._starting = self._ending = None
 
     @staticmethod
     async def _tell(stdin: asyncio.StreamWriter, **message: Any) -> None:

@@ -59,6 +59,9 @@ def test_the_loop_goes_on(tmp_path: Path) -> None:
         assert result.bytes_before >= TOTAL_BYTES
         assert result.records_kept == KEYS
         assert len(turns) > 100
-        assert max(turns) < LONGEST_TURN_S
+        # The first one starts the worker: a fork, whose price is the size of this process, many times a broker's.
+        first_s, *others = turns
+        assert first_s < 3 * LONGEST_TURN_S
+        assert max(others) < LONGEST_TURN_S
     finally:
         harness.stop()
