@@ -6,19 +6,15 @@ The layout is that of ``protocol.records``; a twin in the tests compares both.
 
 from __future__ import annotations
 
-from protocol.records import CorruptBatch
+from protocol.records import CorruptBatch, append_varint, read_varint, wrapped_int64
 
 RecordSpan = tuple[int, int, int, int, int, bytes | None, bool]
 """start and end of the record, where its fields go on behind the timestamp delta, timestamp delta, offset delta, key,
 whether it has a value. (A plain tuple: there is one for each record.)"""
 
-_MASK_64 = 0xFFFFFFFFFFFFFFFF
-
 
 def record_spans(data: bytes, count: int) -> list[RecordSpan]:
     """The spans of ``count`` records in their plain bytes; CorruptBatch is the only error. Headers are passed over."""
-    if count < 0:
-        raise CorruptBatch(f"a record count of {count}")
     if count < 0:
         raise CorruptBatch(f"a record count of {count}")
     spans: list[RecordSpan] = []
@@ -32,7 +28,7 @@ def record_spans(data: bytes, count: int) -> list[RecordSpan]:
             if byte < 0x80:
                 length = (byte >> 1) ^ -(byte & 1)
             else:
-                length, position = _varint(data, position - 1)
+                length, position = read_varint(data, position - 1)
             end = position + length
             if length < 0 or end > limit:
                 raise CorruptBatch(f"a record of {length} bytes, of which {limit - position} are there")
@@ -42,20 +38,20 @@ def record_spans(data: bytes, count: int) -> list[RecordSpan]:
             if byte < 0x80:
                 timestamp_delta = (byte >> 1) ^ -(byte & 1)
             else:
-                timestamp_delta, position = _varint(data, position - 1, 70)
+                timestamp_delta, position = read_varint(data, position - 1, 70)
             rest = position
             byte = data[position]
             position += 1
             if byte < 0x80:
                 offset_delta = (byte >> 1) ^ -(byte & 1)
             else:
-                offset_delta, position = _varint(data, position - 1)
+                offset_delta, position = read_varint(data, position - 1)
             byte = data[position]
             position += 1
             if byte < 0x80:
                 length = (byte >> 1) ^ -(byte & 1)
             else:
-                length, position = _varint(data, position - 1)
+                length, position = read_varint(data, position - 1)
             key = None
             if length >= 0:
                 stop = position + length
@@ -85,27 +81,6 @@ def with_timestamp_delta(data: bytes, span: RecordSpan, timestamp_delta: int) ->
 
 def varint(value: int) -> bytes:
     """Zigzag; a value is taken as 64 bits, as in Java."""
-    value &= _MASK_64
-    zigzag = ((value << 1) & _MASK_64) ^ (_MASK_64 if value >> 63 else 0)
-    if zigzag < 0x80:
-        return bytes((zigzag,))
     out = bytearray()
-    while zigzag > 0x7F:
-        out.append((zigzag & 0x7F) | 0x80)
-        zigzag >>= 7
-    out.append(zigzag)
+    append_varint(out, wrapped_int64(value))
     return bytes(out)
-
-
-def _varint(data: bytes, position: int, max_shift: int = 35) -> tuple[int, int]:
-    zigzag = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        zigzag |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            zigzag &= 0xFFFFFFFF if max_shift == 35 else _MASK_64
-            return (zigzag >> 1) ^ -(zigzag & 1), position
-        shift += 7
-        if shift >= max_shift:
-            raise CorruptBatch("a varint of too many bytes")

@@ -71,7 +71,7 @@ LOG_APPEND_TIME = 1
 DEFAULT_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 
 _INT32_MAX = 2**31 - 1
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 class CorruptBatch(ValueError):
@@ -352,34 +352,35 @@ def append_record(
 ) -> None:
     """Write one record behind those that `out` holds."""
     record = bytearray(1)  # attributes: none are in use
-    if not _INT64_MIN <= timestamp_delta <= _INT64_MAX:
-        timestamp_delta = _wrapped(timestamp_delta)
-    _append_varint(record, timestamp_delta)
-    _append_varint(record, offset_delta)
+    if not INT64_MIN <= timestamp_delta <= INT64_MAX:
+        timestamp_delta = wrapped_int64(timestamp_delta)
+    append_varint(record, timestamp_delta)
+    append_varint(record, offset_delta)
     _append_bytes(record, key)
     _append_bytes(record, value)
-    _append_varint(record, len(headers))
+    append_varint(record, len(headers))
     for name, content in headers:
         _append_bytes(record, name.encode("utf-8", "surrogateescape"))
         _append_bytes(record, content)
-    _append_varint(out, len(record))
+    append_varint(out, len(record))
     out += record
 
 
-def _wrapped(number: int) -> int:
+def wrapped_int64(number: int) -> int:
     """What is left of it in 64 bits: timestamps far apart have a delta that overflows, on both ways, in Java too."""
-    return ((number - _INT64_MIN) & 0xFFFFFFFFFFFFFFFF) + _INT64_MIN
+    return ((number - INT64_MIN) & 0xFFFFFFFFFFFFFFFF) + INT64_MIN
 
 
 def _append_bytes(out: bytearray, data: bytes | None) -> None:
     if data is None:
         out.append(1)  # zigzag of -1
     else:
-        _append_varint(out, len(data))
+        append_varint(out, len(data))
         out += data
 
 
-def _append_varint(out: bytearray, value: int) -> None:
+def append_varint(out: bytearray, value: int) -> None:
+    """Write a zigzag varint; the value is one of 64 bits."""
     zigzag = (value << 1) ^ (value >> 63)
     while zigzag > 0x7F:
         out.append((zigzag & 0x7F) | 0x80)
@@ -432,9 +433,9 @@ def _parse_record(
         raise CorruptBatch(f"a record is {position - end:+} bytes off the size it names")
     offset = base_offset + offset_delta
     timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
-    if not _INT64_MIN <= timestamp <= _INT64_MAX:
-        timestamp = _wrapped(timestamp)
-    if not 0 <= offset <= _INT64_MAX:
+    if not INT64_MIN <= timestamp <= INT64_MAX:
+        timestamp = wrapped_int64(timestamp)
+    if not 0 <= offset <= INT64_MAX:
         raise CorruptBatch(f"a record of offset {offset}")
     return Record(offset, timestamp, key, value, headers), position
 

@@ -32,6 +32,7 @@ from protocol.records import (
     TIMESTAMP_TYPE_BIT,
     CorruptBatch,
     RecordBatch,
+    wrapped_int64,
 )
 from storage.batches import CRC_START
 from storage.offset_map import OffsetMap
@@ -125,7 +126,7 @@ def with_delete_horizon(batch: RecordBatch, horizon_ms: int) -> Filtered:
 def _rewritten(batch: RecordBatch, data: bytes, kept: list[RecordSpan], horizon: int) -> Filtered:
     append_time = batch.attributes & TIMESTAMP_TYPE_BIT
     old_base = batch.base_timestamp
-    first_timestamp = batch.max_timestamp if append_time else _as_int64(old_base + kept[0][3])
+    first_timestamp = batch.max_timestamp if append_time else wrapped_int64(old_base + kept[0][3])
     base_timestamp = horizon if horizon >= 0 else first_timestamp
     shift = old_base - base_timestamp
     parts = []
@@ -133,7 +134,7 @@ def _rewritten(batch: RecordBatch, data: bytes, kept: list[RecordSpan], horizon:
         delta = span[3]
         new_delta = batch.max_timestamp - base_timestamp if append_time else delta + shift
         parts.append(data[span[0] : span[1]] if new_delta == delta else with_timestamp_delta(data, span, new_delta))
-    max_timestamp = batch.max_timestamp if append_time else max(_as_int64(old_base + span[3]) for span in kept)
+    max_timestamp = batch.max_timestamp if append_time else max(wrapped_int64(old_base + span[3]) for span in kept)
     codec = batch.attributes & COMPRESSION_MASK
     body = b"".join(parts)
     attributes = batch.attributes & ~DELETE_HORIZON_BIT
@@ -148,11 +149,6 @@ def empty_batch(batch: RecordBatch) -> bytearray:
     """The batch without its records: not compressed, no base timestamp, no delete horizon, all else as it was."""
     attributes = batch.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     return _assemble(batch, b"", attributes, NO_TIMESTAMP, batch.max_timestamp, 0)
-
-
-def _as_int64(timestamp: int) -> int:
-    """A base timestamp and a delta far apart overflow, in Java too."""
-    return ((timestamp + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
 def _assemble(

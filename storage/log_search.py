@@ -14,7 +14,7 @@ from typing import TypeVar
 from protocol.compression import DecompressionError, decompress
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_scan import record_heads
-from protocol.records import DEFAULT_MAX_DECOMPRESSED_BYTES, CorruptBatch
+from protocol.records import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, INT64_MIN, CorruptBatch, wrapped_int64
 from protocol.slices import Slices, run_slices
 from storage.batches import APPEND_TIME_BIT, CODEC_MASK, HEADER, HEADER_BYTES, ScannedBatch
 from storage.cached_reads import NotCached
@@ -33,9 +33,6 @@ SLICE_RECORDS = 256
 _FETCHES = 64
 """Whoever still misses the same piece after so many fetches waits for it: memory is too short to keep it."""
 _ATTEMPTS = 5
-
-_INT64_SPAN = 2**64
-_INT64_MIN = -(2**63)
 
 
 class LogSearches(LogState):
@@ -131,8 +128,8 @@ class LogSearches(LogState):
                 timestamp, offset = base_timestamp + head[0], base_offset + head[1]
                 if has_one_time:
                     timestamp = max_timestamp
-                elif not _INT64_MIN <= timestamp < -_INT64_MIN:
-                    timestamp = (timestamp - _INT64_MIN) % _INT64_SPAN + _INT64_MIN
+                elif not INT64_MIN <= timestamp <= INT64_MAX:
+                    timestamp = wrapped_int64(timestamp)
                 if timestamp >= timestamp_ms and offset >= start_offset:
                     return timestamp, offset
                 if index % SLICE_RECORDS == SLICE_RECORDS - 1:

@@ -21,7 +21,7 @@ from crc32c import crc32c
 from protocol.compression import CODEC_NAMES, GZIP, LZ4, NONE, ZSTD, DecompressionError, compress, decompress
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_scan import fits, record_heads
-from protocol.records import DEFAULT_MAX_DECOMPRESSED_BYTES, CorruptBatch
+from protocol.records import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, INT64_MIN, CorruptBatch, wrapped_int64
 from protocol.slices import Slices, run_slices
 from storage.batches import (
     APPEND_TIME_BIT,
@@ -56,9 +56,6 @@ _SLOW_LEVEL = 9
 _LZ4_FAST_LEVEL = 9
 """Java's clients and brokers take the fast compressor at LZ4's default level, and the thorough one at all others."""
 _LZ4_LEAST_HIGH_LEVEL = 3
-
-_INT64_SPAN = 2**64
-_INT64_MIN = -(2**63)
 
 NO_BOUND_MS = 2**62
 """A bound on the age of records above this many years is none (the default is the largest number there is)."""
@@ -187,8 +184,8 @@ class _Work:
         code = ErrorCode.INVALID_RECORD
         for index, (delta, offset_delta, has_key, position, end) in enumerate(record_heads(plain, header[12])):
             timestamp = max_timestamp if one_time else base_timestamp + delta
-            if not _INT64_MIN <= timestamp < -_INT64_MIN:
-                timestamp = (timestamp - _INT64_MIN) % _INT64_SPAN + _INT64_MIN
+            if not INT64_MIN <= timestamp <= INT64_MAX:
+                timestamp = wrapped_int64(timestamp)
             problem = ""
             if wants_keys and not has_key:
                 problem = "a record without a key in a compacted topic"
