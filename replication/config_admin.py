@@ -45,6 +45,16 @@ def replacement(texts: Mapping[str, str]) -> Edit:
     return lambda before: given
 
 
+def check_own_number(name: str, broker_id: int) -> None:
+    """Raises KafkaError INVALID_REQUEST unless the name is this broker's number."""
+    try:
+        number = int(name)
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}") from None
+    if number != broker_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"ask broker {name} itself; this is broker {broker_id}")
+
+
 class ConfigAdmin:
     """Methods raise KafkaError; what they alter is in effect on this broker when they return.
 
@@ -85,13 +95,8 @@ class ConfigAdmin:
     def _broker_entity(self, name: str) -> str:
         if not name:
             return nodes.DEFAULT_ENTITY
-        try:
-            number = int(name)
-        except ValueError:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}") from None
-        if number != self._broker_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {self._broker_id}, not {name}")
-        return str(number)
+        check_own_number(name, self._broker_id)
+        return str(self._broker_id)
 
     # -- what is kept ----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from broker.handlers.resources import ENTITY_TYPES, ResourceType, check_own_number, unknown_type
+from broker.handlers.resources import ENTITY_TYPES, ResourceType, unknown_type
 from broker.maintenance import sliced
 from broker.registry import handles
 from config.broker import DEFAULT_CONFIG
@@ -27,6 +27,7 @@ from config.describe import (
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from replication.config_admin import check_own_number
 from replication.turns import Turns
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ async def _describe(broker: Broker, resource_type: int, name: str, wanted: Colle
     if resource_type == ResourceType.BROKER:
         if name == "":
             return describe_broker_defaults(broker.config)
-        check_own_number(broker, name)
+        check_own_number(name, broker.broker_id)
         keys = described_broker_keys(broker.config)
         # One by one as they are drawn: all together they take milliseconds.
         return (describe_broker_key(key, broker.config) for key in keys if not wanted or key in wanted)
@@ -78,7 +79,7 @@ async def _describe(broker: Broker, resource_type: int, name: str, wanted: Colle
     if resource_type == ResourceType.BROKER_LOGGER:
         from broker import loggers
 
-        check_own_number(broker, name)
+        check_own_number(name, broker.broker_id)
         return [describe_logger(logger, level) for logger, level in loggers.levels().items()]
     texts = await broker.admin.settings.texts(ENTITY_TYPES[resource_type], name)
     if resource_type == ResourceType.GROUP:

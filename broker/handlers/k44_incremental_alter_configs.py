@@ -16,7 +16,6 @@ from broker import loggers
 from broker.handlers.resources import (
     ENTITY_TYPES,
     ResourceType,
-    check_own_number,
     check_resource,
     named_twice,
     unknown_type,
@@ -28,7 +27,7 @@ from config.topic_keys import TOPIC_KEYS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from replication.config_admin import incremental
+from replication.config_admin import check_own_number, incremental
 from replication.config_changes import ConfigChange, ConfigOperation
 from replication.turns import Turns
 
@@ -63,7 +62,7 @@ async def _alter(
     kind, name = resource.resource_type, resource.resource_name
     changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
     if kind == ResourceType.BROKER_LOGGER:
-        check_own_number(broker, name)
+        check_own_number(name, broker.broker_id)
         loggers.alter(changes, validate_only=validate_only)
         return
     if kind not in ENTITY_TYPES:

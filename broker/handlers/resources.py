@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from protocol.errors import ErrorCode, KafkaError
 from replication.config_admin import BROKERS, CLIENT_METRICS, GROUPS, TOPICS
-
-if TYPE_CHECKING:
-    from broker.context import Broker
 
 
 class ResourceType(IntEnum):
@@ -57,16 +54,6 @@ def check_resource(resource: Any, twice: set[tuple[int, str]], *, null_means_del
     ]
     if missing:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"no value for {', '.join(missing)}")
-
-
-def check_own_number(broker: Broker, name: str) -> None:
-    """Raises KafkaError INVALID_REQUEST unless this broker is named."""
-    try:
-        number = int(name)
-    except ValueError:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}") from None
-    if number != broker.broker_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"ask broker {name} itself; this is broker {broker.broker_id}")
 
 
 def unknown_type(resource_type: int) -> KafkaError:

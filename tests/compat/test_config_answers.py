@@ -20,21 +20,15 @@ from protocol.messages import (
     ListConfigResourcesRequest,
 )
 from tests.compat.config_cases import BROKER, CHANGES, GROUP, LOGGER, METRICS, OTHER_CODES, TOPIC, Change
-from tests.support.kafka_peer import KafkaPeer
+from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
 from tests.support.processes import BrokerProcess, free_port
 from tests.support.wire import RawConnection
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
-FILE = """\
-process.roles=broker,controller
-node.id=0
-controller.quorum.voters=0@localhost:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs={folder}/data
-offsets.topic.replication.factor=1
+FILE = (
+    SINGLE_NODE
+    + """\
 group.initial.rebalance.delay.ms=0
 log.retention.minutes=77
 log.flush.interval.ms=4000
@@ -44,6 +38,7 @@ remote.log.reader.threads=7
 group.consumer.session.timeout.ms=46000
 my.own.key=x
 """
+)
 
 # Entries of DescribeConfigs that differ on purpose: (resource, key) -> why.
 OTHER_ENTRIES = {

@@ -18,25 +18,20 @@ from storage.manager import LogManager
 from tests.compat.records import WAIT_S, until
 from tests.storage.compacting import all_batches, compact
 from tests.storage.logs import log_config
-from tests.support.kafka_peer import KafkaPeer
+from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
 from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
-FILE = """\
-process.roles=broker,controller
-node.id=0
-controller.quorum.voters=0@localhost:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs={folder}/data
-offsets.topic.replication.factor=1
+FILE = (
+    SINGLE_NODE
+    + """\
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=1
 log.cleaner.backoff.ms=100
 """
+)
 TOPIC = "table"
 
 

@@ -16,22 +16,11 @@ from protocol.messages import (
     ProduceRequest,
 )
 from protocol.records import Record, build_batch, iter_batches
-from tests.support.kafka_peer import KafkaPeer
+from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
 from tests.support.processes import BrokerProcess, free_port
 from tests.support.wire import RawConnection
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
-
-FILE = """\
-process.roles=broker,controller
-node.id=0
-controller.quorum.voters=0@localhost:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs={folder}/data
-offsets.topic.replication.factor=1
-"""
 
 HOUR_MS = 3_600_000
 NOW_MS = int(time.time() * 1000)
@@ -242,7 +231,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Side]:
     folder = tmp_path_factory.mktemp("kafka")
     port, controller = free_port(), free_port()
     file = folder / "server.properties"
-    file.write_text(FILE.format(controller=controller, port=port, folder=folder))
+    file.write_text(SINGLE_NODE.format(controller=controller, port=port, folder=folder))
     with KafkaPeer(file, port):
         side = Side(port, is_gregor=False)
         yield side

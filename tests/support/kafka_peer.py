@@ -11,6 +11,17 @@ from tests.support.processes import answers_metadata
 
 CLUSTER_ID = "gregorConfigsPeer-000A"
 START_TIMEOUT_S = 60
+SINGLE_NODE = """\
+process.roles=broker,controller
+node.id=0
+controller.quorum.voters=0@localhost:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={folder}/data
+offsets.topic.replication.factor=1
+"""
+"""A properties file, still without {port}, {controller} (another port) and {folder}."""
 
 
 class KafkaPeer:
