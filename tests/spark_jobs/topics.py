@@ -17,9 +17,12 @@ class Topics:
     def create(self, partitions: int = PARTITIONS, prefix: str = "spark", config: dict[str, str] | None = None) -> str:
         from confluent_kafka.admin import AdminClient, NewTopic
 
+        """Some tests send old timestamps, whose records the next look at retention would delete: kept unless asked."""
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result(CLIENT_S)
+        admin.create_topics([NewTopic(name, partitions, 1, config={"retention.ms": "-1"} | (config or {}))])[
+            name
+        ].result(CLIENT_S)
         return name
 
     def produce(
