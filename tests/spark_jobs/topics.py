@@ -15,9 +15,9 @@ class Topics:
         self.bootstrap = bootstrap
 
     def create(self, partitions: int = PARTITIONS, prefix: str = "spark", config: dict[str, str] | None = None) -> str:
+        """A new topic; retention keeps records of any age, as the next look at it would delete those of old times."""
         from confluent_kafka.admin import AdminClient, NewTopic
 
-        """Some tests send old timestamps, whose records the next look at retention would delete: kept unless asked."""
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.create_topics([NewTopic(name, partitions, 1, config={"retention.ms": "-1"} | (config or {}))])[
