@@ -7,6 +7,7 @@ as a whole before it is written, in the order in which Apache Kafka 4.3.1 looks:
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
@@ -47,11 +48,10 @@ def replacement(texts: Mapping[str, str]) -> Edit:
 
 def check_own_number(name: str, broker_id: int) -> None:
     """Raises KafkaError INVALID_REQUEST unless the name is this broker's number."""
-    try:
-        number = int(name)
-    except ValueError:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}") from None
-    if number != broker_id:
+    # int() would take spaces and underscores as well.
+    if not re.fullmatch(r"[+-]?\d{1,10}", name):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}")
+    if int(name) != broker_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"ask broker {name} itself; this is broker {broker_id}")
 
 

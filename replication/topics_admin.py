@@ -165,7 +165,7 @@ class Admin:
         return CreatedTopic(name, topic_id, len(assignments), factor, configs)
 
     def _exists(self, name: str) -> KafkaError:
-        return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
+        return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
 
     def _assign(self, topic: NewTopic) -> dict[int, tuple[int, ...]]:
         brokers = sorted(self._image.brokers)

@@ -1,7 +1,7 @@
 """DeleteTopics (key 20), versions 0 to 6.
 
 - 1 throttle time; 3 TOPIC_DELETION_DISABLED, before which INVALID_REQUEST stands for it; 4 flexible; 5 error messages;
-  6 topics by name or by id. A topic that is named twice, in whatever way, is not deleted.
+  6 topics by name or by id. A topic that is named twice, in whatever way, is not deleted and is answered once.
 - Answered when the topic is gone from this broker's metadata, or with REQUEST_TIMED_OUT after `timeout_ms`. Its files
   are renamed at once and unlinked on a thread after `log.segment.delete.delay.ms`.
 """
@@ -26,17 +26,8 @@ IDS_FROM = 6
 
 @handles(ApiKey.DELETE_TOPICS, 0, 6)
 async def delete_topics(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
-    answers: list[DeleteTopicsResponse.DeletableTopicResult] = []
-    doomed: list[DeleteTopicsResponse.DeletableTopicResult] = []
-    for topic in _wanted(request, call.version):
-        answer = DeleteTopicsResponse.DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
-        answers.append(answer)
-        try:
-            _resolve(broker, topic, answer)
-            doomed.append(answer)
-        except KafkaError as error:
-            _refuse(answer, error)
-    doomed = _named_once(doomed)
+    answers = _resolved(broker, _wanted(request, call.version))
+    doomed = [answer for answer in answers if not answer.error_code]
     names = [answer.name or "" for answer in doomed]
     try:
         results = await broker.admin.delete_topics(names, request.timeout_ms)
@@ -54,6 +45,27 @@ def _wanted(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicsRequ
     if version >= IDS_FROM:
         return request.topics
     return [DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names]
+
+
+def _resolved(
+    broker: Broker, wanted: list[DeleteTopicsRequest.DeleteTopicState]
+) -> list[DeleteTopicsResponse.DeletableTopicResult]:
+    """One answer for each topic, refused where it cannot be deleted."""
+    answers: list[DeleteTopicsResponse.DeletableTopicResult] = []
+    by_name: dict[str, DeleteTopicsResponse.DeletableTopicResult] = {}
+    times = Counter((topic.name, topic.topic_id) for topic in wanted)
+    for topic in {(topic.name, topic.topic_id): topic for topic in wanted}.values():
+        answer = DeleteTopicsResponse.DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+        try:
+            _resolve(broker, topic, answer)
+        except KafkaError as error:
+            _refuse(answer, error)
+        other = answer if answer.name is None else by_name.setdefault(answer.name, answer)
+        if other is answer:
+            answers.append(answer)
+        if other is not answer or times[topic.name, topic.topic_id] > 1:
+            _refuse(other, KafkaError(ErrorCode.INVALID_REQUEST, "named twice"))
+    return answers
 
 
 def _resolve(
@@ -74,16 +86,6 @@ def _resolve(
     state = broker.metadata.topic(topic.name)
     if state is not None:
         answer.topic_id = state.topic_id
-
-
-def _named_once(
-    answers: list[DeleteTopicsResponse.DeletableTopicResult],
-) -> list[DeleteTopicsResponse.DeletableTopicResult]:
-    named = Counter(answer.name for answer in answers)
-    for answer in answers:
-        if named[answer.name] > 1:
-            _refuse(answer, KafkaError(ErrorCode.INVALID_REQUEST, "named twice"))
-    return [answer for answer in answers if named[answer.name] == 1]
 
 
 def _refuse(answer: DeleteTopicsResponse.DeletableTopicResult, error: KafkaError) -> None:

@@ -74,7 +74,8 @@ class GroupShard:
         membership = self.soft.memberships.get(group_id)
         if value is None:
             self.soft.close(group_id)
-            self._forget_if_void(group)
+            if not group.offsets:
+                self.groups.pop(group_id, None)
         elif membership is not None:
             membership.adopt(value)
             self.soft.tidy(group_id)
@@ -100,7 +101,7 @@ class GroupShard:
             offsets.pop(key.partition, None)
             if not offsets:
                 del group.offsets[key.topic]
-        self._forget_if_void(group)
+        # A simple group without offsets stays until the search for expired ones comes by, as in Apache Kafka 4.
 
     def replay_end_of_transaction(self, producer_id: int, *, commit: bool) -> None:
         """A marker in the log: the producer's pending offsets count now, or never."""
@@ -120,10 +121,6 @@ class GroupShard:
         if group is None:
             group = self.groups[group_id] = Group(group_id)
         return group
-
-    def _forget_if_void(self, group: Group) -> None:
-        if group.metadata is None and not group.offsets:
-            self.groups.pop(group.group_id, None)
 
     # --- life of the shard
 

@@ -411,6 +411,7 @@ def test_topics_that_are_deleted_during_a_load_are_forgotten_after_it() -> None:
         context.coordinator.on_topics_deleted(["t"])
         context.sleep(1)
         assert context.fetch_offset() == -1
+        context.sleep(context.config.retention_check_interval_ms)
         assert context.shard.groups == {}
 
 

@@ -73,9 +73,11 @@ def test_name_and_id_or_neither(harness: Harness, topic: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_topic_named_twice_stays(harness: Harness, topic: str, version: int) -> None:
     topic_id = harness.create_topic(topic)
-    pairs = [(topic, topic)] if version < 6 else [(topic, topic), (topic, topic_id), (topic_id, topic_id)]
-    for pair in pairs:
-        assert [error for _, _, error in delete(harness, version, *pair)] == [ErrorCode.INVALID_REQUEST] * 2
+    several = [(topic, topic), ("absent", "absent"), (topic, topic, topic)]
+    if version >= 6:
+        several += [(topic, topic_id), (topic_id, topic_id), (topic_id, topic, topic_id), (ABSENT_ID, ABSENT_ID)]
+    for named in several:
+        assert [error for _, _, error in delete(harness, version, *named)] == [ErrorCode.INVALID_REQUEST]
     assert harness.broker.metadata.topic(topic) is not None
 
 

@@ -146,6 +146,8 @@ def test_an_empty_broker_name_stands_for_what_all_brokers_share(harness: Harness
         (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "7", ErrorCode.INVALID_REQUEST),
         (BROKER, "zero", ErrorCode.INVALID_REQUEST),
+        (BROKER, " 0", ErrorCode.INVALID_REQUEST),
+        (BROKER, "0" * 5000, ErrorCode.INVALID_REQUEST),
         (1, "x", ErrorCode.INVALID_REQUEST),
         (LOGGER, "7", ErrorCode.INVALID_REQUEST),
         (LOGGER, "", ErrorCode.INVALID_REQUEST),
