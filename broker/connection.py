@@ -417,7 +417,9 @@ class Connection(asyncio.BufferedProtocol):
         """Called at even intervals: ends a connection that is idle, or that holds budget for a frame that does not
         come.
         """
-        self.quiet_sweeps += 1
+        # A parked request is no silence, nor is an answer that the peer takes slowly.
+        awake = self._busy or (self._outbound.blocked and self._outbound.moved())
+        self.quiet_sweeps = 0 if awake else self.quiet_sweeps + 1
         if self._admission is not None and self._admission.admitted and self._admission.contended and not self._busy:
             progress_bytes, self._seen_bytes = self._end - self._seen_bytes, self._end
             self.stalled_sweeps = 0 if progress_bytes >= LEAST_PROGRESS_BYTES else self.stalled_sweeps + 1
@@ -425,7 +427,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.fail(
                     f"{self._end} of {self._need} bytes of a request came, then next to nothing; others wait for room"
                 )
-        elif 0 < sweeps_until_idle < self.quiet_sweeps and not self._busy:
+        elif 0 < sweeps_until_idle < self.quiet_sweeps:
             logger.info("closing connection from %s: idle for connections.max.idle.ms", self.peer)
             self.close()
 

@@ -99,6 +99,7 @@ class Outbound:
     __slots__ = (
         "_closed",
         "_duplicate",
+        "_left",
         "_loop",
         "_on_drained",
         "_queue",
@@ -123,6 +124,7 @@ class Outbound:
         self._watching = False
         self._transport_paused = False
         self._closed = False
+        self._left: tuple[int, int, int] | None = None
         self.blocked = False
         transport.set_write_buffer_limits(high=0)
 
@@ -140,6 +142,11 @@ class Outbound:
     def transport_resumed(self) -> None:
         self._transport_paused = False
         self._go_on()
+
+    def moved(self) -> bool:
+        """Whether the peer took something of what waits for it since this was asked last. Not for a closed one."""
+        before, self._left = self._left, (len(self._queue), self._region_sent, self._transport.get_write_buffer_size())
+        return before != self._left
 
     def close(self) -> None:
         """Drop what was not sent. Comes before the transport's own close. Idempotent."""

@@ -38,6 +38,7 @@ class FakeTransport(asyncio.Transport):
         self.reading = True
         self.aborted = False
         self.full = False
+        self.unsent_bytes = 0
         self.connection: Connection | None = None
 
     def write(self, data: Any) -> None:
@@ -55,6 +56,9 @@ class FakeTransport(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self.reading = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_bytes
 
     def abort(self) -> None:
         self.aborted = True
@@ -461,6 +465,34 @@ def test_a_parked_request_is_not_idle(harness: Harness) -> None:
     for _ in range(50):
         harness.connection.sweep(10, 2)
     assert not harness.transport.aborted
+
+
+def test_the_idle_time_begins_anew_when_a_parked_request_is_answered(
+    harness: Harness, loop: asyncio.AbstractEventLoop
+) -> None:
+    harness.send(sync_group(1))
+    for _ in range(50):
+        harness.connection.sweep(10, 2)
+    harness.parked[0].set_result(SyncGroupResponse())
+    turn(loop)
+    assert harness.answers() == [1]
+    for _ in range(10):
+        harness.connection.sweep(10, 2)
+    assert not harness.transport.aborted
+    harness.connection.sweep(10, 2)
+    assert harness.transport.aborted
+
+
+def test_a_peer_that_takes_its_answer_slowly_is_not_idle_and_one_that_takes_nothing_is(harness: Harness) -> None:
+    harness.transport.full, harness.transport.unsent_bytes = True, 1000
+    harness.send(heartbeat(1))
+    for _ in range(50):
+        harness.transport.unsent_bytes -= 1
+        harness.connection.sweep(10, 2)
+    assert not harness.transport.aborted
+    for _ in range(11):
+        harness.connection.sweep(10, 2)
+    assert harness.transport.aborted
 
 
 def test_a_trickle_does_not_keep_the_memory_that_others_wait_for(loop: asyncio.AbstractEventLoop) -> None:
