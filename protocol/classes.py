@@ -25,7 +25,8 @@ class Structure:
 
 
 class ApiMessage(Structure):
-    """What every message class has in common; `decode`, `encode` and `encode_into` come with each class."""
+    """What every message class has in common; `decode`, `encode`, `encode_into`, and the same in steps, come
+    with each class."""
 
     __slots__ = ()
 
@@ -78,6 +79,8 @@ def build_class(message: Message) -> type:
     codec = Codec(message, classes, defaults)
     class_.decode = staticmethod(codec.decoder())
     class_.encode, class_.encode_into = codec.encoders()
+    class_.decode_in_steps = staticmethod(codec.decoder_in_steps())
+    class_.encode_in_steps = codec.encoder_in_steps()
     return class_  # type: ignore[no-any-return]
 
 

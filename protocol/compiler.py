@@ -4,7 +4,8 @@
 """
 
 import struct as structs
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 from protocol.decoder_source import build_decoder
@@ -27,11 +28,7 @@ class Codec:
     def decoder(self) -> Callable[..., tuple[Any, int]]:
         """The function behind `Cls.decode`."""
         name = self.message.name
-        decoders = _ByVersion(
-            self.message,
-            lambda version: build_decoder(self.message, version, self.classes, self.defaults),
-            MalformedMessage,
-        )
+        decoders = self._by_version(build_decoder, MalformedMessage)
 
         def decode(buffer: Buffer, version: int, position: int = 0) -> tuple[Any, int]:
             try:
@@ -46,11 +43,7 @@ class Codec:
     def encoders(self) -> tuple[Callable[..., bytes], Callable[..., None]]:
         """The functions behind `message.encode` and `message.encode_into`."""
         name = self.message.name
-        encoders = _ByVersion(
-            self.message,
-            lambda version: build_encoder(self.message, version, self.classes, self.defaults),
-            UnsupportedField,
-        )
+        encoders = self._by_version(build_encoder, UnsupportedField)
 
         def encode_into(message: Any, out: bytearray, version: int, splices: Splices | None = None) -> None:
             start = len(out)
@@ -71,6 +64,39 @@ class Codec:
             return bytes(out)
 
         return encode, encode_into
+
+    def decoder_in_steps(self) -> Callable[..., Generator[None, None, tuple[Any, int]]]:
+        """The function behind `Cls.decode_in_steps`."""
+        name = self.message.name
+        decoders = self._by_version(partial(build_decoder, in_steps=True), MalformedMessage)
+
+        def decode_in_steps(buffer: Buffer, version: int, position: int = 0) -> Generator[None, None, tuple[Any, int]]:
+            try:
+                return (yield from decoders[version](buffer, position))  # type: ignore[no-any-return]
+            except MalformedMessage as error:
+                raise MalformedMessage(f"{name} v{version}: {error}") from None
+            except (structs.error, IndexError, UnicodeDecodeError) as error:
+                raise MalformedMessage(f"{name} v{version}: {error}") from error
+
+        return decode_in_steps
+
+    def encoder_in_steps(self) -> Callable[..., Generator[None, None, None]]:
+        """The function behind `message.encode_in_steps`."""
+        name = self.message.name
+        encoders = self._by_version(partial(build_encoder, in_steps=True), UnsupportedField)
+
+        def encode_in_steps(message: Any, out: bytearray, version: int) -> Generator[None, None, None]:
+            try:
+                yield from encoders[version](message, out, None)
+            except structs.error as error:
+                raise ValueError(f"{name} v{version}: {error}") from error
+
+        return encode_in_steps
+
+    def _by_version(self, build: Callable[..., Any], error: type[Exception]) -> "_ByVersion":
+        return _ByVersion(
+            self.message, lambda version: build(self.message, version, self.classes, self.defaults), error
+        )
 
 
 class _ByVersion(dict[int, Any]):

@@ -10,32 +10,29 @@ Rules of the generated code:
 - No allocation follows a claimed count: a count whose smallest elements exceed the bytes left is refused first.
 """
 
-from collections.abc import Callable
 from struct import calcsize
 from typing import Any
 
 from protocol.model import FIXED, FIXED_SIZES, Field, Message, Struct
-from protocol.primitives import MAX_STRING_BYTES, Buffer
-from protocol.source import Source
-
-Decoder = Callable[[Buffer, int], tuple[Any, int]]
+from protocol.primitives import MAX_STRING_BYTES
+from protocol.source import NUMBERS_PER_STEP, Source
 
 
-def build_decoder(message: Message, version: int, classes: dict[str, type], defaults: dict[str, object]) -> Decoder:
-    """A function (buffer, position) -> (message, end position)."""
-    decoder: Decoder = _DecoderSource(message, version, classes, defaults).build()
-    return decoder
+def build_decoder(
+    message: Message, version: int, classes: dict[str, type], defaults: dict[str, object], *, in_steps: bool = False
+) -> Any:
+    """A function (buffer, position) -> (message, end position), or `in_steps` a generator that returns it."""
+    return _DecoderSource(message, version, classes, defaults, in_steps).build()
 
 
 class _DecoderSource(Source):
-    def __init__(self, message: Message, version: int, classes: dict[str, type], defaults: dict[str, object]) -> None:
-        super().__init__(message, version, classes, defaults)
+    def __init__(self, *about: Any) -> None:
+        super().__init__(*about)
         # Fixed-size values still to be read by one struct call: (format, assignment target).
         self.pending: list[tuple[str, str]] = []
 
     def build(self) -> Any:
-        self.line("def decode(buf, p):")
-        self.depth = 1
+        self.begin("def decode(buf, p):")
         self.line("limit = len(buf)")
         self.line(f"m = new({self.message.name})")
         self.fields(self.message, "m")
@@ -165,15 +162,29 @@ class _DecoderSource(Source):
         self.line(f"    raise bad_count({where}, n, limit - p)")
         if field.element in FIXED and field.element != "uuid":
             size_bytes = FIXED_SIZES[field.element]
-            self.line("if n:")
-            self.line(f'    {target} = list(unpack_from(f">{{n}}{FIXED[field.element]}", buf, p))')
-            self.line(f"    p += {'n' if size_bytes == 1 else f'{size_bytes} * n'}")
-            self.line("else:")
-            self.line(f"    {target} = []")
+            self.numbers(FIXED[field.element], size_bytes, target)
         else:
             self.elements(field, target, where)
         if self.is_nullable(field):
             self.depth -= 1
+
+    def numbers(self, letter: str, size_bytes: int, target: str) -> None:
+        """The `n` elements of an array of plain numbers."""
+        if self.in_steps:
+            self.line(f"a = {target} = []")
+            self.line(f"while n > {NUMBERS_PER_STEP}:")
+            self.line(f'    a += unpack_from(">{NUMBERS_PER_STEP}{letter}", buf, p)')
+            self.line(f"    p += {NUMBERS_PER_STEP * size_bytes}")
+            self.line(f"    n -= {NUMBERS_PER_STEP}")
+            self.line("    yield")
+            self.line(f'a += unpack_from(f">{{n}}{letter}", buf, p)')
+            self.line(f"p += {size_bytes} * n")
+            return
+        self.line("if n:")
+        self.line(f'    {target} = list(unpack_from(f">{{n}}{letter}", buf, p))')
+        self.line(f"    p += {'n' if size_bytes == 1 else f'{size_bytes} * n'}")
+        self.line("else:")
+        self.line(f"    {target} = []")
 
     def elements(self, field: Field, target: str, where: str) -> None:
         """The `n` elements of an array that need a loop."""
@@ -182,6 +193,7 @@ class _DecoderSource(Source):
         self.line(f"{items} = {target} = []")
         self.line("for _ in range(n):")
         self.depth += 1
+        self.step()
         if field.struct is not None:
             self.line(f"{item} = new({field.struct.name})")
             self.line(f"{items}.append({item})")
@@ -201,8 +213,8 @@ class _DecoderSource(Source):
         if name in self.functions:
             return name
         self.functions[name] = []
-        outer = (self.lines, self.depth, self.pending)
-        self.lines, self.depth, self.pending = self.functions[name], 0, []
+        outer = (self.lines, self.depth, self.pending, self.in_steps)
+        self.lines, self.depth, self.pending, self.in_steps = self.functions[name], 0, [], False
         self.line(f"def {name}(buf, p, count, limit, o):")
         self.depth = 1
         self.line("if count > 127:")
@@ -228,5 +240,5 @@ class _DecoderSource(Source):
         self.line("p = end")
         self.depth = 1
         self.line("return p")
-        self.lines, self.depth, self.pending = outer
+        self.lines, self.depth, self.pending, self.in_steps = outer
         return name

@@ -13,28 +13,25 @@ from collections.abc import Callable
 from typing import Any
 
 from protocol.model import FIXED, Field, Message, Struct, Versions
-from protocol.primitives import FileRegion
-from protocol.source import Source
-
-Encoder = Callable[[Any, bytearray, list[tuple[int, FileRegion]] | None], None]
+from protocol.source import NUMBERS_PER_STEP, Source
 
 
-def build_encoder(message: Message, version: int, classes: dict[str, type], defaults: dict[str, object]) -> Encoder:
-    """A function (message, out, splices)."""
-    encoder: Encoder = _EncoderSource(message, version, classes, defaults).build()
-    return encoder
+def build_encoder(
+    message: Message, version: int, classes: dict[str, type], defaults: dict[str, object], *, in_steps: bool = False
+) -> Any:
+    """A function (message, out, splices), or `in_steps` a generator; `splices` is a list for file regions, or None."""
+    return _EncoderSource(message, version, classes, defaults, in_steps).build()
 
 
 class _EncoderSource(Source):
-    def __init__(self, message: Message, version: int, classes: dict[str, type], defaults: dict[str, object]) -> None:
-        super().__init__(message, version, classes, defaults)
+    def __init__(self, *about: Any) -> None:
+        super().__init__(*about)
         # Values still to be written by one struct call: (format, expression; none for a pad byte).
         self.pending: list[tuple[str, str]] = []
         self.out = "out"
 
     def build(self) -> Any:
-        self.line("def encode(m, out, splices):")
-        self.depth = 1
+        self.begin("def encode(m, out, splices):")
         start = len(self.lines)
         self.fields(self.message, "m")
         self.flush()
@@ -211,13 +208,21 @@ class _EncoderSource(Source):
     def elements(self, field: Field, name: str) -> None:
         self.length(field, f"len({name})", "i")
         if field.element in FIXED and field.element != "uuid":
+            letter = FIXED[field.element]
+            if self.in_steps:
+                self.line(f"for i in range(0, len({name}), {NUMBERS_PER_STEP}):")
+                self.line("    if i: yield")
+                self.line(f"    part = {name}[i:i + {NUMBERS_PER_STEP}]")
+                self.line(f'    {self.out} += pack(f">{{len(part)}}{letter}", *part)')
+                return
             self.line(f"if {name}:")
-            self.line(f'    {self.out} += pack(f">{{len({name})}}{FIXED[field.element]}", *{name})')
+            self.line(f'    {self.out} += pack(f">{{len({name})}}{letter}", *{name})')
             return
         item = self.fresh("v")
         self.line(f"for {item} in {name}:")
         self.depth += 1
         start = len(self.lines)
+        self.step()
         if field.struct is not None:
             self.fields(field.struct, item)
             self.flush()
@@ -235,8 +240,8 @@ class _EncoderSource(Source):
         if name in self.functions:
             return name
         self.functions[name] = []
-        outer = (self.lines, self.depth, self.pending, self.out)
-        self.lines, self.depth, self.pending = self.functions[name], 0, []
+        outer = (self.lines, self.depth, self.pending, self.out, self.in_steps)
+        self.lines, self.depth, self.pending, self.in_steps = self.functions[name], 0, [], False
         self.line(f"def {name}(o, out):")
         self.depth = 1
         self.line("count = 0")
@@ -256,5 +261,5 @@ class _EncoderSource(Source):
             self.depth = 1
         self.line("write_uvarint(out, count)")
         self.line("out += section")
-        self.lines, self.depth, self.pending, self.out = outer
+        self.lines, self.depth, self.pending, self.out, self.in_steps = outer
         return name
