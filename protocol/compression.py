@@ -35,6 +35,9 @@ _LZ4_MAX_RATIO = 255
 _LZ4_USUAL_RATIO = 8
 _LZ4_LEAST_BYTES = 16 * 1024
 
+# A gzip member behind the first is fed piece by piece: the library copies what follows it, and 1 MB can hold 50,000.
+_LEAST_STEP_BYTES = 1024
+
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
 
@@ -97,22 +100,29 @@ def _gunzip(data: Buffer, max_bytes: int) -> bytes:
     import zlib
 
     parts: list[bytes] = []
-    total = 0
-    rest: Buffer = data
+    total = position = 0
+    view = memoryview(data)
+    step = len(data)  # mostly there is one member, and all of it belongs to that
     while True:
         member = zlib.decompressobj(31)
-        try:
-            part = member.decompress(rest, max_bytes - total + 1)
-        except zlib.error as error:
-            raise DecompressionError(f"gzip: {error}") from None
-        total += len(part)
-        if total > max_bytes:
-            raise _too_large(max_bytes)
-        if not member.eof:
-            raise DecompressionError("gzip: the data ends early")
-        parts.append(part)
-        rest = member.unused_data
-        if rest[:2] != b"\x1f\x8b":  # not another member; Java too drops what follows the last one
+        while not member.eof:
+            if position >= len(data):
+                raise DecompressionError("gzip: the data ends early")
+            piece = view[position : position + step]
+            try:
+                part = member.decompress(piece, max_bytes - total + 1)
+            except zlib.error as error:
+                raise DecompressionError(f"gzip: {error}") from None
+            total += len(part)
+            if total > max_bytes:
+                raise _too_large(max_bytes)
+            position += len(piece)
+            step *= 2
+            parts.append(part)
+        position -= len(member.unused_data)
+        step = _LEAST_STEP_BYTES
+        # Is it not another member? Java, too, drops what follows the last one.
+        if bytes(view[position : position + 2]) != b"\x1f\x8b":
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -250,25 +260,26 @@ def _unzstd(data: Buffer, max_bytes: int) -> bytes:
     import zstandard
 
     parts: list[bytes] = []
-    total = 0
-    rest: Buffer = data
+    total = position = 0
+    view = memoryview(data)
+    decompressor = zstandard.ZstdDecompressor()
     while True:
-        frame = zstandard.ZstdDecompressor().decompressobj()
-        position = 0
+        frame = decompressor.decompressobj()
         while not frame.eof:
-            if position >= len(rest):
+            if position >= len(data):
                 raise DecompressionError("zstd: the data ends early")
             # decompressobj has no limit of its own: feed only so much that the output cannot outgrow the limit by far.
-            step = max(16, (max_bytes - total) // _ZSTD_MAX_RATIO)
+            piece = view[position : position + max(16, (max_bytes - total) // _ZSTD_MAX_RATIO)]
             try:
-                part = frame.decompress(rest[position : position + step])
+                part = frame.decompress(piece)
             except zstandard.ZstdError as error:
                 raise DecompressionError(f"zstd: {error}") from None
-            position += step
+            position += len(piece)
             total += len(part)
             if total > max_bytes:
                 raise _too_large(max_bytes)
-            parts.append(part)
-        rest = frame.unused_data + bytes(rest[position:])
-        if not rest:
-            return b"".join(parts)
+            if part:
+                parts.append(part)
+        position -= len(frame.unused_data)
+        if position >= len(data):
+            return parts[0] if len(parts) == 1 else b"".join(parts)

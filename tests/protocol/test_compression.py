@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import random
+import zlib
 from contextlib import suppress
+from typing import Any
 
 import lz4.frame
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -124,6 +127,37 @@ def test_concatenated_streams_are_one(codec: int) -> None:
 
 def test_what_follows_a_gzip_member_is_dropped_as_in_java() -> None:
     assert decompress(GZIP, compress(GZIP, b"payload") + b"\x00\x00", LIMIT) == b"payload"
+
+
+class CountedInput:
+    """Stands before a decompressor and sums up what it is fed: the libraries copy what they do not use of it."""
+
+    def __init__(self, inner: Any, fed: list[int]) -> None:
+        self._inner = inner
+        self._fed = fed
+
+    def decompress(self, data: memoryview, *limit: int) -> bytes:
+        self._fed.append(len(data))
+        plain: bytes = self._inner.decompress(data, *limit)
+        return plain
+
+    def decompressobj(self, *window: int) -> CountedInput:
+        return CountedInput(self._inner.decompressobj(*window), self._fed)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize("codec", [GZIP, ZSTD])
+def test_thousands_of_tiny_streams_cost_no_more_than_their_bytes(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fed: list[int] = []
+    plain_zlib, plain_zstd = zlib.decompressobj, zstandard.ZstdDecompressor
+    monkeypatch.setattr(zlib, "decompressobj", lambda window: CountedInput(plain_zlib(window), fed))
+    monkeypatch.setattr(zstandard, "ZstdDecompressor", lambda: CountedInput(plain_zstd(), fed))
+    streams = 5000
+    data = compress(codec, b"") * streams + compress(codec, b"the end")
+    assert decompress(codec, data, 1 << 20) == b"the end"
+    assert sum(fed) < len(data) + streams * 4096
 
 
 def test_lz4_blocks_are_independent() -> None:
