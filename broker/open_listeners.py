@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from config.broker import BrokerConfig
     from config.listeners import Listener
 
+_DYNAMIC_ADDRESSES = ("listeners", "advertised.listeners", "listener.security.protocol.map")
+_TRY_AGAIN_S = 30
 _LAST_ANSWERS_S = 1.0
 """So long the connections of a listener that goes have for what they asked, perhaps for just this."""
 
@@ -62,8 +64,8 @@ class OpenListeners:
         return [(one.name, *sock.getsockname()[:2]) for one, sockets in self._sockets.items() for sock in sockets]
 
     async def accept(self, broker: Broker) -> None:
-        """Let clients in, and follow the settings from now on. Raises BindError: dynamic settings that were made before
-        the last stop may name other listeners than the static ones.
+        """Let clients in, and follow the settings from now on: dynamic ones that were made before the last stop may
+        name other listeners than the static ones. Raises BindError.
         """
         self._broker = broker
         for listener in list(self._sockets):
@@ -73,7 +75,7 @@ class OpenListeners:
         self.follow()
         for listener in self._config.listeners:
             if listener not in self._sockets:
-                raise BindError(f"{listener.text}, a dynamic setting, cannot be bound")
+                raise BindError(f"{listener.text} cannot be bound")
 
     async def _serve(self, listener: Listener, broker: Broker) -> None:
         loop = asyncio.get_running_loop()
@@ -115,6 +117,35 @@ class OpenListeners:
             asyncio.get_running_loop().call_later(_LAST_ANSWERS_S, self._broker.connections.close_listener, name)
         logger.info("listening on %s", ", ".join(f"{name}://{host}:{port}" for name, host, port in self.bound))
         self._broker.background.spawn(self._settle(opened, self._broker))
+        if missing:
+            self._go_without(self._broker)
+
+    def _go_without(self, broker: Broker) -> None:
+        """Dynamic addresses that cannot be opened do not count for now: clients would be sent there in vain, and only
+        over a connection could somebody alter them.
+        """
+        try:
+            left = self._config.drop_dynamic(_DYNAMIC_ADDRESSES)
+        except ConfigError as error:
+            logger.error("%s", error)
+            return
+        if not left:
+            return
+        logger.error(
+            "%s: left aside until all these addresses are free, which is looked at every %d s;"
+            " to be rid of the dynamic settings: gregor configs --alter --broker %d --delete-config %s",
+            ", ".join(f"{key}={text}" for key, text in left.items()),
+            _TRY_AGAIN_S,
+            broker.broker_id,
+            ",".join(left),
+        )
+        self.follow()
+        broker.background.spawn(self._settle([], broker))
+        asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._try_again)
+
+    def _try_again(self) -> None:
+        if self._broker is not None:
+            self._broker.background.spawn(self._broker.topic_configs.refresh_broker())
 
     def _open(self, listener: Listener, gone: list[Listener]) -> list[Listener]:
         """Open one, in the place of those that go where it wants their port. Returns what was opened: if that was not

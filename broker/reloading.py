@@ -50,6 +50,10 @@ def reload_file(
     if config.path is None:
         logger.warning("SIGHUP: the broker was started without a file, there is nothing to read again")
         return
+    if os.path.exists(config.path) and not os.path.isfile(config.path):
+        # A pipe, as a shell makes one of <(..): it would hold everything up, or be empty now.
+        logger.error("SIGHUP: %s is no regular file, it cannot be read again; nothing changes", config.path)
+        return
     try:
         found = reload(config, read_file(config.path), check_addresses)
     except ConfigError as error:

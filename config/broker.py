@@ -6,7 +6,7 @@ default. One object serves the whole broker; the dynamic layers are exchanged in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from config.addresses import OLD_ADDRESS_KEYS, Addresses, resolve_addresses
@@ -114,6 +114,16 @@ class BrokerConfig:
         self.dynamic_texts, self.dynamic_default_texts = dict(per_broker), dict(cluster_wide)
         self._values = values
         self._take_addresses(addresses)
+
+    def drop_dynamic(self, keys: Collection[str]) -> dict[str, str]:
+        """Do without these dynamic settings from now on; those that there were. ConfigError, and no change, if the rest
+        cannot be without them.
+        """
+        layers = self.dynamic_texts, self.dynamic_default_texts
+        dropped = {key: text for layer in layers for key, text in layer.items() if key in keys}
+        own, default = ({key: text for key, text in layer.items() if key not in keys} for layer in layers)
+        self.update_dynamic(own, default)
+        return dropped
 
     def check_dynamic(self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]) -> Addresses:
         """What `update_dynamic` with these would listen on; ConfigError if nobody may ask a running broker for them."""

@@ -17,6 +17,8 @@ THREAD_KEYS = (
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
 )
+# At 0 nobody gets in any more, of a single listener either.
+_DOORS = ("max.connection.creation.rate", "max.connections")
 _LEAST_DEDUPE_BYTES = 1024 * 1024
 
 
@@ -67,7 +69,7 @@ def check_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         if new != old and not old // 2 <= new <= old * 2:
             raise ConfigError(key, new, f"must be from {old // 2} to {old * 2} while it is {old} (half to double)")
     for key, value in after.items():
-        if key.endswith("max.connection.creation.rate") and value == 0 != before.get(key):
+        if key.endswith(_DOORS) and value == 0 != before.get(key):
             raise ConfigError(
                 key, 0, "must be at least 1 while the broker runs: nobody could connect to alter it again"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -128,14 +129,52 @@ def test_the_file_names_an_address_in_use(run: Any, tmp_path: Path, caplog: pyte
     run(test())
 
 
-def test_a_stored_address_in_use_stops_the_start(run: Any, tmp_path: Path) -> None:
+def test_a_stored_address_in_use_is_left_aside_until_it_is_free(
+    run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only over a connection could somebody alter it."""
+
     async def test() -> None:
-        async with World(tmp_path / "a") as taken:
-            async with World(tmp_path / "b") as world:
-                await set_listeners(world, f"PLAINTEXT://127.0.0.1:{free_port()}")
-                world.server._node.broker.admin.settings.check_addresses = lambda addresses: None
-                await set_listeners(world, f"PLAINTEXT://127.0.0.1:{taken.server._listeners.ports['PLAINTEXT']}")
-            with pytest.raises(OSError, match="a dynamic setting, cannot be bound"):
-                await World(tmp_path / "b").server.start()
+        busy = free_port()
+        async with World(tmp_path) as world:
+            await set_listeners(world, f"PLAINTEXT://127.0.0.1:{busy}")
+        with socket.create_server(("127.0.0.1", busy)):
+            async with World(tmp_path) as world:
+                port = world.server._listeners.ports["PLAINTEXT"]
+                assert port != busy
+                assert "--delete-config listeners" in caplog.text
+                client = await connect(port)
+                await told_port(client, port)
+                # Another change makes it try again, in vain; clients are still told where they are.
+                caplog.clear()
+                settings = world.server._node.broker.admin.settings
+                await settings.alter("brokers", "", replacement({"log.segment.bytes": "2000000"}))
+                assert "--delete-config listeners" in caplog.text
+                await told_port(client, port)
+                client.writer.close()
+        async with World(tmp_path) as world:
+            assert world.server._listeners.ports == {"PLAINTEXT": busy}
+
+    run(test())
+
+
+def test_a_stored_address_is_taken_once_it_is_free(run: Any, tmp_path: Path) -> None:
+    async def test() -> None:
+        busy = free_port()
+        async with World(tmp_path) as world:
+            await set_listeners(world, world.server._config.listeners[0].text, f"OTHER://127.0.0.1:{busy}")
+        with socket.create_server(("127.0.0.1", busy)) as squatter:
+            async with World(tmp_path) as world:
+                listeners = world.server._listeners
+                assert set(listeners.ports) == {"PLAINTEXT"}
+                squatter.close()
+                listeners._try_again()
+                for _ in range(3000):
+                    if "OTHER" in listeners.ports:
+                        break
+                    await asyncio.sleep(0.01)
+                client = await connect(busy)
+                await told_port(client, busy)
+                client.writer.close()
 
     run(test())

@@ -58,6 +58,10 @@ def test_what_cannot_be_read_changes_nothing(tmp_path: Path, caplog: pytest.LogC
     path.write_text("a=\\uXY\n")
     reload_file(config, never, lambda addresses: None)
     assert "malformed" in caplog.text
+    path.unlink()
+    os.mkfifo(path)
+    reload_file(config, never, lambda addresses: None)
+    assert "no regular file" in caplog.text
     assert config["message.max.bytes"] == 5
 
 
