@@ -117,11 +117,13 @@ class LogAppends(LogState):
                     return self._repeated(duplicate)
 
         log_append_time_ms = NO_TIMESTAMP
-        if view.readonly:
-            view = memoryview(bytearray(view))
         if self._stamps_append_time:
+            # In a copy: should the write fail, the batch is still the one that was sent, and may be tried again.
+            view = memoryview(bytearray(view))
             stamp_append_time(view, now_ms)
             log_append_time_ms = max_timestamp = now_ms
+        elif view.readonly:
+            view = memoryview(bytearray(view))
 
         first_offset = self.log_end_offset
         last_offset = first_offset + offset_delta

@@ -339,6 +339,19 @@ def test_failed_write_of_the_epoch_file_appends_nothing() -> None:
     assert open_log(files).epoch_entries() == [(3, 0)]
 
 
+@pytest.mark.parametrize("time_type", ["CreateTime", "LogAppendTime"])
+def test_batch_that_was_not_written_can_be_tried_again(time_type: str) -> None:
+    files = MemoryFiles()
+    log = open_log(files, message_timestamp_type=time_type)
+    log.append_as_leader(batch(), 0, NOW_MS)
+    sent = batch(2)
+    files.fail("write", error=OSError(errno.ENOSPC, "full"))
+    with pytest.raises(KafkaError):
+        log.append_as_leader(sent, 0, NOW_MS)
+    sent[:8] = bytes(8)  # the offset it would have got
+    assert log.append_as_leader(sent, 0, NOW_MS + 5).first_offset == 1
+
+
 def test_log_that_cannot_undo_a_write_goes_offline() -> None:
     files = MemoryFiles()
     log = open_log(files)
