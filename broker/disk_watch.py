@@ -67,6 +67,7 @@ class DiskWatch:
 
     def start(self) -> None:
         self._logs.on_trouble = self.trouble
+        self._logs.on_load_failure = lambda folder, error: self.trouble(folder, None, error)
         self._background.spawn(self._keep_reserves())
 
     def trouble(self, folder: DataFolder, log: Log | None, error: OSError) -> None:

@@ -18,10 +18,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.cleaner_process import CleanerProcess, CleaningFailed, WorkerDied
+from broker.cleaner_process import CleanerProcess, CleaningFailed
 from broker.log import logger
 from broker.maintenance import sliced
 from broker.outlook import size
+from broker.worker_process import WorkerDied
 from protocol.errors import KafkaError
 from storage.cleaner import CleanedGroup, CleaningJob
 from storage.disk_errors import FULL, OF_THE_PROCESS

@@ -52,7 +52,8 @@ from storage.checkpoints import MalformedFile
 from storage.files import OsFiles
 from storage.folder_lock import FolderInUse
 from storage.identity import InconsistentFolder
-from storage.manager import DuplicatePartition, LogManager
+from storage.log_loading import DuplicatePartition
+from storage.manager import LogManager
 
 if TYPE_CHECKING:
     from config.broker import BrokerConfig

@@ -12,11 +12,9 @@ its data may still be good. Not thread-safe; only what `checkpoints` returns may
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from posixpath import basename, dirname
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from config.topic import LogConfig
 from protocol.errors import ErrorCode, KafkaError
@@ -32,249 +30,35 @@ from storage.checkpoints import (
     Offsets,
 )
 from storage.closing import close_all_cleanly
-from storage.data_folders import DataFolders
 from storage.disk_errors import is_full
 from storage.epochs import LeaderEpochs
-from storage.folder_names import FolderKind, folder_name, marked_folder_name, parse_folder_name
+from storage.folder_names import FolderKind, folder_name, marked_folder_name
 from storage.identity import PARTITION_METADATA_FILE, format_partition_metadata
 from storage.log import Log
-from storage.log_move import MOVED_FILE
-from storage.log_moves import LogMoves
+from storage.log_loading import Key, LogLoading
 from storage.producer_state import ProducerStates
-from storage.recovery import FolderLoader, is_segment_name, unchecked_bytes
 
 if TYPE_CHECKING:
     from config.broker import BrokerConfig
     from protocol.slices import Slices
-    from storage.data_folder import Contents, DataFolder
+    from storage.data_folder import DataFolder
     from storage.files import Files
     from storage.log_move import LogMove
     from storage.log_state import LogState
 
 logger = logging.getLogger(__name__)
 
-STEP_S = 0.001
-FOLDERS_PER_STEP = 32
-"""Partition folders listed between two yields."""
-
-Key = tuple[str, int]
-
 _ALL_CHECKPOINTS = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
 
 
-class DuplicatePartition(Exception):
-    """The same partition lies in two data folders; `str()` says what to do."""
-
-
-class LoadProgress:
-    """How far `LogManager.load` has come. Bytes are those that must be checked after a crash; 0 after a clean stop."""
-
-    __slots__ = ("bytes_done", "bytes_total", "partitions_done", "partitions_total")
-
-    def __init__(self) -> None:
-        self.partitions_done = 0
-        self.partitions_total = 0
-        self.bytes_done = 0
-        self.bytes_total = 0
-
-    def __str__(self) -> str:
-        text = f"{self.partitions_done} of {self.partitions_total} partitions"
-        if self.bytes_total:
-            text += f", {self.bytes_done / 1e6:.1f} of {self.bytes_total / 1e6:.1f} MB checked"
-        return text
-
-
-class _Pending(NamedTuple):
-    """A partition's folder that is not loaded yet."""
-
-    folder: DataFolder
-    path: str
-    unchecked_bytes: int
-
-
-class LogManager(DataFolders):
+class LogManager(LogLoading):
     """The logs, by (topic, partition), and the data folders they lie in."""
 
     def __init__(self, config: BrokerConfig, files: Files, clock_ms: Callable[[], int]) -> None:
-        super().__init__(config.log_dirs, files, clock_ms)
-        self._default_config = LogConfig.defaults(config)
-        self._producer_expiration_ms: int = config["producer.id.expiration.ms"]
-        self.logs: dict[Key, Log] = {}
-        self.failed: dict[Key, Exception] = {}
-        self.progress = LoadProgress()
-        self.listed = False
-        """Whether `load` has come so far that `is_loading` knows every partition."""
-        self.unlinkable: list[str] = []
-        """Leftovers that `load` has found, files and folders: for a thread to remove. Take them and empty the list."""
-        self._pending: dict[Key, _Pending] = {}
-        self._homes: dict[Key, DataFolder] = {}
-        self._high_watermarks: dict[Key, int] = {}
-        self.moves = LogMoves(files, self.logs, self._homes)
+        super().__init__(config, files, clock_ms)
         self._order = CheckpointOrder()
-        self._stale_keys: set[Key] = set()
-        """Of removed partitions: the checkpoint files may still hold their offsets."""
         self._unsynced_paths: list[str] = []
         self._unsynced_folders: set[str] = set()
-
-    # Start
-
-    def load(self, topic_config: Callable[[str], LogConfig] | None = None) -> Iterator[Log | None]:
-        """Loads every partition's folder, those with the least to check first.
-
-        Yields each log, in `logs` by then, and None about every millisecond of work: other things can be done in
-        between, served logs included. Without `topic_config` the logs get the broker's defaults (a log's `config` can
-        be replaced at any time). Raises DuplicatePartition and OSError before the first log.
-        """
-        started_s = time.monotonic()
-        yield from self._find_folders()
-        self.listed = True
-        unclean = [folder.path for folder in self.online_folders() if not folder.was_clean]
-        if self.progress.bytes_total:
-            logger.info(
-                "%s: no clean stop, checking up to %.1f MB in %d partitions",
-                ", ".join(unclean), self.progress.bytes_total / 1e6, self.progress.partitions_total,
-            )  # fmt: skip
-        for key, pending in sorted(self._pending.items(), key=lambda item: item[1].unchecked_bytes):
-            yield from self._load_one(key, pending, topic_config)
-        if self.logs or self.failed:
-            logger.info("loaded %s in %.0f ms", self.progress, (time.monotonic() - started_s) * 1000)
-
-    def is_loading(self, topic: str, partition: int) -> bool:
-        """Whether `load` knows the partition, but has not come to it."""
-        return (topic, partition) in self._pending
-
-    def _find_folders(self) -> Iterator[None]:
-        listed = 0
-        found: list[tuple[DataFolder, Contents]] = []
-        for folder in self.online_folders():
-            try:
-                folder.take_clean_marker()
-                folder.read_checkpoints()
-                found.append((folder, folder.list_partitions()))
-            except OSError as error:
-                self._failed_at_start(folder, error)
-        self._find_copies(found)
-        for folder, contents in found:
-            self.unlinkable += contents.marked
-            for path, name in contents.partitions:
-                key = name.topic, name.partition
-                if (other := self._pending.get(key)) is not None:
-                    if not self._replaces(path, other.path):
-                        continue
-                    other.folder.partitions_count -= 1
-                    self.progress.partitions_total -= 1
-                size_bytes = 0
-                if not folder.was_clean:
-                    with suppress(OSError):  # loading it will say what is wrong with it
-                        size_bytes = unchecked_bytes(self._files, path, folder.recovery_points.get(key, 0))
-                self._pending[key] = _Pending(folder, path, size_bytes)
-                folder.partitions_count += 1
-                self.progress.partitions_total += 1
-                self.progress.bytes_total += size_bytes
-                listed += 1
-                if listed % FOLDERS_PER_STEP == 0:
-                    yield None
-            # Whoever makes such a partition anew must not inherit the offsets of the one that was removed.
-            for offsets in folder.offsets():
-                self._stale_keys.update(offsets.keys() - self._pending.keys())
-
-    def _find_copies(self, found: list[tuple[DataFolder, Contents]]) -> None:
-        """What moves between data folders have left (storage.log_move): complete copies become the partition."""
-        present = {name[:2] for _, contents in found for _, name in contents.partitions}
-        marked = {basename(path) for _, contents in found for path in contents.marked}
-        for folder, contents in found:
-            for path, name in contents.copies:
-                original = basename(path).removesuffix(FolderKind.FUTURE.value) + FolderKind.DELETE.value
-                if name[:2] in present:
-                    self.moves.wishes[name[:2]] = folder
-                    contents.marked.append(path)
-                elif original in marked:
-                    final = f"{folder.path}/{folder_name(name.topic, name.partition)}"
-                    self._files.rename(path, final)
-                    contents.partitions.append((final, name))
-                    present.add(name[:2])
-                else:
-                    logger.warning("%s is the copy of a partition that is not here: left alone", path)
-
-    def _replaces(self, path: str, other: str) -> bool:
-        """Whether the first of two folders of one partition is the one that counts."""
-        for loser, winner in ((path, other), (other, path)):
-            if not self._holds_segments(loser):
-                self.unlinkable.append(loser)
-                return winner is path
-            if self._files.exists(f"{winner}/{MOVED_FILE}") and not self._files.exists(f"{loser}/{MOVED_FILE}"):
-                name = parse_folder_name(basename(loser))
-                assert name is not None
-                aside = marked_folder_name(*name[:2], FolderKind.STRAY, random_uuid())
-                self._files.rename(loser, f"{dirname(loser)}/{aside}")
-                logger.warning("%s was moved to %s: what was left there is now %s", loser, winner, aside)
-                return winner is path
-        raise DuplicatePartition(
-            f"{other} and {path} are the same partition. Move one of them away: the older one, or the one on a disk "
-            f"that failed"
-        )
-
-    def _holds_segments(self, path: str) -> bool:
-        """False of a folder that was made for a partition and left at once: the next data folder took it."""
-        return any(is_segment_name(entry.name) for entry in self._files.list_directory(path))
-
-    def _load_one(
-        self, key: Key, pending: _Pending, topic_config: Callable[[str], LogConfig] | None
-    ) -> Iterator[Log | None]:
-        progress = self.progress
-        bytes_before = progress.bytes_done
-        steps = self._load_folder(key, pending, topic_config)
-        log = None
-        until_s = time.monotonic() + STEP_S
-        while log is None:
-            try:
-                done = next(steps)
-            except StopIteration as finished:
-                log = finished.value
-            except (OSError, KafkaError, ValueError) as error:
-                # One partition that cannot be read must not keep the others from being served.
-                logger.error("%s cannot be loaded and is not served: %s", pending.path, error)
-                self.failed[key] = error
-                break
-            else:
-                progress.bytes_done = min(progress.bytes_done + done, bytes_before + pending.unchecked_bytes)
-                if time.monotonic() >= until_s:
-                    yield None
-                    until_s = time.monotonic() + STEP_S
-        del self._pending[key]
-        self._homes[key] = pending.folder
-        progress.partitions_done += 1
-        progress.bytes_done = bytes_before + pending.unchecked_bytes
-        if log is not None:
-            checkpoint = pending.folder.high_watermarks.get(key, 0)
-            # Kept here until somebody who knows the replicas sets it: the next checkpoint must not lose it.
-            log.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
-            self._high_watermarks[key] = checkpoint
-            log.cleaned_offset = pending.folder.cleaned_offsets.get(key)
-            log.on_error = self._log_failed
-            self.logs[key] = log
-            yield log
-
-    def _load_folder(
-        self, key: Key, pending: _Pending, topic_config: Callable[[str], LogConfig] | None
-    ) -> Generator[int, None, Log]:
-        folder = pending.folder
-        loader = FolderLoader(
-            self._files,
-            pending.path,
-            topic=key[0],
-            partition=key[1],
-            topic_id=folder.read_topic_id(pending.path) or ZERO_UUID,
-            config=topic_config(key[0]) if topic_config is not None else self._default_config,
-            producer_expiration_ms=self._producer_expiration_ms,
-            now_ms=self._clock_ms(),
-            log_start_offset=folder.log_start_offsets.get(key, 0),
-            recovery_point=folder.recovery_points.get(key, 0),
-        )
-        try:
-            return (yield from loader.load(folder.was_clean))
-        finally:
-            self.unlinkable += loader.unlinkable
 
     # Logs
 

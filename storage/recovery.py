@@ -21,13 +21,15 @@ from storage.index import OffsetIndex, TimeIndex
 from storage.leftovers import tidy_folder
 from storage.log import Log
 from storage.producer_state import ProducerStates
+from storage.producer_trail import ProducerTrail
 from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
-from storage.segment_check import ProducerTrail, check_segment
+from storage.segment_check import check_segment
 
 if TYPE_CHECKING:
     from config.topic import LogConfig
     from protocol.ids import Uuid
     from storage.files import Files
+    from storage.segment_scan import Scan
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +59,11 @@ class FolderLoader:
     ) -> None:
         """`log_start_offset` and `recovery_point` are those of the checkpoints, 0 without one."""
         self.unlinkable: list[str] = []
+        self.scan: Scan | None = None
+        """Between two steps: the walk over a segment that is under way. Another may go on with it, and the next step
+        must wait until it `is_over` then."""
+        self.scanned_path = ""
+        """Of that segment's .log file."""
         self._files = files
         self._directory = directory
         self._topic = topic
@@ -187,13 +194,15 @@ class FolderLoader:
         reached = 0
         while True:
             try:
-                position = next(steps)
+                scan = next(steps)
             except StopIteration as finished:
                 checked = finished.value
                 yield segment.size_bytes - reached
                 return checked.end_position, checked.next_offset
-            yield position - reached
-            reached = position
+            done, reached = scan.position - reached, scan.position
+            self.scanned_path, self.scan = segment.log.path, scan
+            yield done
+            self.scan = None
 
     def _drop_segments(self, kept: int) -> None:
         if len(self._segments) > kept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from pathlib import Path
 
@@ -10,14 +11,16 @@ import pytest
 from config.broker import BrokerConfig
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID, uuid_from_text, uuid_to_text
-from storage import manager as manager_module
+from storage import log_loading
 from storage.checkpoints import parse_offsets
+from storage.data_folder import DataFolder
 from storage.files import DirectoryEntry, OsFiles
 from storage.folder_lock import FolderInUse
 from storage.folder_names import FolderKind, parse_folder_name
 from storage.identity import InconsistentFolder, MetaProperties
 from storage.log import Log
-from storage.manager import DuplicatePartition, LogManager
+from storage.log_loading import DuplicatePartition
+from storage.manager import LogManager
 from storage.memory_files import MemoryFiles
 from tests.storage.logs import NOW_MS, batch, log_config, read_offsets
 
@@ -356,7 +359,7 @@ class TestLoading:
         files = MemoryFiles()
         manager = started(files)
         fill(manager.get_or_create("t", 0, TOPIC_ID, SMALL_SEGMENTS), 40)
-        monkeypatch.setattr(manager_module, "STEP_S", 0.0)
+        monkeypatch.setattr(log_loading, "STEP_S", 0.0)
         steps = list(new_manager(files).load())
         assert len(steps) > 10
         assert [step for step in steps if step is not None] == [steps[-1]]
@@ -383,7 +386,7 @@ class TestLoading:
             manager.logs["t", partition].flush()
         manager.close_all()
         files.unlink("/data/.kafka_cleanshutdown")
-        files.fail("read", after=12)
+        files.fail("read", after=12, error=PermissionError(13, "not yours"))
         again = started(files)
         assert len(again.logs) == 2
         ((key, error),) = again.failed.items()
@@ -395,6 +398,45 @@ class TestLoading:
         assert not files.exists("/data/.kafka_cleanshutdown")
         assert offsets_in(files, "recovery-point-offset-checkpoint")[key] == 4
         assert len(started(files).logs) == 3
+
+    def test_a_disk_that_fails_takes_its_whole_folder_and_no_other(self, caplog: pytest.LogCaptureFixture) -> None:
+        """As in Kafka's LogManager: an IOException while loading takes the log directory offline."""
+        files = MemoryFiles()
+        manager = started(files, "/a", "/b")
+        for partition in range(6):
+            fill(manager.get_or_create("t", partition, TOPIC_ID, SMALL_SEGMENTS), 4)
+        in_a = [key for key, log in manager.logs.items() if manager.folder_of(log) == "/a"]
+        assert len(in_a) == 3
+        lost = in_a[1]
+        path = f"/a/t-{lost[1]}"
+        files.break_folder(path, OSError(errno.EIO, "a bad block"))
+        again = started(files, "/a", "/b")
+        assert {str(folder.failure) for folder in again.folders} == {"[Errno 5] a bad block", "None"}
+        assert again.failed.keys() == set(in_a)
+        assert again.logs.keys() == manager.logs.keys() - set(in_a)
+        assert "/a cannot be used, its partitions are offline" in caplog.text
+        with pytest.raises(KafkaError, match="failed: "):
+            again.get_or_create(*in_a[0], TOPIC_ID, SMALL_SEGMENTS)
+        files.mend_folder(path)
+        again.close_all()
+        assert len(started(files, "/a", "/b").logs) == 6
+
+    def test_where_it_is_the_only_one_there_is_no_start(self) -> None:
+        files = MemoryFiles()
+        fill(started(files).get_or_create("t", 0, TOPIC_ID, SMALL_SEGMENTS), 4)
+        files.break_folder("/data/t-0", OSError(errno.EIO, "a bad block"))
+        with pytest.raises(OSError, match="a bad block"):
+            started(files)
+
+    def test_whoever_watches_over_the_disks_decides(self) -> None:
+        files = MemoryFiles()
+        fill(started(files).get_or_create("t", 0, TOPIC_ID, SMALL_SEGMENTS), 4)
+        files.break_folder("/data/t-0", OSError(errno.EIO, "a bad block"))
+        manager = new_manager(files)
+        told: list[tuple[DataFolder, OSError]] = []
+        manager.on_load_failure = lambda folder, error: told.append((folder, error))
+        assert list(manager.load()) == []
+        assert [(folder.path, error.errno) for folder, error in told] == [("/data", errno.EIO)]
 
     def test_a_folder_that_cannot_be_listed_does_not_either(self, monkeypatch: pytest.MonkeyPatch) -> None:
         files = MemoryFiles()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.ids import ZERO_UUID
-from storage import recovery, segment_check
+from storage import recovery, segment_scan
 from storage.log import Log
 from storage.memory_files import MemoryFiles
 from storage.producer_state import DEFAULT_EXPIRATION_MS
@@ -487,7 +487,7 @@ def test_a_machine_that_crashes_after_recovery_finds_the_dropped_segments_gone()
 
 
 def test_steps_report_all_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_check, "WINDOW_BYTES", 128)
+    monkeypatch.setattr(segment_scan, "WINDOW_BYTES", 128)
     files = written()
     total = sum(len(data) for data in contents(files, ".log").values())
     loader = FolderLoader(

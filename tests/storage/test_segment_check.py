@@ -12,19 +12,21 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import segment_check
+from storage import segment_scan
 from storage.batches import HEADER_BYTES, ScannedBatch
 from storage.memory_files import MemoryFiles
 from storage.producer_state import ProducerStates
+from storage.producer_trail import ProducerTrail
 from storage.segment import OldMessageFormat, Segment
-from storage.segment_check import CheckedSegment, ProducerTrail, check_segment
+from storage.segment_check import CheckedSegment, check_segment
+from storage.segment_scan import Scan
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, patched, sequenced
 from tests.storage.twins import indexes_of, valid_batches
 
 STEM = f"{DIRECTORY}/{0:020d}"
 
 
-def drained(steps: Generator[int, None, CheckedSegment]) -> CheckedSegment:
+def drained(steps: Generator[Scan, None, CheckedSegment]) -> CheckedSegment:
     while True:
         try:
             next(steps)
@@ -78,7 +80,7 @@ def test_an_empty_segment() -> None:
 
 @pytest.mark.parametrize("window_bytes", [HEADER_BYTES, HEADER_BYTES + 1, 100, 150, 200, 1 << 17])
 def test_cut_at_every_byte(window_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_check, "WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(segment_scan, "WINDOW_BYTES", window_bytes)
     for cut in range(len(SMALL) + 1):
         files = folder_with(SMALL[:cut])
         expected = valid_batches(SMALL[:cut])
@@ -90,7 +92,7 @@ def test_cut_at_every_byte(window_bytes: int, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("window_bytes", [HEADER_BYTES, 1 << 17])
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_every_byte_flipped(window_bytes: int, mask: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_check, "WINDOW_BYTES", window_bytes)
+    monkeypatch.setattr(segment_scan, "WINDOW_BYTES", window_bytes)
     for where in range(len(SMALL)):
         damaged = bytearray(SMALL)
         damaged[where] ^= mask
@@ -230,16 +232,16 @@ def test_epochs_are_noted_where_they_begin_and_never_go_back() -> None:
 
 
 def test_steps_are_short_and_tell_how_far_they_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_check, "WINDOW_BYTES", 300)
+    monkeypatch.setattr(segment_scan, "WINDOW_BYTES", 300)
     written = data_of([(1, 50, n) for n in range(30)])
-    positions = list(check_segment(Segment.open(folder_with(written), DIRECTORY, 0)))
+    positions = [scan.position for scan in check_segment(Segment.open(folder_with(written), DIRECTORY, 0))]
     assert positions == sorted(positions)
     assert positions[-1] == len(written)
     assert all(after - before <= 300 for before, after in zip([0, *positions], positions, strict=False))
 
 
 def test_a_batch_larger_than_a_window_is_checked_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_check, "WINDOW_BYTES", 100)
+    monkeypatch.setattr(segment_scan, "WINDOW_BYTES", 100)
     written = log_bytes([batch(1, size=5000)])
     steps = list(check_segment(Segment.open(folder_with(written), DIRECTORY, 0)))
     assert len(steps) > 50

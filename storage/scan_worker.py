@@ -1,0 +1,87 @@
+"""The process that checks segments after a crash: `python -m storage.scan_worker`, started by the broker. Only reads.
+
+    in   {"path": ".log file", "scan": {fields of Scan.job}}
+    out  {"found": {fields of Scan.findings}, "offset_bytes": n, "time_bytes": n}, then the entries: so many bytes
+    out  {"given_back": "why"}          instead: whoever asked does it himself, and finds out what is wrong
+
+It ends with its input, and in the middle of a walk as soon as its parent is gone. It yields the processor to the
+broker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import IO, Any
+
+from storage.files import OsFiles
+from storage.segment_scan import Scan
+
+NICENESS = 10
+MOST_HEADERS = 5000
+"""Of producers' batches: more of them take the event loop that gets them longer than a step."""
+
+
+class ParentGone(Exception):
+    """Nobody waits for the result any more."""
+
+
+class Worker:
+    """Serves jobs from `source`, answers to `sink`."""
+
+    def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
+        self._source = source
+        self._sink = sink
+        self._parent = os.getppid()
+        self._files = OsFiles()
+
+    def serve(self) -> None:
+        while line := self._source.readline():
+            message = json.loads(line)
+            scan = Scan(**message["scan"])
+            try:
+                self._walk(message["path"], scan)
+            except OSError as error:
+                self._answer(given_back=str(error))
+                continue
+            headers = sum(len(kept) for kept in scan.trail.to_lists())
+            if headers > MOST_HEADERS:
+                self._answer(given_back=f"{headers} batches of producers")
+                continue
+            offset_entries, time_entries = scan.offset_entries, scan.time_entries
+            self._answer(
+                b"".join((offset_entries, time_entries)),
+                found=scan.findings(),
+                offset_bytes=len(offset_entries),
+                time_bytes=len(time_entries),
+            )
+
+    def _walk(self, path: str, scan: Scan) -> None:
+        file = self._files.open(path)
+        try:
+            for _ in scan.run(file):
+                if os.getppid() != self._parent:
+                    raise ParentGone
+        finally:
+            file.close()
+
+    def _answer(self, data: bytes = b"", **message: Any) -> None:
+        self._sink.write(json.dumps(message, separators=(",", ":")).encode() + b"\n" + data)
+        self._sink.flush()
+
+
+def main() -> None:
+    """Entry point of the process."""
+    # Ctrl-C in a terminal reaches the whole process group; the broker ends its workers itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICENESS)
+    try:
+        Worker(sys.stdin.buffer, sys.stdout.buffer).serve()
+    except (ParentGone, BrokenPipeError):
+        os._exit(1)  # not even the last flush of a pipe that nobody reads
+
+
+if __name__ == "__main__":
+    main()
