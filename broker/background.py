@@ -39,6 +39,7 @@ class Background:
         self.large_batches = asyncio.Semaphore(LARGE_BATCHES)
         """To be held while the records of a batch are in memory in plain."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._kept: set[asyncio.Future[Any]] = set()
         self._removals: set[asyncio.Future[None]] = set()
         self.flushes: dict[Log, asyncio.Event] = {}
         """Logs that somebody waits to see flushed, and what ends the flush under way (broker.maintenance.flush_to)."""
@@ -123,15 +124,21 @@ class Background:
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
+    def keep(self, task: asyncio.Future[Any]) -> None:
+        """Somebody else's work that goes on without him, and ends with the broker at the latest."""
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("background work failed", exc_info=error)
 
     async def close(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        works = [*self._tasks, *self._kept]
+        for work in works:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
         self._fsync.shutdown(wait=True)
         self._files.shutdown(wait=True)
         self._codecs.shutdown(wait=True)

@@ -339,7 +339,11 @@ class Connection(asyncio.BufferedProtocol):
         slot = self._queue.open()
         if not entry.pipelined:
             self._work()
-        self._owed = task = asyncio.ensure_future(result, loop=self._broker.loop)
+        task = asyncio.ensure_future(result, loop=self._broker.loop)
+        if entry.changes:
+            self._broker.background.keep(task)
+        else:
+            self._owed = task
         task.add_done_callback(partial(self._finish, slot, entry, version, correlation_id))
 
     def _entry(self, key: int, version: int) -> Entry:
@@ -366,15 +370,13 @@ class Connection(asyncio.BufferedProtocol):
     def _finish(
         self, slot: Slot[Chunk], entry: Entry, version: int, correlation_id: int, task: asyncio.Future[Any]
     ) -> None:
-        if self.closed or task.cancelled():
-            if not task.cancelled():
-                task.exception()  # fetched, or asyncio would report it as lost
+        if task.cancelled():
             return
         error = task.exception()
         if error is not None:
             self._failed(entry, version, error)
-            return
-        self._settle(slot, entry, version, correlation_id, task.result())
+        elif not self.closed:
+            self._settle(slot, entry, version, correlation_id, task.result())
 
     def _settle(self, slot: Slot[Chunk], entry: Entry, version: int, correlation_id: int, response: Any) -> None:
         """An answer that was owed is there."""

@@ -47,13 +47,16 @@ class Entry:
 
     `pipelined`: requests behind one that is still unanswered may be taken up, because all that its order decides has
     happened when the handler returns (Produce: the append).
+
+    `changes`: what was begun is done to its end, also when its client leaves; a mere question is dropped then.
     """
 
     key: ApiKey
     min_version: int
     max_version: int
     handler: Handler
-    pipelined: bool
+    pipelined: bool = False
+    changes: bool = False
 
     def decode(self, buffer: memoryview, version: int, position: int) -> Any:
         return request_class(self.key).decode(buffer, version, position)[0]  # type: ignore[union-attr]
@@ -73,7 +76,7 @@ _entries: dict[int, Entry] = {}
 
 
 def handles(
-    key: ApiKey, min_version: int, max_version: int, *, pipelined: bool = False
+    key: ApiKey, min_version: int, max_version: int, *, pipelined: bool = False, changes: bool = False
 ) -> Callable[[HandlerT], HandlerT]:
     """Register a handler for versions `min_version` to `max_version` of an API. A second one for the same key is an
     error.
@@ -84,7 +87,7 @@ def handles(
             raise ValueError(
                 f"{key.name} has two handlers: {_entries[key].handler.__module__} and {handler.__module__}"
             )
-        _entries[key] = Entry(key, min_version, max_version, handler, pipelined)
+        _entries[key] = Entry(key, min_version, max_version, handler, pipelined, changes)
         return handler
 
     return register

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
@@ -70,6 +70,8 @@ RETRY_DELAY_S = 0.1
 FULL_DELAY_S = 1.0
 
 _log = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
 
 
 class BrokerChannels(Protocol):
@@ -234,10 +236,12 @@ class ControllerLoop:
                 _log.exception("The controller reads everything again after an error")
                 await asyncio.sleep(RETRY_DELAY_S)
                 self._put(_Read("/"))
-            if isinstance(item, _Shutdown) and not item.done.done():
-                item.done.set_result([])
-            elif isinstance(item, _Election) and not item.done.done():
-                item.done.set_result(dict.fromkeys(item.keys, KafkaError(ErrorCode.NOT_CONTROLLER)))
+            if isinstance(item, _Shutdown):
+                _tell(item.done, [])
+            elif isinstance(item, _Election):
+                refused: dict[PartitionKey, int | KafkaError]
+                refused = dict.fromkeys(item.keys, KafkaError(ErrorCode.NOT_CONTROLLER))
+                _tell(item.done, refused)
             self._working = False
             self._progress()
 
@@ -257,7 +261,7 @@ class ControllerLoop:
             broker = self.cluster.brokers.get(item.broker_id)
             if broker is not None and item.broker_epoch in (-1, broker.epoch):
                 await self._step(ShutdownAnnounced(item.broker_id))
-                item.done.set_result(self._led_by(item.broker_id))
+                _tell(item.done, self._led_by(item.broker_id))
         elif isinstance(item, _Election):
             await self._elect(self.cluster, item)
         else:
@@ -276,7 +280,7 @@ class ControllerLoop:
             await self._step((UncleanElection if item.unclean else PreferredElection)(frozenset(wanted)))
         after = self.cluster or cluster
         results |= {key: election_result(after, key, item.unclean) for key in wanted}
-        item.done.set_result({key: results[key] for key in item.keys})
+        _tell(item.done, {key: results[key] for key in item.keys})
 
     def _led_by(self, broker_id: int) -> list[PartitionKey]:
         assert self.cluster is not None
@@ -551,6 +555,12 @@ class ControllerLoop:
             done = {(e.topic_name, e.partition_index) for e in response.partition_errors if not e.error_code}
             if asked & done:
                 self._put(ReplicasStopped(broker_id, frozenset(asked & done)))
+
+
+def _tell(done: asyncio.Future[ResultT], result: ResultT) -> None:
+    """The answer to whoever asked, unless it was given already or nobody waits for it any more."""
+    if not done.done():
+        done.set_result(result)
 
 
 class _Sender:

@@ -23,7 +23,7 @@ COORDINATOR_FROM = 1
 TOPIC_IDS_FROM = 10
 
 
-@handles(ApiKey.OFFSET_COMMIT, 0, 10)
+@handles(ApiKey.OFFSET_COMMIT, 0, 10, changes=True)
 async def offset_commit(broker: Broker, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
     known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []

@@ -15,6 +15,6 @@ if TYPE_CHECKING:
     from broker.context import Broker, Call
 
 
-@handles(ApiKey.LEAVE_GROUP, 0, 5)
+@handles(ApiKey.LEAVE_GROUP, 0, 5, changes=True)
 async def leave_group(broker: Broker, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
     return await broker.groups.leave_group(request, call.version)

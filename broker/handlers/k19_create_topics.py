@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DETAILS_FROM = 5
 
 
-@handles(ApiKey.CREATE_TOPICS, 0, 7)
+@handles(ApiKey.CREATE_TOPICS, 0, 7, changes=True)
 async def create_topics(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     named = Counter(topic.name for topic in request.topics)
     answers = [

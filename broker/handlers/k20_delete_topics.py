@@ -24,7 +24,7 @@ DISABLED_FROM = 3
 IDS_FROM = 6
 
 
-@handles(ApiKey.DELETE_TOPICS, 0, 6)
+@handles(ApiKey.DELETE_TOPICS, 0, 6, changes=True)
 async def delete_topics(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
     answers = _resolved(broker, _wanted(request, call.version))
     doomed = [answer for answer in answers if not answer.error_code]

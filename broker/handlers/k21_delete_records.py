@@ -30,7 +30,7 @@ NO_LOW_WATERMARK = -1
 Answer = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
-@handles(ApiKey.DELETE_RECORDS, 0, 2)
+@handles(ApiKey.DELETE_RECORDS, 0, 2, changes=True)
 async def delete_records(broker: Broker, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
     topics = []
     waits: list[_Wait] = []

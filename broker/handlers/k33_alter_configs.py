@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker.context import Broker, Call
 
 
-@handles(ApiKey.ALTER_CONFIGS, 0, 2)
+@handles(ApiKey.ALTER_CONFIGS, 0, 2, changes=True)
 async def alter_configs(broker: Broker, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
     answers = []
     twice = named_twice(request.resources)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from broker.context import Broker, Call
 
 
-@handles(ApiKey.CREATE_PARTITIONS, 0, 3)
+@handles(ApiKey.CREATE_PARTITIONS, 0, 3, changes=True)
 async def create_partitions(broker: Broker, request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
     names = [topic.name for topic in request.topics]
     answers = {name: CreatePartitionsResponse.CreatePartitionsTopicResult(name=name) for name in names}

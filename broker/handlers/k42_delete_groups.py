@@ -15,6 +15,6 @@ if TYPE_CHECKING:
     from broker.context import Broker, Call
 
 
-@handles(ApiKey.DELETE_GROUPS, 0, 2)
+@handles(ApiKey.DELETE_GROUPS, 0, 2, changes=True)
 async def delete_groups(broker: Broker, request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse:
     return await broker.groups.delete_groups(request, call.version)

@@ -25,7 +25,7 @@ _Result = ElectLeadersResponse.ReplicaElectionResult
 _Partition = ElectLeadersResponse.PartitionResult
 
 
-@handles(ApiKey.ELECT_LEADERS, 0, 2)
+@handles(ApiKey.ELECT_LEADERS, 0, 2, changes=True)
 async def elect_leaders(broker: Broker, request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
     kind = request.election_type if call.version >= ERROR_FROM else PREFERRED
     everything = request.topic_partitions is None

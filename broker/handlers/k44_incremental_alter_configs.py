@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from broker.context import Broker, Call
 
 
-@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1)
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, changes=True)
 async def incremental_alter_configs(
     broker: Broker, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse:

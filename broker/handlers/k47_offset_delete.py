@@ -20,7 +20,7 @@ _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
-@handles(ApiKey.OFFSET_DELETE, 0, 0)
+@handles(ApiKey.OFFSET_DELETE, 0, 0, changes=True)
 async def offset_delete(broker: Broker, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
     unknown: list[_Topic] = []
     known: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = []

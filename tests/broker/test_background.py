@@ -213,3 +213,22 @@ def test_a_work_that_is_given_up_lets_the_others_go_on(loop: Loop) -> None:
 
     loop.run(give_up())
     assert loop.run(loop.background.in_slices(short())) == "done"
+
+
+def test_what_is_kept_goes_on_alone_and_ends_with_the_broker(loop: Loop) -> None:
+    done = []
+
+    async def work(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        done.append(seconds)
+
+    async def both() -> tuple[bool, bool]:
+        short, long = asyncio.ensure_future(work(0)), asyncio.ensure_future(work(600))
+        loop.background.keep(short)
+        loop.background.keep(long)
+        await short
+        await loop.background.close()
+        return short.cancelled(), long.cancelled()
+
+    assert loop.run(both()) == (False, True)
+    assert done == [0]

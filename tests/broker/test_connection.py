@@ -17,6 +17,8 @@ from protocol.api_keys import ApiKey
 from protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     RequestHeader,
@@ -301,6 +303,36 @@ def test_a_client_that_leaves_cancels_its_waiting_request(harness: Harness, loop
     assert harness.parked[0].cancelled()
     assert harness.connections.open == []
     assert not harness.transport.written
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_changes_something_goes_on_when_its_client_leaves(
+    harness: Harness, loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
+    done = []
+    goes_on = asyncio.Event()
+
+    async def delete(broker: Any, request: Any, call: Any) -> DeleteGroupsResponse:
+        for name in request.groups_names:
+            await goes_on.wait()
+            done.append(name)
+            if fails:
+                raise RuntimeError("a bug")
+        return DeleteGroupsResponse(results=[])
+
+    kept: list[asyncio.Future[Any]] = []
+    harness.broker.background = SimpleNamespace(keep=kept.append)
+    key = ApiKey.DELETE_GROUPS
+    harness.broker.handlers[key.value] = Entry(key, 0, 2, delete, changes=True)
+    harness.send(frame(DeleteGroupsRequest(groups_names=["a", "b"]), 2, 1))
+    harness.connection.connection_lost(None)
+    turn(loop)
+    goes_on.set()
+    turn(loop)
+    assert [task.done() for task in kept] == [True]
+    assert done == (["a"] if fails else ["a", "b"])
+    assert not harness.transport.written
+    assert ("DELETE_GROUPS version 2 from 10.0.0.9:5555 failed" in caplog.text) is fails
 
 
 def test_no_request_is_taken_up_while_the_peer_does_not_read(harness: Harness) -> None:

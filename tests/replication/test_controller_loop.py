@@ -291,6 +291,21 @@ async def test_controlled_shutdown(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_who_asks_and_does_not_wait_is_no_trouble(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with running(tmp_path, 2) as it:
+        await it.create("t", (1, 2))
+        heard = len(it.brokers.heard)
+        for asked in (it.loop.elect([("t", 0)], False), it.loop.announce_shutdown(9, -1)):
+            task = asyncio.ensure_future(asked)
+            await asyncio.sleep(0)
+            task.cancel()
+            await it.settle()
+        assert len(it.brokers.heard) == heard  # nothing was read, and told, again
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
+        assert (await it.state("t")).leader == 1
+
+
+@on_loop
 async def test_only_one_is_elected_and_the_next_takes_over(tmp_path: Path) -> None:
     async with running(tmp_path, 2) as subject:
         await subject.create("t", (1, 2))

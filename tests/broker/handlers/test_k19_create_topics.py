@@ -8,7 +8,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.messages import CreateTopicsRequest, CreateTopicsResponse
-from tests.broker.harness import Harness
+from tests.broker.harness import Harness, Wire, request_frame
 
 VERSIONS = range(0, 8)
 Topic = CreateTopicsRequest.CreatableTopic
@@ -153,3 +153,11 @@ def test_who_does_not_wait_is_told_so_and_the_topic_comes(harness: Harness, topi
 
 def test_no_topics(harness: Harness) -> None:
     assert create(harness, 7) == {}
+
+
+def test_all_topics_of_a_request_are_made_though_its_client_leaves(harness: Harness, topic: str) -> None:
+    names = {f"{topic}.{number}" for number in range(5)}
+    wire = Wire(harness)
+    wire.send(request_frame(CreateTopicsRequest(topics=[new_topic(name) for name in names], timeout_ms=5000), 7))
+    wire.close()
+    harness.until(lambda: names <= {found.name for found in harness.broker.metadata.topics()})
