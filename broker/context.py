@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.receive_buffers import BufferPool, ReceiveBudget
     from broker.registry import Entry
     from broker.stalls import StallMeter
+    from broker.turns import Gate
     from config.broker import BrokerConfig
     from coordinator.group.coordinator import GroupCoordinator
     from replication.consumer_offsets import ConsumerOffsets
@@ -48,6 +49,7 @@ class Broker:
     receive_budget: ReceiveBudget
     max_request_bytes: int
     background: Background
+    gate: Gate
     logs: LogManager
     mover: LogMover
     replicas: ReplicaManager

@@ -28,6 +28,7 @@ from broker.metadata_answer import EncodedTopics
 from broker.receive_buffers import BufferPool, ReceiveBudget
 from broker.registry import load_handlers
 from broker.stalls import Stalls
+from broker.turns import Gate
 from coordinator.group.config import GroupConfig
 from coordinator.group.coordinator import GroupCoordinator
 from replication.adoption import adopt
@@ -200,6 +201,7 @@ class Node:
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
             max_request_bytes=config["socket.request.max.bytes"],
             background=self._background,
+            gate=Gate(),
             logs=logs,
             mover=self._mover,
             replicas=replicas,
