@@ -74,14 +74,15 @@ Chunk = bytes | bytearray | FileRegion
 
 
 def _read_small(region: FileRegion) -> bytes | None:
-    """The region's bytes if they are few and at hand, else None."""
+    """The region's bytes if they are few and at hand, else None: also where they cannot be read, which the usual way
+    finds out again."""
     size = region.size_bytes
     if size > JOINED_BELOW_BYTES:
         return None
     view = _window()[:size]
     try:
         return bytes(view) if _read_cached(region.fileno(), view, region.position) == size else None
-    except BlockingIOError:
+    except OSError:
         return None
 
 

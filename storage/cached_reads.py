@@ -59,6 +59,7 @@ class Fetch:
     __slots__ = ("_descriptor", "_position", "_size_bytes")
 
     def __init__(self, descriptor: int, size_bytes: int, position: int) -> None:
+        self._descriptor = -1  # should there be none to have
         self._descriptor = os.dup(descriptor)
         self._size_bytes = size_bytes
         self._position = position
@@ -68,4 +69,5 @@ class Fetch:
             os.pread(self._descriptor, self._size_bytes, self._position)
 
     def __del__(self) -> None:
-        os.close(self._descriptor)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)

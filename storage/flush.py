@@ -32,10 +32,16 @@ class FlushPlan:
         generation: int,
         planned_ms: int,
     ) -> None:
+        """Opens what it holds. Raises OSError; then it holds nothing."""
         self._files = files
-        self._held = held
-        for file in held:
-            file.hold()
+        self._held: list[File] = []
+        try:
+            for file in held:
+                file.hold()
+                self._held.append(file)
+        except OSError:
+            self.release()
+            raise
         self.paths = paths
         """Small files that were replaced as a whole since the last flush. One that is gone by now is passed over, and
         so is the directory: the partition was deleted meanwhile."""

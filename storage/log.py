@@ -211,10 +211,12 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         if self.cleaned_offset is not None:
             self.cleaned_offset = min(self.cleaned_offset, self.log_end_offset)
         self._known_positions.clear()
+        self._rolled_offset = min(self._rolled_offset, self._active.base_offset)
         self._set_roll_limits()
 
     def _unlink_segments(self, kept: int) -> None:
-        for segment in self._segments[kept:]:
+        # The last first: should this be cut short, what is left has no gap.
+        for segment in reversed(self._segments[kept:]):
             self._producers.delete_snapshot(segment.base_offset)
             for path in segment.mark_deleted():
                 self._files.unlink(path)

@@ -101,6 +101,7 @@ class CopyPlan:
     __slots__ = (
         "_directory",
         "_files",
+        "_held",
         "_pieces",
         "completes",
         "copy",
@@ -123,7 +124,8 @@ class CopyPlan:
         end_offset: int,
     ) -> None:
         """`pieces` are (from, to, start, end); `small` files are (from, to) and may be missing. `completes`: nothing
-        more can come to this segment. `end_offset`: up to where the log is copied then, -1 if there is more to come."""
+        more can come to this segment. `end_offset`: up to where the log is copied then, -1 if there is more to come.
+        Raises OSError; then nothing is held."""
         self.copy = copy
         self._files = files
         self._directory = directory
@@ -134,9 +136,15 @@ class CopyPlan:
         self.end_offset = end_offset
         self.done_bytes = [end for _, _, _, end in pieces]
         self.error: OSError | None = None
-        for source, target, _, _ in pieces:
-            source.hold()
-            target.hold()
+        self._held: list[File] = []
+        try:
+            for source, target, _, _ in pieces:
+                for file in (source, target):
+                    file.hold()
+                    self._held.append(file)
+        except OSError:
+            self.release()
+            raise
 
     def run(self) -> None:
         """Copies and syncs, on any thread. Keeps an error for `copied`."""
@@ -154,10 +162,9 @@ class CopyPlan:
             self.error = error
 
     def release(self) -> None:
-        for source, target, _, _ in self._pieces:
-            source.release()
-            target.release()
-        self._pieces = []
+        for file in self._held:
+            file.release()
+        self._held = []
 
 
 class LogMove:
@@ -265,8 +272,10 @@ class LogMove:
             else:
                 self._drop(copy)
         known = {id(copy.source) for copy in kept}
-        kept += [_SegmentCopy(self._files, self.directory, segment) for segment in segments if id(segment) not in known]
-        self._copies = sorted(kept, key=lambda copy: copy.source.base_offset)
+        new = [_SegmentCopy(self._files, self.directory, segment) for segment in segments if id(segment) not in known]
+        if new:  # a compacted one among them is not synced, nor copied
+            self._synced_offset = min(self._synced_offset, new[0].source.base_offset)
+        self._copies = sorted(kept + new, key=lambda copy: copy.source.base_offset)
 
     def _drop(self, copy: _SegmentCopy) -> None:
         copy.close()

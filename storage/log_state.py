@@ -153,7 +153,8 @@ class LogState:
 
     @property
     def first_segment_offset(self) -> int:
-        return self._bases[0]
+        # A truncation that failed may have left no segment.
+        return self._bases[0] if self._bases else self.log_start_offset
 
     @property
     def segments_count(self) -> int:

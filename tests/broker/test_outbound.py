@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 import socket
@@ -173,6 +174,21 @@ def test_a_file_that_is_shorter_than_its_piece_ends_the_connection(data_file: Pa
             while data := await asyncio.wait_for(loop.sock_recv(peer, 1 << 20), 5):
                 got += len(data)
             assert got <= 100_000
+
+    run(test())
+
+
+def test_a_disk_that_cannot_be_read_ends_the_connection(data_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object) -> int:
+        raise OSError(errno.EIO, "a bad sector")
+
+    async def test() -> None:
+        async with connected() as (server, peer):
+            monkeypatch.setattr(outbound, "_read_cached", fail)
+            server.outbound.send([b"head", Piece(data_file, 0, 500)])
+            loop = asyncio.get_running_loop()
+            while await asyncio.wait_for(loop.sock_recv(peer, 1 << 20), 30):
+                pass
 
     run(test())
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -107,6 +109,19 @@ def test_a_fetch_that_fails_says_nothing(file: OsFile, monkeypatch: pytest.Monke
     fetcher = file.fetcher(10, 0)
     monkeypatch.setattr(os, "pread", fail)
     fetcher()
+
+
+def test_a_fetch_without_a_descriptor_to_have(file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: object) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    unraisable: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    monkeypatch.setattr(os, "dup", fail)
+    with pytest.raises(OSError):
+        file.fetcher(10, 0)
+    gc.collect()
+    assert unraisable == []
 
 
 def test_a_file_system_that_cannot_tell(file: OsFile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +19,7 @@ from storage.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
 from storage.cleaner import CleaningRun
 from storage.log import Log
 from storage.manager import LogManager
-from storage.memory_files import MemoryFiles
+from storage.memory_files import MemoryFile, MemoryFiles
 from storage.segment_swap import LogChanged, SwapPlan, unlink_unfinished
 from tests.storage.compacting import all_records, job_for, live_producers
 from tests.storage.logs import NOW_MS, batch, log_config, read_offsets, sequenced
@@ -107,6 +107,32 @@ def moved_to(manager: LogManager, log: Log, path: str, before_the_end: Callable[
     before_the_end()
     assert move.is_caught_up()
     return manager.finish_move(move)[0]
+
+
+def test_a_segment_that_was_compacted_after_it_was_copied_is_not_taken_for_synced() -> None:
+    files = MemoryFiles()
+    manager = started(files, *FOLDERS)
+    log = made(manager)
+    swap = swap_begun(files, log)
+    move = manager.moves.begin(("orders", 0), manager.folders[1])
+    while (plan := move.plan()) is not None:
+        plan.run()
+        move.copied(plan)
+    assert move.recovery_point == 12
+    log.finish_swap(swap)
+    assert move.is_caught_up()
+    assert move.recovery_point == 0
+
+
+def test_a_copy_that_cannot_be_planned_holds_nothing() -> None:
+    files = MemoryFiles()
+    manager = started(files, *FOLDERS)
+    log = made(manager)
+    move = manager.moves.begin(("orders", 0), manager.folders[1])
+    files.unlink(f"{log.directory}/{0:020d}.timeindex")
+    with pytest.raises(OSError):
+        move.plan()
+    assert {cast(MemoryFile, file).holds for file in log.segments[0].files()} == {0}
 
 
 def test_a_log_that_failed_keeps_in_the_checkpoints_what_it_had_last() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
+from storage.checkpoint_contents import offset_of
+from storage.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
 from storage.log import Log
-from storage.memory_files import MemoryFiles
+from storage.memory_files import MemoryFile, MemoryFiles
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, log_config, open_log, read_offsets, sequenced
 
 BATCH_BYTES = len(batch())
@@ -236,6 +240,35 @@ def test_failed_truncation_takes_the_log_offline() -> None:
         log.append_as_leader(batch(), 0, NOW_MS)
 
 
+@pytest.mark.parametrize(("operation", "after"), [("unlink", 0), ("unlink", 4), ("create", 0), ("create", 2)])
+def test_failed_truncation_of_everything_leaves_a_log_that_can_be_asked(operation: str, after: int) -> None:
+    files = MemoryFiles()
+    log = filled_log(files, 7)
+    files.fail(operation, after)
+    with pytest.raises(KafkaError):
+        log.truncate_fully_and_start_at(100)
+    # As the next checkpoints do it.
+    assert [offset_of(name, log) for name in (LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE)] in ([None, 0], [None, 7])
+    assert log.offline
+    log.close(clean=False)
+
+
+def test_truncation_cut_short_leaves_no_gap() -> None:
+    files = MemoryFiles()
+    log = filled_log(files, 20)
+    files.fail("unlink", 4)
+    with pytest.raises(KafkaError):
+        log.truncate_to(6)
+    assert read_offsets(open_log(files), 0) == list(range(15))
+
+
+def test_truncation_below_a_rolled_segment_asks_for_no_flush_of_it() -> None:
+    log = filled_log(MemoryFiles(), 7)
+    log.truncate_to(3)
+    log.flush()
+    assert not log.flush_due(NOW_MS)
+
+
 # Retention
 
 
@@ -418,6 +451,15 @@ def test_failed_sync_takes_the_log_offline(operation: str) -> None:
     assert log.recovery_point == 0
     with pytest.raises(KafkaError):
         log.append_as_leader(batch(), 0, NOW_MS)
+
+
+def test_flush_that_cannot_be_planned_holds_nothing() -> None:
+    files = MemoryFiles()
+    log = filled_log(files, 12)
+    files.unlink(f"{DIRECTORY}/{5:020d}.timeindex")
+    with pytest.raises(KafkaError):
+        log.plan_flush()
+    assert {cast(MemoryFile, file).holds for segment in log.segments for file in segment.files()} == {0}
 
 
 def test_partition_deleted_during_a_flush_is_no_trouble() -> None:
