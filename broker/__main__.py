@@ -61,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(usage())
         return 0
     if name == "--version":
-        print(_version())
+        from broker.cli.version import version_line
+
+        print(version_line())
         return 0
     if name not in COMMANDS:
         print(f"gregor: there is no command '{name}'.{_nearest(name)}\n{USAGE}\n", file=sys.stderr)
@@ -76,15 +78,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"gregor {name}: PySpark is missing; install it with: pip install 'gregor[spark]'", file=sys.stderr)
         return 1
     return code
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return f"gregor {version('gregor')}"
-    except PackageNotFoundError:  # run from a checkout
-        return "gregor, not installed"
 
 
 def _nearest(name: str) -> str:

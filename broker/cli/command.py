@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,8 @@ import click
 from confluent_kafka import KafkaException
 
 from broker.cli.errors import CommandError, explain
+from broker.cli.other_flags import why_not
+from broker.cli.version import version_line
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 
@@ -68,6 +71,16 @@ def only_one(names: Sequence[str], given: dict[str, Any]) -> str:
     return chosen[0]
 
 
+def check_class(flag: str, name: str | None, known: Sequence[str], remedy: str) -> str | None:
+    """The last part of a Java class name that a flag gives: one of those that gregor has a twin of. CommandError."""
+    if name is None:
+        return None
+    last = re.split(r"[.$]", name)[-1]
+    if last not in known:
+        raise CommandError(f"{flag} {name}: gregor loads no Java classes, it knows {', '.join(known)}; {remedy}.")
+    return last
+
+
 class Signalled(BaseException):
     """SIGINT or SIGTERM arrived; like KeyboardInterrupt it passes every `except Exception`."""
 
@@ -110,15 +123,31 @@ class OrderlyEnd:
             raise Signalled(number)
 
 
+def _version_option() -> click.Option:
+    def show(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            print(version_line())
+            context.exit()
+
+    return click.Option(
+        ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=show, help="Show gregor's version."
+    )
+
+
 def run(command: click.Command, arguments: Sequence[str]) -> int:
     """Runs a click command to its exit code: 0, 1 after any error, usage included, as in Kafka's tools."""
     prog = f"gregor {command.name}"
+    if all(parameter.name != "version" for parameter in command.params):
+        command.params.append(_version_option())
     if not arguments:
         with click.Context(command, info_name=prog) as context:
             print(command.get_help(context))
         return 1
     try:
         return int(command.main(args=list(arguments), prog_name=prog, standalone_mode=False) or 0)
+    except click.NoSuchOption as error:
+        reason = why_not(command.name, error.option_name)
+        return _fail(prog, reason or f"{error.format_message()} See `{prog} --help`.")
     except click.UsageError as error:
         return _fail(prog, f"{error.format_message()} See `{prog} --help`.")
     except (click.ClickException, CommandError) as error:

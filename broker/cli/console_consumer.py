@@ -12,10 +12,11 @@ import click
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from broker.cli.client import check_reachable, client_settings, load_file, make_client
-from broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, command_config_option, run
+from broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, check_class, command_config_option, run
 from broker.cli.errors import explain
 from broker.cli.record_format import RecordFormat
 
+DEFAULT_FORMATTER, NO_FORMATTER = "DefaultMessageFormatter", "NoOpMessageFormatter"
 BATCH_RECORDS = 500
 POLL_S = 0.5
 # Errors that pass by themselves: the topic is being created, or its leader is being elected.
@@ -38,7 +39,10 @@ null.literal (null), key.deserializer, value.deserializer, headers.deserializer
 @bootstrap_option()
 @command_config_option("--consumer.config")
 @click.option("--topic", metavar="NAME", help="The topic to read.")
-@click.option("--include", metavar="REGEX", help="Read all topics whose name matches, instead of --topic.")
+@click.option("--formatter", metavar="CLASS", help="DefaultMessageFormatter, or NoOpMessageFormatter to print nothing.")
+@click.option(
+    "--include", "--whitelist", metavar="REGEX", help="Read all topics whose name matches, instead of --topic."
+)
 @click.option("--partition", type=click.IntRange(min=0), help="Read only this partition, outside any group.")
 @click.option("--offset", help="With --partition: where to begin, an offset, 'earliest' or 'latest' (the default).")
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest record unless the group has an offset.")
@@ -64,7 +68,9 @@ null.literal (null), key.deserializer, value.deserializer, headers.deserializer
 def console_consumer(**given: Any) -> None:
     """Print the records of a topic, from now on or --from-beginning."""
     check_combinations(given)
-    formatter = RecordFormat(formatter_properties(given))
+    remedy = "records are printed by --formatter-property, __consumer_offsets by `gregor dump-log --offsets-decoder`"
+    kind = check_class("--formatter", given["formatter"], (DEFAULT_FORMATTER, NO_FORMATTER), remedy)
+    formatter = RecordFormat({"print.value": "false"} if kind == NO_FORMATTER else formatter_properties(given))
     settings = consumer_settings(given)
     check_reachable(given["bootstrap"])
     consumer = make_client(Consumer, settings)

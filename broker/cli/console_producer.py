@@ -9,8 +9,8 @@ from typing import Any, BinaryIO
 import click
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from broker.cli.client import check_reachable, client_settings, load_file, make_client
-from broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, command_config_option, run
+from broker.cli.client import START_TIMEOUT_S, check_reachable, client_settings, load_file, make_client
+from broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, check_class, command_config_option, run
 from broker.cli.errors import explain
 from broker.cli.line_reader import LineReader, LineRecord
 
@@ -58,6 +58,8 @@ _SETTINGS = {
 @click.option("--retry-backoff-ms", type=click.IntRange(min=0), help="Pause before another attempt.")
 @click.option("--metadata-expiry-ms", type=click.IntRange(min=0), help="Refresh metadata at least so often.")
 @click.option("--max-memory-bytes", type=click.IntRange(min=1024), help="Memory for records that wait to be sent.")
+@click.option("--max-block-ms", type=click.IntRange(min=0), help="How long to look for a broker; default: 3000.")
+@click.option("--line-reader", metavar="CLASS", help="Only Kafka's default, LineMessageReader.")
 @click.option("--socket-buffer-size", type=click.IntRange(min=0), help="Size of the socket's send buffer.")
 @click.option(
     "--reader-property", "--property", "reader_properties", type=KEY_VALUE, multiple=True,
@@ -70,10 +72,12 @@ _SETTINGS = {
 )  # fmt: skip
 def console_producer(**given: Any) -> int:
     """Send each line of standard input as a record."""
+    check_class("--line-reader", given["line_reader"], ("LineMessageReader",), "lines are read by --reader-property")
     reader_file = load_file(given["reader_config"]) if given["reader_config"] else {}
     reader = LineReader({**reader_file, **dict(given["reader_properties"])})
     settings = producer_settings(given)
-    check_reachable(given["bootstrap"])
+    patience_ms = given["max_block_ms"]
+    check_reachable(given["bootstrap"], START_TIMEOUT_S if patience_ms is None else patience_ms / 1000)
     producer = make_client(Producer, settings)
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     sender = Sender(producer, given["topic"], sync=given["sync"])

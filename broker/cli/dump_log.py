@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from broker.cli.command import run
+from broker.cli.command import check_class, run
 from broker.cli.dump_indexes import (
     IndexComplaints,
     base_offset_of,
@@ -19,7 +19,7 @@ from broker.cli.dump_indexes import (
     dump_time_index,
 )
 from broker.cli.dump_offsets import offsets_contents
-from broker.cli.dump_records import Shown, dump_log, plain_contents
+from broker.cli.dump_records import TEXTS, Decoder, Shown, contents_by, dump_log
 from broker.cli.errors import CommandError
 from protocol.records import CorruptBatch
 from storage.read_only import ReadOnlyFiles
@@ -51,6 +51,13 @@ Exit code 1 when a file is damaged or an index does not agree with its log.
 @click.option("--verify-index-only", is_flag=True, help="Compare the indexes with the log and show no entries.")
 @click.option("--offsets-decoder", is_flag=True, help="The log is one of __consumer_offsets: show what it means.")
 @click.option(
+    "--key-decoder-class", is_flag=False, flag_value="StringDecoder", metavar="[CLASS]",
+    help="With --print-data-log: StringDecoder (the default), IntegerDecoder or LongDecoder.",
+)  # fmt: skip
+@click.option(
+    "--value-decoder-class", is_flag=False, flag_value="StringDecoder", metavar="[CLASS]", help="The same for values.",
+)  # fmt: skip
+@click.option(
     "--max-message-size", type=click.IntRange(min=1), default=DEFAULT_MAX_MESSAGE_BYTES, show_default=True,
     metavar="BYTES", help="The size of the largest batch.",
 )  # fmt: skip
@@ -70,6 +77,16 @@ def command(**given: Any) -> int:
     return 1 if dump.complain() else 0
 
 
+def _plain_contents(given: dict[str, Any]) -> Decoder:
+    """By --key-decoder-class and --value-decoder-class."""
+    remedy = "other records are shown by Apache Kafka's own tool"
+    key, value = (
+        check_class(flag, given[flag[2:].replace("-", "_")], tuple(TEXTS), remedy) or "StringDecoder"
+        for flag in ("--key-decoder-class", "--value-decoder-class")
+    )
+    return contents_by(TEXTS[key], TEXTS[value])
+
+
 class _Dump:
     """One run over several files; complaints are collected and said at the end, as Kafka's tool does."""
 
@@ -82,7 +99,7 @@ class _Dump:
             metadata=not given["skip_record_metadata"],
             max_bytes=None if max_bytes == ALL_BYTES else max_bytes,
         )
-        self._decoder = offsets_contents if given["offsets_decoder"] else plain_contents
+        self._decoder = offsets_contents if given["offsets_decoder"] else _plain_contents(given)
         self._sanity_only: bool = given["index_sanity_check"]
         self._verify_only: bool = given["verify_index_only"]
         self._max_message_bytes: int = given["max_message_size"]

@@ -33,6 +33,7 @@ _OLD_CRC = struct.Struct(">I")
 _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 _CONTROL_TYPES = {0: "ABORT", 1: "COMMIT"}
 
+Text = Callable[[bytes], str]
 Contents = tuple[str | None, str | None]
 """Key and value of a record as they are printed; None: not at all."""
 Decoder = Callable[[Record], Contents]
@@ -111,13 +112,34 @@ def dump_log(file: File, shown: Shown, decoder: Decoder, write: Callable[[str], 
     return LogComplaints(gaps, damaged)
 
 
-def plain_contents(record: Record) -> Contents:
-    """Keys and values as UTF-8 text, with U+FFFD for what is none, as often as Java puts it."""
-    return _text(record.key), _text(record.value)
+def contents_by(key_text: Text, value_text: Text) -> Decoder:
+    """Keys and values each in their own way."""
+
+    def contents(record: Record) -> Contents:
+        key, value = record.key, record.value
+        return None if key is None else key_text(key), None if value is None else value_text(value)
+
+    return contents
 
 
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode(errors=_AS_JAVA)
+def _utf8(data: bytes) -> str:
+    """With U+FFFD for what is none, as often as Java puts it."""
+    return data.decode(errors=_AS_JAVA)
+
+
+def _number(size_bytes: int) -> Text:
+    def text(data: bytes) -> str:
+        if len(data) < size_bytes:
+            raise CommandError(f"{len(data)} bytes are no number of {size_bytes}; choose another decoder class.")
+        return str(int.from_bytes(data[:size_bytes], signed=True))
+
+    return text
+
+
+TEXTS: dict[str, Text] = {"StringDecoder": _utf8, "IntegerDecoder": _number(4), "LongDecoder": _number(8)}
+"""By the last part of the class name."""
+
+plain_contents = contents_by(_utf8, _utf8)
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:

@@ -78,6 +78,10 @@ def matching_topics(names: Sequence[str], pattern: str | None, exclude_internal:
 @click.option("--unavailable-partitions", is_flag=True, help="With --describe: only those without a live leader.")
 @click.option("--under-min-isr-partitions", is_flag=True, help="With --describe: only these.")
 @click.option("--at-min-isr-partitions", is_flag=True, help="With --describe: only these.")
+@click.option(
+    "--partition-size-limit-per-response", type=click.IntRange(min=1), metavar="N",
+    help="With --describe: accepted for the sake of scripts; all partitions are shown either way.",
+)  # fmt: skip
 @click.option("--topics-with-overrides", is_flag=True, help="With --describe: only topics with settings of their own.")
 def topics(**given: Any) -> None:
     """Create, list, describe, alter and delete topics."""
@@ -121,6 +125,7 @@ def check_combinations(action: str, given: dict[str, Any]) -> None:
         "--exclude-internal": ("--list", "--describe", "--alter", "--delete"),
         "--topic-id": ("--describe",),
         "--topics-with-overrides": ("--describe",),
+        "--partition-size-limit-per-response": ("--describe",),
         **dict.fromkeys(topic_report.PARTITION_FILTERS, ("--describe",)),
     }
     for flag, actions in allowed.items():

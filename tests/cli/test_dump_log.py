@@ -14,7 +14,7 @@ from broker.cli.dump_offsets import offsets_contents
 from broker.cli.dump_records import Shown, plain_contents
 from broker.cli.dump_records import dump_log as dump_file
 from broker.cli.errors import CommandError
-from protocol.records import CorruptBatch, Record
+from protocol.records import CorruptBatch, Record, build_batch
 from storage.memory_files import MemoryFiles
 from tests.storage.logs import NOW_MS, batch
 
@@ -93,6 +93,17 @@ def test_aborted_transactions(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     path.write_bytes(b"".join(number.to_bytes(size) for number, size in ((0, 2), (7, 8), (1, 8), (4, 8), (3, 8))))
     [_, line] = lines(capsys, "--files", str(path))
     assert line == "version: 0 producerId: 7 firstOffset: 1 lastOffset: 4 lastStableOffset: 3"
+
+
+def test_keys_and_values_that_are_numbers(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = (-7).to_bytes(4, signed=True), (2**40).to_bytes(8)
+    segment.write_bytes(bytes(build_batch([numbers], timestamp_ms=NOW_MS, base_offset=5)))
+    classes = ["--key-decoder-class", "org.apache.kafka.tools.api.IntegerDecoder", "--value-decoder-class=LongDecoder"]
+    found = lines(capsys, "--print-data-log", "--files", str(segment), *classes)
+    assert found[-1].endswith(f"key: -7 payload: {2**40}")
+    too_short = ["--key-decoder-class", "LongDecoder", "--value-decoder-class"]
+    lines(capsys, "--print-data-log", *too_short, "--files", str(segment), code=1)
+    lines(capsys, "--key-decoder-class", "my.Decoder", "--files", str(segment), code=1)
 
 
 def test_the_rest_of_a_torn_file_is_named(segment: Path, capsys: pytest.CaptureFixture[str]) -> None:

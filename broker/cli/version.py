@@ -1,0 +1,13 @@
+"""What `--version` prints, of `gregor` itself and of each tool."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+
+def version_line() -> str:
+    """`gregor` and the installed version."""
+    try:
+        return f"gregor {version('gregor')}"
+    except PackageNotFoundError:  # run from a checkout
+        return "gregor, not installed"

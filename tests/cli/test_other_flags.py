@@ -1,0 +1,57 @@
+"""Flags that Apache Kafka's tools have and gregor's do not: each is answered with why, or with what to give instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker import __main__ as gregor
+from broker.cli import other_flags
+
+TOOLS = ("topics", "configs", "groups", "get-offsets", "delete-records", "log-dirs", "leader-election", "dump-log")
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"), [(command, flag) for command, flags in other_flags._OF_COMMANDS.items() for flag in flags]
+)
+def test_each_is_answered_with_a_reason(command: str, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([flag, "x"], [f"{flag}=x"]):
+        assert gregor.main([command, *arguments]) == 1
+        told = capsys.readouterr().err
+        assert told.startswith(f"gregor {command}: {flag} is not taken: ") and told.endswith(".\n")
+        assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", TOOLS)
+def test_zookeeper_and_controllers_are_not_asked(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for flag in ("--zookeeper", "--bootstrap-controller"):
+        assert gregor.main([command, flag, "localhost:2181"]) == 1
+        assert "--bootstrap-server" in capsys.readouterr().err
+
+
+def test_what_kafka_has_not_either(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gregor.main(["topics", "--lits"]) == 1
+    assert "No such option" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [*TOOLS, "console-producer", "console-consumer", "verify"])
+def test_each_tool_tells_the_version(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gregor.main([command, "--version"]) == 0
+    assert capsys.readouterr().out.startswith("gregor")
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "taken"),
+    [
+        ("console-producer", "--line-reader", "org.apache.kafka.tools.LineMessageReader"),
+        ("console-producer", "--line-reader", "kafka.tools.ConsoleProducer$LineMessageReader"),
+        ("console-consumer", "--formatter", "kafka.tools.DefaultMessageFormatter"),
+        ("console-consumer", "--formatter", "org.apache.kafka.tools.consumer.NoOpMessageFormatter"),
+    ],
+)
+def test_classes_that_have_a_twin(command: str, flag: str, taken: str, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [command, "--topic", "t", "--bootstrap-server", "127.0.0.1:1"]
+    more = ["--max-block-ms", "0"] if command == "console-producer" else ["--partition", "0", "--group", "g"]
+    assert gregor.main([*given, *more, flag, taken]) == 1
+    assert "classes" not in capsys.readouterr().err
+    assert gregor.main([*given, flag, "my.Own"]) == 1
+    assert "gregor loads no Java classes" in capsys.readouterr().err
