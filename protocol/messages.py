@@ -54,6 +54,7 @@ APIS = {
     42: "delete_groups",
     43: "elect_leaders",
     44: "incremental_alter_configs",
+    45: "alter_partition_reassignments",
     46: "list_partition_reassignments",
     47: "offset_delete",
     60: "describe_cluster",

@@ -1996,6 +1996,64 @@ class IncrementalAlterConfigsResponse(ApiMessage):
         responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = ...,
     ) -> None: ...
 
+class AlterPartitionReassignmentsRequest(ApiMessage):
+    class ReassignablePartition:
+        partition_index: int
+        replicas: list[int] | None
+        def __init__(self, *, partition_index: int = ..., replicas: list[int] | None = ...) -> None: ...
+
+    class ReassignableTopic:
+        name: str
+        partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition]
+        def __init__(
+            self, *, name: str = ..., partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = ...
+        ) -> None: ...
+
+    timeout_ms: int
+    allow_replication_factor_change: bool
+    topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic]
+    def __init__(
+        self,
+        *,
+        timeout_ms: int = ...,
+        allow_replication_factor_change: bool = ...,
+        topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic] = ...,
+    ) -> None: ...
+
+class AlterPartitionReassignmentsResponse(ApiMessage):
+    class ReassignablePartitionResponse:
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self, *, partition_index: int = ..., error_code: int = ..., error_message: str | None = ...
+        ) -> None: ...
+
+    class ReassignableTopicResponse:
+        name: str
+        partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    allow_replication_factor_change: bool
+    error_code: int
+    error_message: str | None
+    responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        allow_replication_factor_change: bool = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse] = ...,
+    ) -> None: ...
+
 class ListPartitionReassignmentsRequest(ApiMessage):
     class ListPartitionReassignmentsTopics:
         name: str

@@ -23,7 +23,7 @@ from protocol.messages import (
     ResponseHeader,
 )
 
-SERVED = [*range(4), *range(8, 17), *range(18, 24), *range(29, 36), 37, 42, 43, 44, 46, 47, 60, 74, 75]
+SERVED = [*range(4), *range(8, 17), *range(18, 24), *range(29, 36), 37, *range(42, 48), 60, 74, 75]
 OF_THE_CONTROLLER = [4, 5, 6]
 
 

@@ -1,0 +1,48 @@
+"""AlterPartitionReassignments (key 45), versions 0 to 1: send partitions to other brokers, or call them back (KIP-455).
+
+- 1 may forbid another number of replicas (KIP-860).
+- Answered by the controller; others say NOT_CONTROLLER.
+- Known gap: nothing moves to another broker. Replicas that stay where they are are accepted, as they are by Apache
+  Kafka, whose kafka-reassign-partitions asks so before it moves replicas between the folders of one broker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.errors import KafkaError
+from protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+ANY_FACTOR_UNTIL = 0
+
+_Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+_Partition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+
+
+@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1)
+def alter_partition_reassignments(
+    broker: Broker, request: AlterPartitionReassignmentsRequest, call: Call
+) -> AlterPartitionReassignmentsResponse:
+    response = AlterPartitionReassignmentsResponse(error_message=None)
+    keep_factor = call.version > ANY_FACTOR_UNTIL and not request.allow_replication_factor_change
+    if keep_factor:
+        response.allow_replication_factor_change = False
+    try:
+        for topic in request.topics:
+            answer = _Topic(name=topic.name)
+            for partition in topic.partitions:
+                key = (topic.name, partition.partition_index)
+                refusal = broker.admin.reassign(key, partition.replicas, keep_factor=keep_factor)
+                told = _Partition(partition_index=partition.partition_index, error_message=None)
+                if refusal is not None:
+                    told.error_code, told.error_message = refusal.code, refusal.message
+                answer.partitions.append(told)
+            response.responses.append(answer)
+    except KafkaError as error:
+        return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+    return response
