@@ -7,7 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
 from broker.background import Background
@@ -27,6 +27,7 @@ from broker.maintenance import Maintenance
 from broker.metadata_answer import EncodedTopics
 from broker.receive_buffers import BufferPool, ReceiveBudget
 from broker.registry import load_handlers
+from broker.scan_helper import ScanHelper
 from broker.stalls import Stalls
 from broker.turns import Gate
 from coordinator.group.config import GroupConfig
@@ -97,6 +98,7 @@ class Node:
         self._groups: GroupCoordinator | None = None
         self._mover: LogMover | None = None
         self._loading: Iterator[Log | None] | None = None
+        self._scan_helper = ScanHelper(config["num.recovery.threads.per.data.dir"] * len(config.log_dirs))
         self._broker_epoch = -1
         self._opened = False
         self.failed = False
@@ -114,9 +116,10 @@ class Node:
             await store.start()
             await make_persistent_nodes(store)
             self._cluster_id = logs.load_meta(await join_cluster(store, wanted), config.broker_id)
+            logs.helper = self._scan_helper
             self._loading = logs.load()
             self._opened = True
-            self._load_for(_LOAD_BEFORE_SERVING_S)
+            await self._load_for(_LOAD_BEFORE_SERVING_S)
             if logs.progress.partitions_total:
                 await pass_over_producer_ids(store, config.broker_id, now_ms())
         except (FolderInUse, InconsistentFolder, MalformedFile, DuplicatePartition, StoreError) as error:
@@ -139,14 +142,25 @@ class Node:
             )
         return folders[0]
 
-    def _load_for(self, seconds: float) -> None:
+    async def _load_for(self, seconds: float) -> None:
         """Load logs for so long, but at least until it is known which there are."""
         until = time.monotonic() + seconds
         assert self._loading is not None
-        for _ in self._loading:
+        for log in self._loading:
             if time.monotonic() > until and self._logs.listed:
                 return
+            if log is None:
+                await self._give_turn(until - time.monotonic())
         self._loading = None
+        await self._scan_helper.close()
+
+    async def _give_turn(self, most_s: float | None = None) -> None:
+        """Between two steps of loading logs."""
+        if self._logs.waits:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._scan_helper.wait(), most_s)
+        else:
+            await asyncio.sleep(0)
 
     async def join(self, ports: dict[str, int]) -> None:
         """Register, stand for controller, take over what it says. `ports`: as bound, by listener name."""
@@ -329,8 +343,9 @@ class Node:
             if time.monotonic() - told > _PROGRESS_EVERY_S:
                 told = time.monotonic()
                 logger.info("recovering: %s", self._logs.progress)
-            await asyncio.sleep(0)
+            await self._give_turn(_PROGRESS_EVERY_S)
         self._loading = None
+        await self._scan_helper.close()
         local.all_loaded()
         await self._adopt_strangers()
         self._background.remove_later(self._take_leftovers(), 0)
@@ -366,6 +381,7 @@ class Node:
             if self._store is not None:
                 steps.push_async_callback(self._store.close)
             steps.push_async_callback(self._background.close)
+            steps.push_async_callback(self._scan_helper.close)
             if self._controller is not None:
                 steps.push_async_callback(self._controller.stop)
             if self._groups is not None:

@@ -293,10 +293,9 @@ _LOG = (
         "num.recovery.threads.per.data.dir",
         "int",
         2,
-        "Threads per data folder for recovery at start and flushing at stop.",
+        "Processes per data folder that help with recovery at start, if there are processors for them.",
         minimum=1,
         dynamic=_W,
-        no_effect=_ONE_LOOP,
     ),
     ConfigDef(
         "log.initial.task.delay.ms",

@@ -73,6 +73,7 @@ class Scan:
         "time_entries",
         "trail",
         "valid",
+        "was_refused",
     )
 
     position: int
@@ -122,7 +123,9 @@ class Scan:
         """False once something was found that is no valid batch and not merely cut short."""
         self.is_over = False
         self.away = False
-        """Somebody else goes on with it, until `take` or until this is False again."""
+        """Somebody else goes on with it, until this is False again."""
+        self.was_refused = False
+        """Somebody else did not want to."""
 
     def remaining_batches(self) -> int:
         """About how many there are to come, if they are like those before."""
@@ -244,7 +247,6 @@ class Scan:
         self.offset_entries += offset_entries
         self.time_entries += time_entries
         self.is_over = True
-        self.away = False
 
 
 def _checksum(log: File, position: int, size_bytes: int, view: memoryview) -> Generator[int, None, int]:
