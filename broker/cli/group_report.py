@@ -57,9 +57,10 @@ def describe(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any],
             places = {*committed, *(place for member in group.members for place in assigned(member))}
             ends = {place: info.offset for place, info in log_offsets(admin, places, OffsetSpec.latest()).items()}
             columns, rows = offset_table(group, committed, ends, given["verbose"])
-        if rows:
-            if not on_terminal():
-                print()
+        if rows and on_terminal():
+            print_table(columns, rows)
+        elif rows or (given["members"] and not on_terminal()):  # without members Kafka's tool still prints the titles
+            print()
             print_table(columns, rows)
     return code
 
@@ -146,7 +147,7 @@ def state_table(group: ConsumerGroupDescription, verbose: bool) -> tuple[list[Co
     coordinator = f"{node.host}:{node.port}  ({node.id})" if node else MISSING
     columns = [Column("GROUP", 15), Column("COORDINATOR (ID)", 25)]
     columns += [Column("ASSIGNMENT-STRATEGY", 20), Column("STATE", 20)]
-    row: list[object] = [group.group_id, coordinator, group.partition_assignor, state_name(group)]
+    row: list[object] = [group.group_id, coordinator, group.partition_assignor or MISSING, state_name(group)]
     if verbose:
         columns += [Column("GROUP-EPOCH", 15), Column("TARGET-ASSIGNMENT-EPOCH", 25)]
         row += [MISSING, MISSING]

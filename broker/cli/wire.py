@@ -168,7 +168,8 @@ class WireClient:
         if link is None:
             assert node_id is not None
             if node_id not in self.brokers:
-                raise CommandError(f"there is no broker {node_id}; {', '.join(map(str, sorted(self.brokers)))} live.")
+                live = ", ".join(map(str, sorted(self.brokers)))
+                raise CommandError(f"there is no broker {node_id}; these live: {live}.")
             link = self._links[node_id] = _Link(*self.brokers[node_id], self._client_id)
         return link
 

@@ -15,9 +15,9 @@ def member(name: str, *places: tuple[str, int], instance: str | None = None) -> 
     return MemberDescription(f"{name}-id", name, "/127.0.0.1", assignment, instance)
 
 
-def group(*members: MemberDescription) -> ConsumerGroupDescription:
+def group(*members: MemberDescription, assignor: str = "range") -> ConsumerGroupDescription:
     state = ConsumerGroupState.STABLE if members else ConsumerGroupState.EMPTY
-    return ConsumerGroupDescription("g", False, list(members), "range", state, Node(1, "host", 9092))
+    return ConsumerGroupDescription("g", False, list(members), assignor, state, Node(1, "host", 9092))
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,8 @@ def test_state() -> None:
     assert rows == [["g", "host:9092  (1)", "range", "Stable", 1]]
     columns, rows = state_table(group(), verbose=True)
     assert len(columns) == len(rows[0]) == 7
+    # A blank would shift the columns for whoever splits the line.
+    assert state_table(group(assignor=""), verbose=False)[1][0][2] == "-"
 
 
 def test_places() -> None:

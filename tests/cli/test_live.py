@@ -190,7 +190,10 @@ def test_groups_from_reset_to_deletion(tool: Tool, topic: str) -> None:
     assert offsets(tool, group) == [("0", "0", "5"), ("1", "0", "4")]
     tool.run(*reset, "--by-duration", "PT0S", "--execute")
     assert offsets(tool, group) == [("0", "5", "0"), ("1", "4", "0")]
-    assert "0 members" not in tool.run("groups", "--describe", "--group", group, "--state")
+    titles, row = tool.run("groups", "--describe", "--group", group, "--state").strip().splitlines()
+    assert row.split() == [group, *row.split()[1:3], "-", "Empty", "0"]
+    (titles,) = tool.run("groups", "--describe", "--group", group, "--members").strip().splitlines()
+    assert titles.split()[0] == "GROUP"
     done = tool.run("groups", "--delete", "--group", group)
     assert done == f"Deletion of requested consumer groups ('{group}') was successful.\n"
     assert "GROUP_ID_NOT_FOUND" in tool.run("groups", "--delete", "--group", group, code=1)
