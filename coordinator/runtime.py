@@ -45,7 +45,7 @@ class _Owned(Generic[S]):
         # Everything below `end_offset` has been replayed; everything below `committed` is known to be committed.
         self.end_offset = 0
         self.committed = 0
-        self.waits: set[Parked] = set()
+        self.waits: dict[Parked, None] = {}  # in the order in which they began
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -245,7 +245,7 @@ class CoordinatorRuntime(Generic[S]):
         def give_answers(commit: Parked) -> None:
             if timeout is not None:
                 timeout.cancel()
-                owned.waits.discard(commit)
+                owned.waits.pop(commit, None)
             for waiting, answer in answers:
                 if commit.error:
                     waiting.fail(commit.error)
@@ -260,7 +260,7 @@ class CoordinatorRuntime(Generic[S]):
             # The records stay in the log and may yet be committed; the client is told to ask again.
             loop = asyncio.get_running_loop()
             timeout = loop.call_later(self._commit_timeout_s, decided, ErrorCode.REQUEST_TIMED_OUT)
-            owned.waits.add(commit)
+            owned.waits[commit] = None
         commit.then(give_answers)
 
     # --- load

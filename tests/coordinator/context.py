@@ -120,6 +120,14 @@ class MemoryLog:
         for _, _, callback in waiting:
             callback(ErrorCode.NONE)
 
+    def lose_uncommitted(self) -> None:
+        """What the next leader of a partition does not have."""
+        self.waiting.clear()
+        for partition, batches in self.batches.items():
+            end = self.high_watermark.get(partition, 0)
+            self.batches[partition] = [data for data in batches if next(iter_batches(data)).next_offset <= end]
+            self.end[partition] = end
+
     def records(self, partition: int = 0) -> list[tuple[bytes | None, bytes | None]]:
         return [
             (record.key, record.value)
