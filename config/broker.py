@@ -24,6 +24,7 @@ DYNAMIC_DEFAULT_BROKER_CONFIG = "DYNAMIC_DEFAULT_BROKER_CONFIG"
 DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
 
 LISTENER_PREFIX = "listener.name."
+_NUMBERS = ("short", "int", "long", "double")
 # Settings that a single listener may have a value of its own for, as listener.name.<name in lower case>.<key>.
 LISTENER_KEYS = ("max.connections", "max.connection.creation.rate")
 
@@ -275,8 +276,8 @@ def check_dynamic_key(key: str, text: str, *, cluster_wide: bool) -> None:
         raise ConfigError(key, shown, "is read-only while the broker runs")
     if cluster_wide and definition.dynamic != CLUSTER_WIDE:
         raise ConfigError(key, shown, "can be altered for a single broker only")
-    if definition.no_effect and definition.dynamic == PER_BROKER:
-        # Mostly of TLS and SASL: taking it would promise a protection that is not there.
+    if definition.no_effect and definition.dynamic == PER_BROKER and definition.type not in _NUMBERS:
+        # Mostly of TLS and SASL: taking it would promise a protection that is not there. Times and shares promise none.
         raise ConfigError(key, shown, f"cannot be altered: {definition.no_effect}")
     _parse_as(key, definition, text)
 
