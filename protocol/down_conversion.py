@@ -9,23 +9,32 @@
 
 from __future__ import annotations
 
+import struct
 from functools import partial
 from typing import NamedTuple
 
 from protocol.compression import LZ4, NONE, ZSTD, compress, with_wrong_lz4_header_checksum
-from protocol.message_sets import append_message
+from protocol.message_sets import APPEND_TIME_BIT, MESSAGE_HEADS, PREFIX, append_message, checksum
+from protocol.record_scan import fits, record_heads
 from protocol.records import (
+    INT64_MAX,
+    INT64_MIN,
     LOG_APPEND_TIME,
-    TIMESTAMP_TYPE_BIT,
+    NO_TIMESTAMP,
     Buffer,
     CorruptBatch,
     RecordBatch,
     iter_batches,
+    read_varint,
+    wrapped_int64,
 )
 from protocol.slices import BYTES_PER_SLICE, RECORDS_PER_SLICE, Slices
 
 _INLINE_COMPRESSED_BYTES = 2 * 1024
 _INLINE_PLAIN_BYTES = 16 * 1024
+
+_INT32 = struct.Struct(">i")
+_NULL = _INT32.pack(-1)
 
 
 class UnsupportedCodec(ValueError):
@@ -78,55 +87,109 @@ def _convert(
     intact = batch.crc_ok() if batch.size_bytes <= BYTES_PER_SLICE else (yield batch.crc_ok)
     if not intact:
         raise CorruptBatch(f"wrong checksum of the batch at offset {batch.base_offset}")
-    type_bit = TIMESTAMP_TYPE_BIT if magic and batch.timestamp_type == LOG_APPEND_TIME else 0
     if codec == NONE:
-        return (yield from _plain(batch, magic, first_offset, room, must, type_bit))
+        plain = yield from _messages(batch, batch.plain_body(), magic, first_offset, room, must)
+        return plain.entries, plain.next_offset
     if batch.size_bytes > room and not must:
         return b"", -1  # the wrapper will hardly be smaller
     unpack = batch.plain_body
     body = unpack() if batch.size_bytes <= _INLINE_COMPRESSED_BYTES else (yield unpack)
-    inner = bytearray()
-    base = last = newest = -1
-    count = sliced_bytes = 0
-    for offset, timestamp, key, value, _ in batch.records_in(body):
-        if base < 0:
-            base, newest = offset, timestamp
-        last = offset
-        if timestamp > newest:
-            newest = timestamp
-        append_message(inner, offset - base if magic else offset, magic, type_bit, timestamp, key, value)
-        count += 1
-        if not count % RECORDS_PER_SLICE or len(inner) - sliced_bytes > BYTES_PER_SLICE:
-            sliced_bytes = len(inner)
-            yield None
-    if not count:
-        return b"", batch.next_offset
-    pack = partial(_pack, codec, magic, inner)
-    packed = pack() if len(inner) <= _INLINE_PLAIN_BYTES else (yield pack)
+    inner = yield from _messages(batch, body, magic, relative=magic == 1)
+    if inner.last_offset < first_offset:
+        return b"", batch.next_offset  # nothing, or what the reader has had: compaction took the end of the batch
+    pack = partial(_pack, codec, magic, inner.entries)
+    packed = pack() if len(inner.entries) <= _INLINE_PLAIN_BYTES else (yield pack)
     wrapper = bytearray()
-    append_message(wrapper, last, magic, codec | type_bit, newest, None, packed)
+    append_message(wrapper, inner.last_offset, magic, codec | _type_bit(batch, magic), inner.newest, None, packed)
     if len(wrapper) > room and not must:
         return b"", -1
     return wrapper, batch.next_offset
 
 
-def _plain(
-    batch: RecordBatch, magic: int, first_offset: int, room: int, must: bool, type_bit: int
-) -> Slices[tuple[bytes | bytearray, int]]:
+class _Messages(NamedTuple):
+    entries: bytearray
+    next_offset: int
+    """Behind the batch, or of the first that did not fit; -1: nothing fitted."""
+    last_offset: int
+    """Of those in `entries`; -1: there are none."""
+    newest: int
+
+
+def _type_bit(batch: RecordBatch, magic: int) -> int:
+    return APPEND_TIME_BIT if magic and batch.timestamp_type == LOG_APPEND_TIME else 0
+
+
+def _messages(
+    batch: RecordBatch,
+    body: bytes,
+    magic: int,
+    first_offset: int = 0,
+    room: int = INT64_MAX,
+    must: bool = True,
+    *,
+    relative: bool = False,
+) -> Slices[_Messages]:
+    """The records at `first_offset` or later, without a codec, as many as there is `room` for, but one if `must`.
+    `relative`: offsets count from the first one. What is said of keys and values is looked at of those alone."""
     out = bytearray()
+    last_offset, newest, zero = -1, NO_TIMESTAMP, 0
+    append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
+    base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
+    pack_head, pack_prefix, pack_size = MESSAGE_HEADS[magic].pack, PREFIX.pack, _INT32.pack
+    attributes = _type_bit(batch, magic)
     sliced_bytes = 0
-    for count, (offset, timestamp, key, value, _) in enumerate(batch.records_in(batch.plain_body()), 1):
+    count = 0
+    for delta, step, has_key, start, end in record_heads(body, batch.record_count):
+        count += 1
         if not count % RECORDS_PER_SLICE or len(out) - sliced_bytes > BYTES_PER_SLICE:
             sliced_bytes = len(out)
             yield None
+        offset = base_offset + step
         if offset < first_offset:
             continue
-        before = len(out)
-        append_message(out, offset, magic, type_bit, timestamp, key, value)
-        if len(out) > room and (before or not must):
-            del out[before:]
-            return out, offset if before else -1
-    return out, batch.next_offset
+        position = start
+        key = value = _NULL
+        try:
+            size = body[position]
+            position += 1
+            if has_key:
+                if size < 0x80:  # one byte, by far the most frequent; all varints are zigzag
+                    size >>= 1
+                else:
+                    size, position = read_varint(body, position - 1)
+                key = pack_size(size) + body[position : position + size]
+                position += size
+            elif size >= 0x80:
+                _, position = read_varint(body, position - 1)
+            size = body[position]
+            position += 1
+            if size < 0x80:
+                size = (size >> 1) ^ -(size & 1)
+            else:
+                size, position = read_varint(body, position - 1)
+            if size >= 0:
+                value = pack_size(size) + body[position : position + size]
+                position += size
+            fills = position + 1 == end and not body[position]
+        except IndexError:
+            fills = False
+        timestamp = base_timestamp + delta if append_time is None else append_time
+        if not INT64_MIN <= timestamp <= INT64_MAX:
+            timestamp = wrapped_int64(timestamp)
+        # What does not end in "no headers" has some, or lies.
+        if not (fills or fits(body, start, end)) or offset > INT64_MAX:
+            raise CorruptBatch(f"the record of offset {offset} is not as long as it says, or cannot be there")
+        if last_offset < 0 and relative:
+            zero = offset
+        message = pack_head(1, attributes, timestamp) + key + value if magic else pack_head(0, 0) + key + value
+        if len(out) + len(message) + PREFIX.size > room and (out or not must):
+            return _Messages(out, offset if out else -1, last_offset, newest)
+        out += pack_prefix(offset - zero, len(message) + 4, checksum(message))
+        out += message
+        if timestamp > newest or last_offset < 0:
+            newest = timestamp
+        last_offset = offset
+    return _Messages(out, batch.next_offset, last_offset, newest)
 
 
 def _pack(codec: int, magic: int, inner: bytearray) -> bytes:

@@ -1,5 +1,5 @@
-"""Message sets, the record formats 0 and 1 of clients before 0.11, and their conversion up to record batches.
-(Down: protocol.down_conversion.)
+"""Message sets, the record formats 0 and 1 of clients before 0.11. (Their conversion to record batches and back:
+protocol.up_conversion and protocol.down_conversion.)
 
 A set is entries one after another; all numbers big-endian:
 
@@ -25,39 +25,35 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from functools import partial
 from typing import NamedTuple
 from zlib import crc32
 
-from protocol.compression import LZ4, NONE, DecompressionError, compress, decompress
+from protocol.compression import LZ4, NONE, DecompressionError, decompress
 from protocol.records import (
     CREATE_TIME,
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     LOG_APPEND_TIME,
     MAGIC_AT,
     NO_TIMESTAMP,
-    TIMESTAMP_TYPE_BIT,
     Buffer,
     CorruptBatch,
-    append_record,
-    assemble_batch,
 )
-from protocol.slices import BYTES_PER_SLICE, RECORDS_PER_SLICE, Slices, run_slices
 
 _ENTRY = struct.Struct(">qiIbb")
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
-_PREFIX = struct.Struct(">qiI")  # offset, message size, crc
-_HEADS = (struct.Struct(">bb"), struct.Struct(">bbq"))  # magic, attributes; and a timestamp
+checksum = crc32
+PREFIX = struct.Struct(">qiI")  # offset, message size, crc
+MESSAGE_HEADS = (struct.Struct(">bb"), struct.Struct(">bbq"))  # magic, attributes; and a timestamp
 _NULL = _INT32.pack(-1)
 
-_SIZE_END = 12  # offset and message size stand before what the size counts
-_CODEC_MASK = 0x07
-_TIMESTAMP_TYPE_BIT = 0x08
+SIZE_END = 12  # offset and message size stand before what the size counts
+CODEC_MASK = 0x07
+APPEND_TIME_BIT = 0x08
 
-_INLINE_COMPRESSED_BYTES = 2 * 1024
-"""What is longer may become so large that decompressing it is no work for the caller's thread."""
-_INLINE_PLAIN_BYTES = 16 * 1024
+
+class InvalidMessageSet(CorruptBatch):
+    """Its bytes came as they were sent, and cannot be read all the same: to send them again is no use."""
 
 
 class Message(NamedTuple):
@@ -83,66 +79,13 @@ def iter_messages(data: Buffer, max_decompressed_bytes: int = DEFAULT_MAX_DECOMP
     """All messages, those in wrappers too, checksums verified. CorruptBatch is the only error, also for a partial last
     message. ``max_decompressed_bytes`` bounds all wrappers of the set together."""
     left = max_decompressed_bytes
-    for message in _iter_shallow(bytes(data)):
+    for message in iter_shallow(bytes(data)):
         if message.codec == NONE:
             yield message
             continue
-        inner_set = _unwrap(message, left)
+        inner_set = unwrap(message, left)
         left -= len(inner_set)
         yield from _iter_inner(message, inner_set)
-
-
-def upconvert(data: Buffer, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytearray:
-    """One record batch with the same messages: offsets from 0, no producer id, the codec of the set's first wrapper.
-
-    Messages of magic 0 have no timestamp (-1). A timestamp type of LogAppendTime is carried over, so that whoever takes
-    the batch refuses it as it would from a producer of today. CorruptBatch when the set cannot be read or is empty.
-    """
-    return run_slices(upconverting(data, max_decompressed_bytes=max_decompressed_bytes))
-
-
-def upconverting(data: Buffer, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Slices[bytearray]:
-    """`upconvert` in slices. `data` is read no more once the first slice is done."""
-    body = bytearray()
-    count = sliced_bytes = 0
-    codec = NONE
-    timestamp_type = CREATE_TIME
-    base_timestamp = newest = NO_TIMESTAMP
-    left = max_decompressed_bytes
-    for outer in _iter_shallow(bytes(data)):
-        messages: Iterator[Message] = iter((outer,))
-        if outer.codec != NONE:
-            codec = codec or outer.codec
-            unwrap = partial(_unwrap, outer, left)
-            small = outer.value is None or len(outer.value) <= _INLINE_COMPRESSED_BYTES
-            inner_set = unwrap() if small else (yield unwrap)
-            left -= len(inner_set)
-            messages = _iter_unwrapped(outer, inner_set)
-        for _, timestamp, its_type, key, value, _, _ in messages:
-            if not count:
-                base_timestamp = newest = timestamp
-            elif timestamp > newest:
-                newest = timestamp
-            timestamp_type = timestamp_type or its_type
-            append_record(body, timestamp - base_timestamp, count, key, value)
-            count += 1
-            if not count % RECORDS_PER_SLICE or len(body) - sliced_bytes > BYTES_PER_SLICE:
-                sliced_bytes = len(body)
-                yield None
-    if not count:
-        raise CorruptBatch("a message set without messages")
-    packed: Buffer = body
-    if codec != NONE:
-        pack = partial(compress, codec, body)
-        packed = pack() if len(body) <= _INLINE_PLAIN_BYTES else (yield pack)
-    return assemble_batch(
-        packed,
-        attributes=codec | (TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME else 0),
-        last_offset_delta=count - 1,
-        base_timestamp=base_timestamp,
-        max_timestamp=newest,
-        record_count=count,
-    )
 
 
 def append_message(
@@ -155,62 +98,63 @@ def append_message(
     value: bytes | None,
 ) -> None:
     """Write one entry of a set behind those that `out` holds. Magic 0 has no timestamp."""
-    body = _HEADS[magic].pack(magic, attributes, timestamp) if magic else _HEADS[0].pack(0, attributes)
+    body = MESSAGE_HEADS[magic].pack(magic, attributes, timestamp) if magic else MESSAGE_HEADS[0].pack(0, attributes)
     body += _NULL if key is None else _INT32.pack(len(key)) + key
     body += _NULL if value is None else _INT32.pack(len(value)) + value
-    out += _PREFIX.pack(offset, len(body) + 4, crc32(body))
+    out += PREFIX.pack(offset, len(body) + 4, crc32(body))
     out += body
 
 
-def _iter_shallow(data: bytes) -> Iterator[Message]:
-    position = 0
+def iter_shallow(data: bytes, position: int = 0) -> Iterator[Message]:
+    """The entries from a position on, wrappers as they stand. CorruptBatch is the only error."""
     while position < len(data):
         if len(data) - position < _ENTRY.size:
             raise CorruptBatch(f"a message set ends in {len(data) - position} stray bytes")
         offset, size, crc, magic, attributes = _ENTRY.unpack_from(data, position)
-        end = position + _SIZE_END + size
+        end = position + SIZE_END + size
         body = position + _ENTRY.size
         if magic not in (0, 1):
             raise CorruptBatch(f"magic {magic} in a message set")
         # Past the header, the smallest message has two sizes (and a timestamp with magic 1).
         if end < body + (8 if magic == 0 else 16) or end > len(data):
-            raise CorruptBatch(f"a message of {size} bytes, of which {len(data) - position - _SIZE_END} are there")
+            raise CorruptBatch(f"a message of {size} bytes, of which {len(data) - position - SIZE_END} are there")
         if crc32(memoryview(data)[position + MAGIC_AT : end]) != crc:
             raise CorruptBatch(f"wrong checksum of the message at byte {position}")
         timestamp, timestamp_type = NO_TIMESTAMP, CREATE_TIME
         if magic == 1:
             timestamp = _INT64.unpack_from(data, body)[0]
-            timestamp_type = LOG_APPEND_TIME if attributes & _TIMESTAMP_TYPE_BIT else CREATE_TIME
+            timestamp_type = LOG_APPEND_TIME if attributes & APPEND_TIME_BIT else CREATE_TIME
             body += 8
         key, body = _sized(data, body, end)
         value, body = _sized(data, body, end)
         if body != end:
-            raise CorruptBatch(f"{end - body} bytes follow the value of a message")
-        yield Message(offset, timestamp, timestamp_type, key, value, magic, attributes & _CODEC_MASK)
+            raise InvalidMessageSet(f"{end - body} bytes follow the value of a message")
+        yield Message(offset, timestamp, timestamp_type, key, value, magic, attributes & CODEC_MASK)
         position = end
 
 
 def _sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     if position + 4 > end:
-        raise CorruptBatch("a message ends before its key or value")
+        raise InvalidMessageSet("a message ends before its key or value")
     size: int = _INT32.unpack_from(data, position)[0]
     position += 4
     if size < 0:
         return None, position
     if position + size > end:
-        raise CorruptBatch(f"a field of {size} bytes reaches beyond its message")
+        raise InvalidMessageSet(f"a field of {size} bytes reaches beyond its message")
     return data[position : position + size], position + size
 
 
-def _unwrap(wrapper: Message, max_bytes: int) -> bytes:
+def unwrap(wrapper: Message, max_bytes: int) -> bytes:
+    """The set within a wrapper. Raises InvalidMessageSet."""
     if wrapper.codec > LZ4:
-        raise CorruptBatch(f"codec {wrapper.codec} in a message set")
+        raise InvalidMessageSet(f"codec {wrapper.codec} in a message set")
     if wrapper.value is None:
-        raise CorruptBatch("a compressed message without a value")
+        raise InvalidMessageSet("a compressed message without a value")
     try:
         return decompress(wrapper.codec, wrapper.value, max_bytes, any_lz4_header_checksum=wrapper.magic == 0)
     except DecompressionError as error:
-        raise CorruptBatch(str(error)) from error
+        raise InvalidMessageSet(str(error)) from error
 
 
 def _iter_inner(wrapper: Message, inner_set: bytes) -> Iterator[Message]:
@@ -224,11 +168,11 @@ def _iter_inner(wrapper: Message, inner_set: bytes) -> Iterator[Message]:
 def _iter_unwrapped(wrapper: Message, inner_set: bytes) -> Iterator[Message]:
     """The messages of a wrapper, offsets as they stand there. At least one."""
     if not inner_set:
-        raise CorruptBatch("a compressed message set without messages")
+        raise InvalidMessageSet("a compressed message set without messages")
     append_time = wrapper.timestamp_type == LOG_APPEND_TIME
-    for message in _iter_shallow(inner_set):
+    for message in iter_shallow(inner_set):
         if message.magic != wrapper.magic or message.codec != NONE:
-            raise CorruptBatch("a compressed message of another format than its wrapper, or compressed again")
+            raise InvalidMessageSet("a compressed message of another format than its wrapper, or compressed again")
         yield message._replace(
             timestamp=wrapper.timestamp if append_time else message.timestamp,
             timestamp_type=wrapper.timestamp_type,

@@ -323,10 +323,43 @@ def assemble_batch(
     base_sequence: int = -1,
 ) -> bytearray:
     """Header and checksum around records that are written, and compressed, already."""
-    batch = bytearray(HEADER.size)
-    length = RECORD_BATCH_OVERHEAD - LOG_OVERHEAD + len(body)
-    struct.pack_into(">qiib", batch, 0, base_offset, length, leader_epoch, 2)
-    batch[ATTRIBUTES_AT:] = _AFTER_CRC.pack(
+    batch = bytearray(RECORD_BATCH_OVERHEAD)
+    batch += body
+    seal_batch(
+        batch,
+        attributes=attributes,
+        last_offset_delta=last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        record_count=record_count,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+    return batch
+
+
+def seal_batch(
+    batch: bytearray,
+    *,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    record_count: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> None:
+    """Write header and checksum into a batch whose records stand behind RECORD_BATCH_OVERHEAD bytes."""
+    struct.pack_into(">qiib", batch, 0, base_offset, len(batch) - LOG_OVERHEAD, leader_epoch, 2)
+    _AFTER_CRC.pack_into(
+        batch,
+        ATTRIBUTES_AT,
         attributes,
         last_offset_delta,
         base_timestamp,
@@ -336,10 +369,9 @@ def assemble_batch(
         base_sequence,
         record_count,
     )
-    batch += body
-    checksum = crc32c(memoryview(batch)[ATTRIBUTES_AT:])
+    with memoryview(batch) as view:
+        checksum = crc32c(view[ATTRIBUTES_AT:])
     struct.pack_into(">I", batch, CRC_AT, checksum)
-    return batch
 
 
 def append_record(

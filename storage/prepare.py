@@ -87,13 +87,15 @@ def prepare(
 ) -> Slices[PreparedBatch]:
     """The batch as it is to be appended, with all checks passed. Its bytes must stay as they are until the end.
 
-    Raises KafkaError, RefusedRecords among it.
+    A PreparedBatch was converted from another format, and is the caller's own: the limit on its size is for what
+    becomes of it here, and where nothing is to be done it is given back. Raises KafkaError, RefusedRecords among it.
     """
-    view = check_batch(memoryview(batch), config, from_client=from_client)
+    converted = type(batch) is PreparedBatch
+    view = check_batch(memoryview(batch), config, from_client=from_client, any_size=converted)
     work = _Work(view, config, now_ms, from_client)
-    if not work.needed:
-        return PreparedBatch(view)
-    return PreparedBatch((yield from work.slices(DEFAULT_MAX_DECOMPRESSED_BYTES)))
+    done = (yield from work.slices(DEFAULT_MAX_DECOMPRESSED_BYTES)) if work.needed else view
+    check_size(len(done), config)
+    return batch if done is view and type(batch) is PreparedBatch else PreparedBatch(done)
 
 
 def prepare_quickly(view: memoryview, config: LogConfig, now_ms: int, *, from_client: bool) -> memoryview:

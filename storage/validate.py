@@ -46,12 +46,12 @@ class RefusedRecords(KafkaError):
         """(index in the batch, what is wrong with it), at most some hundred of them."""
 
 
-def check_batch(view: memoryview, config: LogConfig, *, from_client: bool) -> memoryview:
+def check_batch(view: memoryview, config: LogConfig, *, from_client: bool, any_size: bool = False) -> memoryview:
     """Raises the KafkaError that the header deserves; else returns the batch, without the piece of another one that
     may follow it.
 
     `from_client` is False for what this broker writes itself (offsets, markers): control batches are legal then, and
-    sequences and base offsets are not looked at.
+    sequences and base offsets are not looked at. `any_size`: the limit is not for this form of the batch.
     """
     batch_bytes = _batch_bytes(view)
     if batch_bytes is None:
@@ -71,7 +71,8 @@ def check_batch(view: memoryview, config: LogConfig, *, from_client: bool) -> me
      _, base_sequence, count) = HEADER.unpack_from(view)  # fmt: skip
     if from_client and base_offset != 0:
         raise _refusal(ErrorCode.INVALID_RECORD, f"base offset {base_offset}, producers must send 0")
-    check_size(batch_bytes, config)
+    if not any_size:
+        check_size(batch_bytes, config)
     if crc32c(view[CRC_START:]) != crc:
         raise _refusal(ErrorCode.CORRUPT_MESSAGE, "wrong checksum")
     if attributes & CODEC_MASK > MAX_CODEC:

@@ -3,8 +3,8 @@
 Versions 0 and 1 get magic 0, versions 2 and 3 magic 1 (protocol.down_conversion). That costs per record, so it goes in
 slices, and not more is read than will be sent: a partition gives one piece of at most AT_ONCE_BYTES.
 
-- Batches that hold no message (control batches, what compaction left empty) are read past, or a consumer would stand
-  before them for ever.
+- Batches that hold no message for the reader (control batches, what compaction left empty) are read past, or a
+  consumer would stand before them for ever; with nothing behind them, the request waits on.
 - Before version 3 every partition gives at least one batch, since these consumers never change the order in which they
   ask; from version 3 on the first one does (KIP-74).
 - zstd cannot be converted: UNSUPPORTED_COMPRESSION_TYPE.
@@ -12,6 +12,7 @@ slices, and not more is read than will be sent: a partition gives one piece of a
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -44,15 +45,19 @@ async def fetch_converted(broker: Broker, request: FetchRequest, call: Call) -> 
     request.min_bytes = min(request.min_bytes, AT_ONCE_BYTES)
     if call.version >= ANSWER_LIMIT_FROM:
         request.max_bytes = min(request.max_bytes, ANSWER_BYTES)
-    response = await _fetch(broker, request, call, context)
-    try:
-        await _Conversion(broker, request, call, context).convert(response)
-    except BaseException:
-        for topic in response.responses:
-            for data in topic.partitions:
-                release_records(data)
-        raise
-    return response
+    over = broker.loop.time() + max(0, request.max_wait_ms) / 1000
+    while True:
+        response = await _fetch(broker, request, call, context)
+        conversion = _Conversion(broker, request, call, context)
+        try:
+            await conversion.convert(response)
+        except BaseException:
+            _release(response)
+            raise
+        left_ms = int((over - broker.loop.time()) * 1000)
+        if conversion.found_something or left_ms <= 0 or not conversion.skip_what_was_read():
+            return response
+        request.max_wait_ms = left_ms
 
 
 async def _fetch(broker: Broker, request: FetchRequest, call: Call, context: FetchContext) -> FetchResponse:
@@ -61,25 +66,40 @@ async def _fetch(broker: Broker, request: FetchRequest, call: Call, context: Fet
     if not read.missing and (read.satisfied or request.max_wait_ms <= 0):
         return read.response()
     delayed = DelayedFetch(broker.loop, read, max(0, request.max_wait_ms) / 1000)
-    answered = broker.loop.create_future()
-    delayed.then(answered.set_result)
+    answered: asyncio.Future[FetchResponse] = broker.loop.create_future()
+
+    def answer(found: FetchResponse) -> None:
+        if answered.done():  # the client left in this turn of the loop
+            _release(found)
+        else:
+            answered.set_result(found)
+
+    delayed.then(answer)
     try:
-        response: FetchResponse = await answered
+        return await answered
     finally:
         delayed.cancel()
-    return response
+
+
+def _release(response: FetchResponse) -> None:
+    for topic in response.responses:
+        for data in topic.partitions:
+            release_records(data)
 
 
 class _Conversion:
     """Of one answer."""
 
-    __slots__ = ("_broker", "_call", "_left", "_magic", "_wanted")
+    __slots__ = ("_broker", "_call", "_left", "_magic", "_read_to", "_wanted", "found_something")
 
     def __init__(self, broker: Broker, request: FetchRequest, call: Call, context: FetchContext) -> None:
         self._broker = broker
         self._call = call
         self._magic = 1 if call.version >= MAGIC_1_FROM else 0
         self._left = min(request.max_bytes, broker.config["fetch.max.bytes"])
+        self._read_to: list[tuple[FetchedPartition, int]] = []
+        self.found_something = False
+        """Messages, or an error to tell."""
         self._wanted = {(wanted.topic, wanted.index): wanted for wanted in context.partitions}
 
     async def convert(self, response: FetchResponse) -> None:
@@ -88,17 +108,26 @@ class _Conversion:
         for topic in response.responses:
             for data in topic.partitions:
                 if data.error_code:
+                    self.found_something = True
                     continue
                 must = first or (self._left > 0 and self._call.version < ANSWER_LIMIT_FROM)
                 try:
                     records = await self._records(data, self._wanted[topic.topic, data.partition_index], must)
                 except KafkaError as error:
+                    self.found_something = True
                     data.error_code = told_before_storage_errors(error.code)
                     data.high_watermark = -1
                     records = b""
                 data.records = records
                 self._left -= len(records)
                 first = first and not records
+        self.found_something |= not first
+
+    def skip_what_was_read(self) -> bool:
+        """Have the next look begin behind what held nothing for the reader; whether there was any of that."""
+        for wanted, offset in self._read_to:
+            wanted.fetch_offset = offset
+        return bool(self._read_to)
 
     async def _records(self, data: FetchResponse.PartitionData, wanted: FetchedPartition, must: bool) -> bytes:
         """At most what is left of the answer, but something if `must`. Raises KafkaError."""
@@ -120,6 +149,8 @@ class _Conversion:
             offset = converted.next_offset
             piece, must = None, True
         release_records(data)
+        if offset > wanted.fetch_offset:
+            self._read_to.append((wanted, offset))
         return b""
 
     async def _read(self, wanted: FetchedPartition, offset: int) -> LogSlice:

@@ -2,7 +2,8 @@
 
 Each partition's records are one batch, appended under the rules of storage.validate and storage.prepare; the answer
 follows at once (acks=1), when every in-sync replica has them (acks=-1), or never (acks=0, where an error ends the
-connection, as the only way to tell). Versions 0 to 2 carry message sets, which are converted to one batch. Frequent
+connection, as the only way to tell). Versions 0 to 2 carry message sets, which are converted to one batch
+(protocol.up_conversion); one that is cut off is refused as a whole, where Apache Kafka takes its beginning. Frequent
 simple requests do not come here but go by broker.produce_routes.
 
 A batch that is large and whose records must be looked at, compressed anew or converted is prepared in slices and on a
@@ -27,7 +28,7 @@ from protocol.api_keys import ApiKey
 from protocol.compression import ZSTD
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID
-from protocol.message_sets import upconvert, upconverting
+from protocol.message_sets import InvalidMessageSet
 from protocol.messages import ProduceRequest, ProduceResponse
 from protocol.records import (
     ATTRIBUTES_AT,
@@ -37,6 +38,7 @@ from protocol.records import (
     TRANSACTIONAL_BIT,
     CorruptBatch,
 )
+from protocol.up_conversion import NO_LIMIT, MessageTooLarge, upconvert, upconverting
 from storage.prepare import NeedsPreparation, PreparedBatch, prepare
 from storage.validate import RefusedRecords
 
@@ -52,7 +54,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 BATCHES_FROM = 3
 QUICK_MESSAGE_SET_BYTES = 4 * 1024
-"""What is converted on the spot, in a millisecond."""
+"""What is converted on the spot, for all partitions of a request together, in less than a millisecond."""
 ZSTD_FROM = 7
 RECORD_ERRORS_FROM = 8
 CURRENT_LEADER_FROM = 10
@@ -137,7 +139,7 @@ class _Commits:
 class _Appends:
     """What one request asks for."""
 
-    __slots__ = ("_broker", "_call", "_commits", "_deferred", "_failed", "_leaders", "_request")
+    __slots__ = ("_broker", "_call", "_commits", "_deferred", "_failed", "_leaders", "_quick_bytes", "_request")
 
     def __init__(self, broker: Broker, request: ProduceRequest, call: Call) -> None:
         self._broker = broker
@@ -146,6 +148,7 @@ class _Appends:
         self._commits = _Commits()
         self._failed = False
         self._leaders: list[int] = []
+        self._quick_bytes = QUICK_MESSAGE_SET_BYTES
         self._deferred: deque[tuple[_Target, Partition, bytes, bool]] = deque()
 
     def run(self) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
@@ -194,11 +197,15 @@ class _Appends:
         if partition.topic in INTERNAL_TOPICS and self._call.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by the broker alone")
         records = data.records
-        if records is None or len(records) == 0:
+        is_message_set = version < BATCHES_FROM and (not records or records[MAGIC_AT : MAGIC_AT + 1] != b"\2")
+        if not records:
+            if is_message_set:
+                return  # Kafka of all releases takes an empty set: there is nothing to do, and that is done
             raise KafkaError(ErrorCode.INVALID_RECORD, "no records for the partition")
         target = topic, answer
-        if version < BATCHES_FROM:
-            if len(records) > QUICK_MESSAGE_SET_BYTES:
+        if is_message_set:
+            self._quick_bytes -= len(records)
+            if self._quick_bytes < 0:
                 self._deferred.append((target, partition, bytes(records), True))
                 return
             try:
@@ -241,6 +248,7 @@ class _Appends:
         try:
             while self._deferred:
                 await self._append_next()
+                await asyncio.sleep(0)  # many small ones are long together
             answer = self._answer(response)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
@@ -297,12 +305,23 @@ class _Appends:
 
 
 def _prepared(records: bytes, is_message_set: bool, config: LogConfig, now_ms: int) -> Slices[PreparedBatch]:
-    if is_message_set:
-        try:
-            records = bytes((yield from upconverting(records)))
-        except CorruptBatch as error:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-    return (yield from prepare(records, config, now_ms))
+    if not is_message_set:
+        return (yield from prepare(records, config, now_ms))
+    stays_plain = config.compression_type in ("producer", "uncompressed")
+    try:
+        batch = yield from upconverting(
+            records,
+            PreparedBatch(),
+            max_message_bytes=config.max_message_bytes,
+            max_plain_bytes=config.max_message_bytes if stays_plain else NO_LIMIT,
+        )
+    except MessageTooLarge as error:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
+    except InvalidMessageSet as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    return (yield from prepare(batch, config, now_ms))
 
 
 def unknown_partition(broker: Broker, topic: ProduceRequest.TopicProduceData, index: int, version: int) -> KafkaError:

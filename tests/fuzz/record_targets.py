@@ -13,7 +13,7 @@ from broker.cli.dump_records import Shown, dump_log, plain_contents
 from broker.cli.errors import CommandError
 from protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, DecompressionError, compress, decompress
 from protocol.errors import KafkaError
-from protocol.message_sets import iter_messages, upconvert
+from protocol.message_sets import iter_messages
 from protocol.records import (
     ATTRIBUTES_AT,
     CRC_AT,
@@ -26,6 +26,7 @@ from protocol.records import (
     build_batch,
     iter_batches,
 )
+from protocol.up_conversion import upconvert
 from storage.memory_files import MemoryFiles
 from tests.fuzz.runner import Seed, Target
 from tests.storage.logs import NOW_MS, open_log

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from protocol.down_conversion import Converted, UnsupportedCodec, down_converting
-from protocol.message_sets import Message, iter_messages, upconvert
+from protocol.message_sets import Message, iter_messages
 from protocol.records import LOG_APPEND_TIME, CorruptBatch, Record, RecordBatch, build_batch, iter_batches
 from protocol.slices import run_slices
+from protocol.up_conversion import upconvert
 from tests.support.foreign_records import aiokafka_sets, kafka_sets
 
 NOW = 1_400_000_000_000
@@ -150,6 +151,12 @@ def test_batches_that_have_no_message() -> None:
     struct.pack_into(">i", gap, 23, 5)
     struct.pack_into(">I", gap, 17, crc32c(bytes(gap[21:])))
     assert convert(gap, 1, 73) == (b"", 76)
+    # The same where it is compressed, and what is left is no news to the reader.
+    gap = bytearray(build_batch([record(70), record(71)], compression=GZIP))
+    struct.pack_into(">i", gap, 23, 5)
+    struct.pack_into(">I", gap, 17, crc32c(bytes(gap[21:])))
+    assert convert(gap, 1, 72) == convert(gap, 0, 75) == (b"", 76)
+    assert [one.offset for one in iter_messages(convert(gap, 1, 71).message_set)] == [70, 71]
     both = control + empty + build_batch([record(80)])
     assert [one.offset for one in iter_messages(convert(both, 1, 50).message_set)] == [80]
 
@@ -215,7 +222,7 @@ def test_slices_are_short_and_codecs_are_handed_out() -> None:
     big = [record(at, random.Random(at).randbytes(200_000)) for at in range(10)]
     assert list_steps(build_batch(big), max_bytes=1 << 30)[1:] == [None] * 4  # behind the checksum
     steps = list_steps(build_batch(big, compression=GZIP), max_bytes=1 << 30)
-    assert [step is None for step in steps] == [False] * 2 + [True] * 5 + [False]
+    assert [step is None for step in steps] == [False] * 2 + [True] * 4 + [False]
     # What is left out takes its time, too.
     assert list_steps(build_batch(large), first_offset=999) == [None] * 15
 

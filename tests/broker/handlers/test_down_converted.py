@@ -167,6 +167,26 @@ def test_what_holds_no_message_is_read_past(harness: Harness, topic: str, versio
 
 
 @VERSIONS
+def test_with_nothing_behind_it_the_request_waits_on(harness: Harness, topic: str, version: int) -> None:
+    harness.create_topic(topic, partitions=2)
+    partition = harness.broker.replicas.partitions[topic, 0]
+    marker = build_batch([(b"\0\0\0\1", b"\0\0\0\0\0\0")], producer_id=7, producer_epoch=0, control=True)
+    partition.append(bytearray(marker), harness.broker.now_ms(), 1, from_client=False)
+    task = harness.begin(fetch_request([(topic, 0, 0), (topic, 1, 0)], max_wait_ms=30_000), version)
+    harness.until(lambda: bool(partition._waiters.active) or task.done())
+    assert not task.done()
+    harness.produce(topic, b"after")
+    found = [data for one in harness.run(task).responses for data in one.partitions]
+    assert [values(data) for data in found] == [[b"after"], []]
+    # A time that is over ends it, too.
+    (data,) = fetch(harness, version, (topic, 0, 0), partition_max_bytes=1)
+    assert values(data) == [b"after"]
+    partition.append(bytearray(marker), harness.broker.now_ms(), 1, from_client=False)
+    (data,) = fetch(harness, version, (topic, 0, 2), max_wait_ms=20)
+    assert (values(data), data.high_watermark) == ([], 3)
+
+
+@VERSIONS
 def test_a_long_poll_is_answered_by_the_append(harness: Harness, topic: str, version: int) -> None:
     harness.create_topic(topic)
     task = harness.begin(fetch_request([(topic, 0, 0)], max_wait_ms=10_000), version)
@@ -186,7 +206,15 @@ def test_a_client_that_leaves_gives_everything_back(harness: Harness, topic: str
     waiting.cancel()
     harness.turn()
     assert not partition._waiters.active
+    # Records come in the turn of the loop in which the client left: they are read for nobody.
+    errors: list[Any] = []
+    harness.loop.set_exception_handler(lambda loop, context: errors.append(context))
+    waiting = harness.begin(fetch_request([(topic, 0, 0)], max_wait_ms=10_000), 2)
+    waiting.cancel()
     harness.produce(topic, *[b"x"] * 2000)
+    harness.turn()
+    harness.loop.set_exception_handler(None)
+    assert (errors, file.held) == ([], 0)
     busy = harness.begin(fetch_request([(topic, 0, 0)]), 2, turns=1)
     assert file.held
     busy.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -395,3 +396,80 @@ def test_acks_all_is_told_when_the_leader_changes(harness: Harness, topic: str) 
     waiting = harness.begin(produce_request(topic, batch(b"x"), acks=-1, timeout_ms=5000), 9)
     harness.hand_over(topic)
     assert one_partition(harness.run(waiting)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+# -- message sets ----------------------------------------------------------------------------------------------------
+
+GOOD_SET = message_set(1, b"a", b"b")
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(
+    ("spoil", "error"),
+    [
+        (lambda records: records[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE),
+        (lambda records: records[:-1], ErrorCode.CORRUPT_MESSAGE),
+        (lambda records: with_crc32(records, 17, 1), ErrorCode.INVALID_RECORD),
+        (lambda records: with_crc32(records, 17, 4), ErrorCode.INVALID_RECORD),
+    ],
+    ids=["checksum", "cut-off", "no-gzip", "codec-4"],
+)
+def test_bad_message_sets(
+    harness: Harness, topic: str, version: int, large: bool, spoil: Any, error: ErrorCode
+) -> None:
+    harness.create_topic(topic)
+    records = message_set(1, b"x" * 20, *[b"y" * 500] * 20) if large else GOOD_SET
+    assert ErrorCode(refused(harness, topic, spoil(records), version)) is error
+    assert harness.fetch(topic, 0).high_watermark == 0
+
+
+def with_crc32(records: bytes, at: int, value: int) -> bytes:
+    """The first message of a set with another byte in it."""
+    changed = bytearray(records)
+    changed[at] = value
+    end = 12 + int.from_bytes(records[8:12])
+    changed[12:16] = crc32(changed[16:end]).to_bytes(4)
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_an_empty_message_set_is_taken(harness: Harness, topic: str, version: int) -> None:
+    harness.create_topic(topic)
+    for records in (b"", None):
+        answer = one_partition(harness.ask(produce_request(topic, records), version))
+        assert (answer.error_code, answer.base_offset) == (0, -1)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_a_batch_of_today_in_an_old_request(harness: Harness, topic: str, version: int) -> None:
+    harness.create_topic(topic)
+    assert one_partition(harness.ask(produce_request(topic, batch(b"x")), version)).base_offset == 0
+    refusal = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert refused(harness, topic, batch(b"x" * 50, compression=4), version) == refusal
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_limit_is_for_each_message_and_for_their_batch(harness: Harness, topic: str, version: int) -> None:
+    harness.create_topic(topic, max_message_bytes="10000")
+    assert one_partition(harness.ask(produce_request(topic, message_set(1, b"x" * 9000)), version)).error_code == 0
+    for values in ([b"x" * 10_000], [b"x" * 3000] * 4):
+        assert refused(harness, topic, message_set(1, *values), version) == ErrorCode.MESSAGE_TOO_LARGE
+    harness.create_topic(f"{topic}-packed", max_message_bytes="10000", compression_type="gzip")
+    request = produce_request(f"{topic}-packed", message_set(1, *[b"x" * 3000] * 40))
+    assert one_partition(harness.ask(request, version)).error_code == 0
+
+
+def test_many_small_message_sets_do_not_hold_the_loop_up(harness: Harness, topic: str) -> None:
+    """They are small each, and many in one request."""
+    harness.create_topic(topic, partitions=50)
+    make = ProduceRequest.PartitionProduceData
+    records = message_set(1, *[b"x" * 30] * 60)
+    data = [make(index=index, records=records) for index in range(50)]
+    topic_data = [ProduceRequest.TopicProduceData(name=topic, partition_data=data)]
+    task = harness.begin(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topic_data), 2, turns=1)
+    partitions = [harness.broker.replicas.partitions[topic, index] for index in range(50)]
+    assert 1 <= [one.high_watermark for one in partitions].count(60) < 10
+    answer = harness.run(task)
+    assert {told.base_offset for told in answer.responses[0].partition_responses} == {0}
+    assert {one.high_watermark for one in partitions} == {60}
