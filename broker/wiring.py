@@ -29,6 +29,7 @@ from broker.receive_buffers import BufferPool, ReceiveBudget
 from broker.registry import load_handlers
 from broker.scan_helper import ScanHelper
 from broker.stalls import Stalls
+from broker.store_choice import NoSuchStore, check_store
 from broker.turns import Gate
 from coordinator.group.config import GroupConfig
 from coordinator.group.coordinator import GroupCoordinator
@@ -85,10 +86,10 @@ class Node:
     control: Control
 
     def __init__(self, config: BrokerConfig) -> None:
-        if config["zookeeper.connect"]:
-            raise StartError(
-                "zookeeper.connect is set, but this version has only the embedded metadata store: leave the key out"
-            )
+        try:
+            check_store(config)
+        except NoSuchStore as error:
+            raise StartError(str(error)) from None
         self._config = config
         self._files = OsFiles(open_files_limit())
         self._logs = LogManager(config, self._files, now_ms)
@@ -180,7 +181,7 @@ class Node:
                 [folder, *self._take_leftovers()], config["log.segment.delete.delay.ms"]
             ),
         )
-        self._mover = LogMover(logs, replicas, self._background)
+        self._mover = LogMover(config, logs, replicas, self._background)
         maintenance = Maintenance(config, logs, self._background, now_ms)
         self._watch_disks(store, replicas, maintenance)
         local = LatePartitions(replicas, image, configs, logs.is_loading)
