@@ -31,8 +31,7 @@ class ScanHelper:
     """One broker's, at its start. `storage.log_loading` says what is asked of it."""
 
     def __init__(self, most_processes: int) -> None:
-        """So many at most, and never more than there are processors beside this process's own."""
-        self._most_processes = max(1, min(most_processes, (os.cpu_count() or 1) - 1))
+        self.allow(most_processes)
         self._queue: asyncio.Queue[tuple[str, Scan]] = asyncio.Queue()
         self._processes: list[asyncio.Task[None]] = []
         self._walks = 0
@@ -40,6 +39,11 @@ class ScanHelper:
         self._broken = False
         self._ending: asyncio.Future[None] | None = None
         self.walks_done = 0
+
+    def allow(self, most_processes: int) -> None:
+        """So many at most, and never more than there are processors beside this process's own. Those that there are
+        stay."""
+        self._most_processes = max(1, min(most_processes, (os.cpu_count() or 1) - 1))
 
     def takes(self, path: str, scan: Scan, left_bytes: int) -> bool:
         """As storage.log_loading.ScanHelper says."""

@@ -99,7 +99,7 @@ class Node:
         self._groups: GroupCoordinator | None = None
         self._mover: LogMover | None = None
         self._loading: Iterator[Log | None] | None = None
-        self._scan_helper = ScanHelper(config["num.recovery.threads.per.data.dir"] * len(config.log_dirs))
+        self._scan_helper = ScanHelper(self._recovery_processes())
         self._broker_epoch = -1
         self._opened = False
         self.failed = False
@@ -333,7 +333,13 @@ class Node:
         configs.on_broker_changed.append(
             lambda: self._logs.forget_producers_after(self._config["producer.id.expiration.ms"])
         )
+        # The first time before the start is over: the dynamic settings are read while logs are still being checked.
+        configs.on_broker_changed.append(lambda: self._scan_helper.allow(self._recovery_processes()))
         image.on_update.append(topics_changed)
+
+    def _recovery_processes(self) -> int:
+        per_folder: int = self._config["num.recovery.threads.per.data.dir"]
+        return per_folder * len(self._config.log_dirs)
 
     async def _load_rest(self, local: LatePartitions) -> None:
         assert self._loading is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,17 @@ def test_each_acts_at_once_and_after_a_restart(tmp_path: Path) -> None:
 
 def name(key: str) -> str:
     return key.replace(".", "_")
+
+
+def test_processes_for_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    harness = Harness(tmp_path / "data").start()
+    alter(harness, "", {"num.recovery.threads.per.data.dir": "3"})
+    assert harness.node._scan_helper._most_processes == 3
+    harness.stop()
+    harness = Harness(tmp_path / "data").start()
+    assert harness.node._scan_helper._most_processes == 3
+    harness.stop()
 
 
 def test_a_topics_own_setting_wins_over_all(tmp_path: Path) -> None:
