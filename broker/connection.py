@@ -116,7 +116,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         loop = self._broker.loop
         delay_s = self._broker.connections.delay_s(self.listener, loop.time())
-        if delay_s > 0:
+        if delay_s is None:
+            self.fail("too many came at the same time (max.connection.creation.rate)")
+        elif delay_s > 0:
             # Not `pause_reading`: uvloop begins to read when this returns, whatever was said before.
             self.hold()
             loop.call_later(delay_s, self.go_on)

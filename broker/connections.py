@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.connection_rate import CreationRate
+from broker.connection_rate import LONGEST_DELAY_S, CreationRate
 from broker.log import logger
 
 if TYPE_CHECKING:
@@ -69,11 +69,20 @@ class Connections:
             return f"{limit} are open from this address (max.connections.per.ip)"
         return None
 
-    def delay_s(self, listener: str, now_s: float) -> float:
-        """How long a new connection has to wait by max.connection.creation.rate, the broker's and its listener's."""
-        delay = self._rates[""].delay_s(now_s, self._config["max.connection.creation.rate"])
+    def delay_s(self, listener: str, now_s: float) -> float | None:
+        """How long a new connection has to wait by max.connection.creation.rate, the broker's and its listener's; None
+        if it is too long to let it in.
+        """
+        rates = [(self._rates[""], self._config["max.connection.creation.rate"])]
         own = self._config.listener_value(listener, "max.connection.creation.rate")
-        return delay if own is None else max(delay, self._rates[listener].delay_s(now_s, own))
+        if own is not None:
+            rates.append((self._rates[listener], own))
+        delay = max(rate.delay_s(now_s, per_second) for rate, per_second in rates)
+        if delay > LONGEST_DELAY_S:
+            return None
+        for rate, per_second in rates:
+            rate.take(now_s, per_second)
+        return delay
 
     def close_listener(self, listener: str) -> None:
         """The listener is no longer served: its connections end."""

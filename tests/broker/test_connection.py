@@ -70,10 +70,10 @@ class Connections:
     def __init__(self) -> None:
         self.open: list[Connection] = []
         self.refusal: str | None = None
-        self.wait_s = 0.0
+        self.wait_s: float | None = 0.0
         self.queued, self.max_queued = 0, 500
 
-    def delay_s(self, listener: str, now_s: float) -> float:
+    def delay_s(self, listener: str, now_s: float) -> float | None:
         return self.wait_s
 
     def add(self, connection: Connection) -> str | None:
@@ -269,6 +269,13 @@ def test_a_connection_that_comes_too_fast_is_not_read_for_a_while(
     assert transport.reading
     assert harness.seen == ["g", "g"]
     assert harness.connections.queued == 0
+
+
+def test_a_connection_that_would_wait_for_too_long_is_refused(harness: Harness) -> None:
+    harness.connections.wait_s = None
+    transport, connection = harness.connect()
+    assert transport.aborted
+    assert connection.closed
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

@@ -77,6 +77,32 @@ def test_a_listener_may_have_a_limit_of_its_own() -> None:
     assert first.sweeps == [(-1, -1)]
 
 
+def test_clients_that_come_again_and_again_do_not_make_each_other_wait_for_ever() -> None:
+    """1000 clients, each of which gives up after 15 s; some are let in all the time."""
+    counted = connections(max_connection_creation_rate="10")
+    let_in = refused = 0
+    for second in range(0, 150, 15):
+        for _ in range(1000):
+            delay = counted.delay_s("PLAINTEXT", 1000.0 + second)
+            if delay is None:
+                refused += 1
+            else:
+                let_in += 1
+                assert delay <= 10.0
+    assert let_in >= 10 * 100
+    assert refused
+
+
+def test_the_limit_of_a_listener_takes_no_turn_of_the_others() -> None:
+    counted: Any = Connections(
+        BrokerConfig(
+            {"max.connection.creation.rate": "100", "listener.name.plaintext.max.connection.creation.rate": "1"}
+        )
+    )
+    assert [counted.delay_s("PLAINTEXT", 100.0) is None for _ in range(500)].count(False) == 11
+    assert counted.delay_s("OTHER", 100.0) == 0.0
+
+
 def test_overrides_for_single_addresses() -> None:
     counted = connections(
         max_connections_per_ip="1", max_connections_per_ip_overrides="10.0.0.7:3, [::1]:0, 127.0.0.1:2"
