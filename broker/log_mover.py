@@ -3,12 +3,14 @@
 The bytes are copied by a thread of its own while the partition serves as before. When the copy has all but the last
 few, the loop copies these and puts it in the original's place, between two requests. A move that fails is given up with
 an error in the broker's log, and the partition stays where it is; one that a stop or a crash interrupts begins again
-with the next start.
+with the next start. `replica.alter.log.dirs.io.max.bytes.per.second` holds all moves together back, from the moment it
+is set.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -16,10 +18,12 @@ from typing import TYPE_CHECKING
 from broker.log import logger
 from protocol.errors import ErrorCode, KafkaError
 from storage.folder_names import MAX_NAME_LENGTH, FolderKind, marked_folder_name
-from storage.log_move import MOVED_FILE
+from storage.log_move import CHUNK_BYTES, MOVED_FILE
+from storage.throttle import Pace
 
 if TYPE_CHECKING:
     from broker.background import Background
+    from config.broker import BrokerConfig
     from replication.replica_manager import ReplicaManager
     from storage.data_folder import DataFolder
     from storage.log_move import LogMove
@@ -27,6 +31,10 @@ if TYPE_CHECKING:
 
 _RETRY_S = 0.01
 """How long to wait for a compaction or a flush that is under way when the copy is ready."""
+_LOOK_EVERY_S = 0.25
+"""How often a move that is held back looks whether it still is: the limit can be altered at any time."""
+_LEAST_CHUNK_BYTES = 64 * 1024
+_LIMIT = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 Key = tuple[str, int]
 
@@ -34,7 +42,11 @@ Key = tuple[str, int]
 class LogMover:
     """The moves of one broker, one at a time."""
 
-    def __init__(self, logs: LogManager, replicas: ReplicaManager, background: Background) -> None:
+    def __init__(
+        self, config: BrokerConfig, logs: LogManager, replicas: ReplicaManager, background: Background
+    ) -> None:
+        self._config = config
+        self._pace = Pace(time.monotonic)
         self._logs = logs
         self._replicas = replicas
         self._background = background
@@ -106,9 +118,15 @@ class LogMover:
     async def _copy(self, key: Key, move: LogMove) -> None:
         ready = False
         while not move.cancelled:
-            plan = move.plan()
+            limit = self._config[_LIMIT]
+            if (wait_s := self._pace.wait_s(limit)) > 0:
+                await asyncio.sleep(min(wait_s, _LOOK_EVERY_S))
+                continue
+            # In pieces of a quarter of a second, so that what flows is even.
+            plan = move.plan(min(CHUNK_BYTES, max(_LEAST_CHUNK_BYTES, limit // 4)))
             if plan is not None:
                 await self._in_thread(plan.run)
+                self._pace.charge(plan.size_bytes)
                 if move.cancelled:
                     plan.release()
                 else:

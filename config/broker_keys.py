@@ -350,6 +350,15 @@ _CLEANER = (
         dynamic=_W,
     ),
     ConfigDef(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "long",
+        LONG_MAX,
+        "Bytes a second that moves between data folders may take; 0 holds them up.",
+        minimum=0,
+        dynamic=_W,
+        internal=True,
+    ),
+    ConfigDef(
         "log.cleaner.io.max.bytes.per.second",
         "double",
         DOUBLE_MAX,

@@ -393,16 +393,6 @@ CLUSTER_KEYS = (
         no_effect=_QUOTA,
     ),
     ConfigDef(
-        "replica.alter.log.dirs.io.max.bytes.per.second",
-        "long",
-        LONG_MAX,
-        "Bytes a second that moves between data folders may take.",
-        minimum=0,
-        dynamic=CLUSTER_WIDE,
-        internal=True,
-        no_effect=_QUOTA,
-    ),
-    ConfigDef(
         "alter.log.dirs.replication.quota.window.num",
         "int",
         11,

@@ -146,6 +146,11 @@ class CopyPlan:
             self.release()
             raise
 
+    @property
+    def size_bytes(self) -> int:
+        """What its run copies."""
+        return sum(end - start for _, _, start, end in self._pieces)
+
     def run(self) -> None:
         """Copies and syncs, on any thread. Keeps an error for `copied`."""
         try:
@@ -335,6 +340,8 @@ class LogMove:
         producers = ProducerStates(self._files, directory, log.producer_expiration_ms)
         producers.list_snapshots(entry.name for entry in self._files.list_directory(directory))
         producers.entries = log.producer_ids()
+        epochs = LeaderEpochs.load(self._files, directory)
+        epochs.dirty = True
         segments = [self._opened(directory, copy.source) for copy in self._copies]
         # What these got in the end was not synced, and a recovery looks for it only above the recovery point.
         incomplete = [copy.source.base_offset for copy in self._copies[:-1] if not copy.is_complete]
@@ -350,7 +357,7 @@ class LogMove:
             recovery_point=min([self.recovery_point, *incomplete]),
             segments=segments,
             producers=producers,
-            epochs=LeaderEpochs.load(self._files, directory),
+            epochs=epochs,
         )
         if moved.log_end_offset != log.log_end_offset:
             raise ValueError(f"the copy ends with {moved.log_end_offset}, the log with {log.log_end_offset}")

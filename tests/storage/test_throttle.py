@@ -1,8 +1,10 @@
-"""storage.throttle with a clock that only its sleeps move."""
+"""storage.throttle with a clock that only tests and its own sleeps move."""
 
 from __future__ import annotations
 
-from storage.throttle import Throttle
+import pytest
+
+from storage.throttle import Pace, Throttle
 
 
 class Clock:
@@ -43,3 +45,39 @@ def test_a_slow_reader_never_waits_and_saves_nothing_up() -> None:
     assert clock.slept_s == 0
     throttle.charge(50_000)
     assert clock.slept_s >= 49
+
+
+def test_a_pace_is_that_of_the_limit_whatever_the_pieces() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    assert pace.wait_s(1000) == 0
+    for size_bytes in (100, 5000, 1, 900):
+        pace.charge(size_bytes)
+        assert pace.wait_s(1000) == pytest.approx(size_bytes / 1000)
+        clock.now_s += size_bytes / 1000
+        assert pace.wait_s(1000) < 1e-9
+
+
+def test_an_idle_time_saves_nothing_up() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    clock.now_s += 3600
+    assert pace.wait_s(1000) == 0
+    clock.now_s += 0.25  # the piece itself takes time, too
+    pace.charge(1000)
+    assert pace.wait_s(1000) == 0.75
+
+
+def test_another_limit_counts_at_once() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    pace.charge(10_000)
+    assert pace.wait_s(1000) == 10
+    clock.now_s += 5
+    assert pace.wait_s(1000) == 5
+    assert pace.wait_s(100_000) == 0.05
+    assert pace.wait_s(0) == float("inf")
+    clock.now_s += 1000
+    assert pace.wait_s(0) == float("inf")
+    assert pace.wait_s(100_000) == 0.05
+    assert pace.wait_s(2**63 - 1) < 1e-12

@@ -14,10 +14,17 @@ from typing import Any
 
 import pytest
 
+from broker import log_mover
 from protocol.errors import ErrorCode
-from protocol.messages import AlterReplicaLogDirsRequest, DeleteTopicsRequest, DescribeLogDirsRequest
+from protocol.messages import (
+    AlterReplicaLogDirsRequest,
+    DeleteTopicsRequest,
+    DescribeLogDirsRequest,
+    IncrementalAlterConfigsRequest,
+)
 from storage import log_move
 from storage.log_move import CopyPlan
+from storage.throttle import Pace
 from tests.broker.harness import Harness
 
 
@@ -280,6 +287,77 @@ def test_a_swap_that_fails_leaves_all_as_it_was(two: Two, monkeypatch: pytest.Mo
     assert two.harness.produce("orders", b"x").error_code == 0
     two.restart()
     assert len(two.values()) == 21
+
+
+class CountedPace(Pace):
+    """Counts how often it was asked whether to go on, by a clock that stands still."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.looks = 0
+        super().__init__(lambda: self.now_s)
+
+    def wait_s(self, bytes_per_second: float) -> float:
+        self.looks += 1
+        return super().wait_s(bytes_per_second)
+
+
+def limit_moves(two: Two, bytes_per_second: str | None) -> None:
+    config = IncrementalAlterConfigsRequest.AlterableConfig(
+        name="replica.alter.log.dirs.io.max.bytes.per.second",
+        config_operation=0 if bytes_per_second is not None else 1,
+        value=bytes_per_second,
+    )
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=4, resource_name=str(two.harness.broker.broker_id), configs=[config]
+    )
+    answer = two.harness.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0, answer
+
+
+def test_a_limit_holds_moves_back_from_when_it_is_set(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    pace = CountedPace()
+    copied: list[int] = []
+    run = CopyPlan.run
+
+    def noted(plan: CopyPlan) -> None:
+        copied.append(plan.size_bytes)
+        run(plan)
+
+    def look() -> None:
+        looks = pace.looks
+        two.harness.until(lambda: pace.looks > looks + 2, 30)
+
+    two.topic(records=60)
+    mover = two.harness.node._mover
+    assert mover is not None
+    monkeypatch.setattr(CopyPlan, "run", noted)
+    monkeypatch.setattr(mover, "_pace", pace)
+    monkeypatch.setattr(log_mover, "_LOOK_EVERY_S", 0.001)
+    limit_moves(two, "1000")
+    two.move("orders", two.b)
+    two.harness.until(lambda: bool(copied), 30)
+    for pieces in (1, 2):
+        pace.now_s += copied[-1] / 1000 - 0.1
+        look()
+        assert len(copied) == pieces, "what was copied is not paid off yet"
+        pace.now_s += 0.2
+        two.harness.until(lambda: len(copied) > pieces, 30)  # noqa: B023
+    limit_moves(two, "0")
+    look()
+    pieces = len(copied)
+    pace.now_s += 3600
+    look()
+    assert len(copied) == pieces
+    assert two.where() == [two.a]
+    limit_moves(two, None)
+
+    def moved() -> bool:
+        pace.now_s += 0.001
+        return two.where() == [two.b]
+
+    two.harness.until(moved, 30)
+    assert len(two.values()) == 60
 
 
 def test_a_stop_meanwhile_is_made_up_for_by_the_next_start(two: Two, gate: list[bool]) -> None:
