@@ -30,6 +30,7 @@ FEWEST_OPEN_FILES = 64
 SECOND_CHANCES = 50
 """So many files in use are passed over for one that is not; looking through thousands would take milliseconds."""
 DEFAULT_CACHED_BYTES = 16 * 1024 * 1024
+REWRITTEN_BYTES = 1024 * 1024
 
 
 class DirectoryEntry(NamedTuple):
@@ -67,6 +68,10 @@ class File(Protocol):
     def reserve(self, position: int, size_bytes: int) -> bool:
         """Takes room on the disk for bytes to come, without changing the file's size; `truncate` gives back what lies
         behind its end. False if there is none to take."""
+
+    def rewrite(self, start: int, end: int) -> None:
+        """Writes these bytes once more where they are: after a sync that failed the system believes them to be on the
+        disk, and no other sync would try them again. May be called on any thread while the file is held."""
 
     def truncate(self, size_bytes: int) -> None: ...
 
@@ -215,6 +220,18 @@ class OsFile:
         from storage.preallocation import reserve
 
         return reserve(self.fileno(), position, size_bytes)
+
+    def rewrite(self, start: int, end: int) -> None:
+        # Of a descriptor of its own: the file's appends wherever it is told to write.
+        descriptor = os.open(self.path, os.O_WRONLY)
+        try:
+            while start < end:
+                data = os.pread(self.fileno(), min(REWRITTEN_BYTES, end - start), start)
+                if not data:
+                    break
+                start += os.pwrite(descriptor, data, start)
+        finally:
+            os.close(descriptor)
 
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self.fileno(), size_bytes)

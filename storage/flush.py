@@ -10,17 +10,30 @@ Every plan that was made must come back through `flushed`, whatever became of it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from storage.files import File, Files
+    from storage.segment import Segment
 
 
 class FlushPlan:
     """One flush. `offset` is the recovery point it leads to."""
 
-    __slots__ = ("_files", "_held", "directory", "done", "error", "generation", "offset", "paths", "planned_ms")
+    __slots__ = (
+        "_files",
+        "_held",
+        "directory",
+        "done",
+        "error",
+        "generation",
+        "offset",
+        "paths",
+        "planned_ms",
+        "rewritten",
+    )
 
     def __init__(
         self,
@@ -31,9 +44,12 @@ class FlushPlan:
         offset: int,
         generation: int,
         planned_ms: int,
+        rewritten: Sequence[tuple[Segment, int]] = (),
     ) -> None:
-        """Opens what it holds. Raises OSError; then it holds nothing."""
+        """Opens what it holds. Raises OSError; then it holds nothing. `rewritten`: segments (their files among the held
+        ones), and where in them a batch begins from which on an earlier sync has failed."""
         self._files = files
+        self.rewritten = rewritten
         self._held: list[File] = []
         try:
             for file in held:
@@ -57,6 +73,8 @@ class FlushPlan:
     def run(self) -> None:
         """Does the fsyncs, on any thread. Keeps an error for `Log.flushed` and raises none."""
         try:
+            for segment, position in self.rewritten:
+                _rewrite(segment, position)
             for file in self._held:
                 file.sync()
             for path in self.paths:
@@ -73,6 +91,21 @@ class FlushPlan:
         for file in self._held:
             file.release()
         self._held = []
+
+
+def _rewrite(segment: Segment, position: int) -> None:
+    """What the page cache holds may be the only copy, or may have been dropped as if it were on the disk."""
+    start = position
+    for batch in segment.scan(start):
+        position = batch[0] + batch[1]
+    if position != segment.size_bytes:
+        raise OSError(errno.EIO, "what was written before a sync failed is lost", segment.log.path)
+    try:
+        segment.log.rewrite(start, position)
+        for index in (segment.offset_index, segment.time_index):
+            index.file.rewrite(0, index.written_bytes)
+    except FileNotFoundError:  # deleted meanwhile
+        return
 
 
 def _pass_over_missing(action: Callable[[], None]) -> None:

@@ -293,7 +293,7 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether flush.messages, flush.ms, or a segment that was rolled since the last flush asks for one."""
-        if self._rolled_offset > self.recovery_point:
+        if self._rolled_offset > self.recovery_point or self.distrusted:
             return True
         unflushed = self.unflushed_messages
         config = self._config
@@ -303,14 +303,21 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         """What must be synced for the recovery point to move up to the log end offset; None if nothing must. With
         `rolled_only` up to the active segment, which costs less; and never more than SEGMENTS_PER_FLUSH segments at a
         time. Each plan must come back through `flushed`. Without `hold` it is a plan of all segments that holds no
-        files and is not to be run: somebody syncs the whole file system."""
+        files and is not to be run: somebody syncs the whole file system. A log that is `distrusted` needs its own."""
+        if self.distrusted:
+            if not hold:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} has to be written again"
+                )
+            rolled_only = False
         target = self._active.base_offset if rolled_only else self.log_end_offset
         first = self._segment_index(self.recovery_point)
         if hold and len(self._segments) - first > SEGMENTS_PER_FLUSH:
             target = self._bases[first + SEGMENTS_PER_FLUSH]
         changed = self._directory_changed or self._epochs.dirty or self._producers.unsynced_snapshots
-        if target <= self.recovery_point and not changed:
+        if target <= self.recovery_point and not changed and not self.distrusted:
             return None
+        rewritten: list[tuple[Segment, int]] = []
         held: list[File] = []
         paths = [*self._producers.unsynced_snapshots]
         if self._epochs.dirty:
@@ -323,6 +330,9 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
                     segment.write_indexes()
                     if hold:
                         held += segment.files()
+                    if self.distrusted:
+                        found = segment.locate(max(self.recovery_point, segment.base_offset))
+                        rewritten.append((segment, segment.size_bytes if found is None else found[0]))
             plan = FlushPlan(
                 self._files,
                 held,
@@ -331,6 +341,7 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
                 max(target, self.recovery_point),
                 self._generation,
                 now_ms,
+                rewritten,
             )
         except OSError as error:
             self._fail(error, "cannot open files to sync them")
@@ -341,9 +352,10 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
 
     def flushed(self, plan: FlushPlan) -> None:
         """Takes a plan back after its run, and moves the recovery point. If a sync failed, nobody knows any more what
-        is on the disk: the log goes offline, and KAFKA_STORAGE_ERROR is raised."""
+        is on the disk: KAFKA_STORAGE_ERROR is raised, and the log goes offline. Where there was no room it is only
+        `distrusted`, until a later plan has written everything again."""
         plan.release()
-        if plan.error is not None:
+        if plan.error is not None and not is_full(plan.error):
             self._take_offline(plan.error)
             self._fail(plan.error, "cannot sync")
         if not plan.done or plan.generation != self._generation:
@@ -351,11 +363,30 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
             self._directory_changed = True
             self._epochs.dirty = True
             self._producers.unsynced_snapshots += [path for path in plan.paths if path != self._epochs.path]
+            self._cut_rewritten(plan)
+            if plan.error is not None:
+                self.distrusted = True
+                self._set_roll_limits()
+                self._set_flushes_soon()
+                self._fail(plan.error, "cannot sync")
             return
         self.last_flush_ms = max(self.last_flush_ms, plan.planned_ms)
         if plan.offset > self.recovery_point:
             self.recovery_point = plan.offset
-            self._set_flushes_soon()
+        if self.distrusted and self.recovery_point >= self.log_end_offset:
+            self.distrusted = False
+            self._set_roll_limits()
+        self._set_flushes_soon()
+
+    def _cut_rewritten(self, plan: FlushPlan) -> None:
+        """A truncation meanwhile may have been undone by a write behind the new end. Nothing was appended since."""
+        try:
+            for segment, _ in plan.rewritten:
+                if any(segment is one for one in self._segments):
+                    segment.log.truncate(segment.size_bytes)
+        except OSError as error:
+            self._take_offline(error)
+            self._fail(error, "cannot cut a segment")
 
     def flush(self, now_ms: int = 0) -> None:
         """Plans, runs and notes a flush right here. For tools, and for topics with flush.messages=1 on a thread."""

@@ -291,7 +291,7 @@ class LogMove:
 
     def is_caught_up(self) -> bool:
         """Whether `finish` may be called now: in the same turn of the loop. Raises OSError."""
-        if self.log.cleaning or self.log.offline:
+        if self.log.cleaning or self.log.offline or self.log.distrusted:
             return False
         self._follow_segments()
         return self.remaining_bytes <= LAST_BYTES

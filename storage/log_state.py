@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from bisect import bisect_right
@@ -60,6 +61,7 @@ class LogState:
         "cleaned_offset",
         "cleaning",
         "directory",
+        "distrusted",
         "flushes_soon",
         "high_watermark",
         "last_flush_ms",
@@ -110,6 +112,9 @@ class LogState:
         """A copy is being made in another data folder (storage.log_moves): compaction would only begin it anew."""
         self.offline = False
         """Set when a file could not be brought back to a known state: nothing is appended any more."""
+        self.distrusted = False
+        """A sync found no room: what lies above the recovery point must be written again before anything is appended
+        (`plan_flush` sees to it)."""
         self.on_error: Callable[[LogState, OSError], None] = _nobody_asks
         """Called with every error of the operating system that a method fails with, before it raises."""
         self._files = files
@@ -200,7 +205,10 @@ class LogState:
         and thousands of them need not be asked each second."""
         config = self._config
         self.flushes_soon = (
-            config.flush_messages < NEVER or config.flush_ms < NEVER or self._rolled_offset > self.recovery_point
+            config.flush_messages < NEVER
+            or config.flush_ms < NEVER
+            or self._rolled_offset > self.recovery_point
+            or self.distrusted
         )
 
     def _complete_active(self, end_offset: int) -> None:
@@ -231,6 +239,10 @@ class LogState:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is offline after a failed write"
             )
+        if self.distrusted:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} waits for room on its disk"
+            ) from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         config = self._config
         active = self._active
         if size_bytes > config.segment_bytes:
@@ -284,7 +296,7 @@ class LogState:
             self._roll_at_timestamp = first_timestamp + wait_ms
         else:
             self._roll_at_ms = active.created_ms + wait_ms
-        if self.offline or self._indexes_full():
+        if self.offline or self.distrusted or self._indexes_full():
             self._roll_at_position = -1
 
     def _jitter_ms(self) -> int:

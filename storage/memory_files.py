@@ -30,7 +30,7 @@ def _pages(size_bytes: int, position: int) -> set[int]:
 class _Content:
     """An inode: what names point at."""
 
-    __slots__ = ("data", "durable", "evicted", "modified_ms", "reserved_bytes", "snapshot_fd")
+    __slots__ = ("data", "durable", "evicted", "modified_ms", "reserved_bytes", "snapshot_fd", "unsyncable")
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -39,6 +39,8 @@ class _Content:
         self.reserved_bytes = 0
         """Up to where blocks were taken, ahead of the bytes."""
         self.durable = b""
+        self.unsyncable = False
+        """A sync has failed, and later ones do nothing, as on Linux: until the bytes are written again."""
         self.modified_ms = 0
         self.snapshot_fd = -1
 
@@ -106,6 +108,10 @@ class MemoryFile:
         self._content().reserved_bytes = position + size_bytes
         return True
 
+    def rewrite(self, start: int, end: int) -> None:
+        self._files.count("rewrite", self.path)
+        self._content().unsyncable = False
+
     def truncate(self, size_bytes: int) -> None:
         self._files.count("truncate", self.path)
         self._content().reserved_bytes = 0
@@ -123,9 +129,14 @@ class MemoryFile:
         self._content().modified_ms = modified_ms
 
     def sync(self) -> None:
-        self._files.count("sync", self.path)
         content = self._content()
-        content.durable = bytes(content.data)
+        try:
+            self._files.count("sync", self.path)
+        except OSError:
+            content.unsyncable = True
+            raise
+        if not content.unsyncable:
+            content.durable = bytes(content.data)
 
     def rename(self, path: str) -> None:
         self._files.rename(self.path, path)
