@@ -34,6 +34,21 @@ class _Parser(argparse.ArgumentParser):
         self.exit(1, f"{self.prog}: {message}. See `{self.prog} --help`.\n")
 
 
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from broker.cli.version import version_line
+
+        print(version_line())
+        parser.exit()
+
+
+class _Daemon(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        parser.error(
+            "-daemon is not taken: a broker stays in the foreground; a service manager keeps it, or nohup and &"
+        )
+
+
 def _override(text: str) -> tuple[str, str]:
     key, found, value = text.partition("=")
     if not found or not key.strip():
@@ -59,6 +74,8 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="a setting that wins over the file; repeatable",
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show gregor's version")
+    parser.add_argument("-daemon", action=_Daemon, nargs=0, help=argparse.SUPPRESS)
     parser.add_argument(
         "--banner",
         action=argparse.BooleanOptionalAction,

@@ -33,7 +33,12 @@ def test_what_kafka_has_not_either(capsys: pytest.CaptureFixture[str]) -> None:
     assert "No such option" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [*TOOLS, "console-producer", "console-consumer", "verify"])
+def test_a_broker_stays_in_the_foreground(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gregor.main(["start", "-daemon", "server.properties"]) == 1
+    assert "-daemon is not taken" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [*TOOLS, "console-producer", "console-consumer", "verify", "start"])
 def test_each_tool_tells_the_version(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert gregor.main([command, "--version"]) == 0
     assert capsys.readouterr().out.startswith("gregor")
