@@ -44,9 +44,7 @@ class _Version(argparse.Action):
 
 class _Daemon(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        parser.error(
-            "-daemon is not taken: a broker stays in the foreground; a service manager keeps it, or nohup and &"
-        )
+        parser.error("-daemon is not taken: a broker stays in the foreground; leave it to a service manager, or nohup")
 
 
 def _override(text: str) -> tuple[str, str]:
