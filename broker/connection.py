@@ -13,11 +13,12 @@ not take its answers, and while the receive budget has no room for a long frame.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.context import Call
+from broker.large_requests import LARGE_REQUEST_BYTES, encode_in_steps, may_be_long, serve_large
 from broker.log import logger
 from broker.outbound import Chunk, Outbound
 from broker.produce_routes import ProduceRoutes
@@ -321,10 +322,15 @@ class Connection(asyncio.BufferedProtocol):
         client_id, position = client_id_at(view, start + HEAD_BYTES, stop)
         if entry.request_header_version(version) >= 2:
             position = skip_tagged_fields(view, position, stop)
-        request = entry.decode(view[:stop], version, position)
+        call = Call(self, key, version, correlation_id, client_id)
+        if stop - start > LARGE_REQUEST_BYTES and key != _PRODUCE:
+            request = self._decode_large(entry, view, position, stop, call)
+            if request is None:
+                return
+        else:
+            request = entry.decode(view[:stop], version, position)
         if key == _PRODUCE:
             self._routes.learn(request, view, start, stop, version)
-        call = Call(self, key, version, correlation_id, client_id)
         try:
             result = entry.handler(self._broker, request, call)
         except Exception as error:  # a bug: its request must not take the loop or other connections along
@@ -338,6 +344,31 @@ class Connection(asyncio.BufferedProtocol):
         if not isinstance(result, Awaitable):
             self._answer(None, entry, version, correlation_id, result)
             return
+        self._owe(entry, version, correlation_id, result)
+
+    def _decode_large(self, entry: Entry, view: memoryview, position: int, stop: int, call: Call) -> Any:
+        """The request; or None if it takes longer: then it will be answered by itself. What was received stays as it is
+        until then: alone in an owned buffer it goes along with it, else it is copied."""
+        owned = self._owned
+        if owned is not None and stop == self._end:
+            self._owned = None
+            data = view[:stop]
+        else:
+            owned, data, position = None, memoryview(bytes(view[position:stop])), 0
+        decoded = self._broker.gate.take(entry.decode_in_steps(data, call.version, position))
+        if not isinstance(decoded, Awaitable):
+            self._owned = owned or self._owned
+            return decoded[0]
+        # Its place in the budget is free when it is answered.
+        held, self._admission = self._admission, None
+        answer = serve_large(self._broker, entry, call, decoded, data, owned)
+        task = self._owe(entry, call.version, call.correlation_id, answer)
+        if held is not None:
+            task.add_done_callback(lambda _, admission=held: admission.release())  # type: ignore[misc]
+        return None
+
+    def _owe(self, entry: Entry, version: int, correlation_id: int, result: Awaitable[Any]) -> asyncio.Future[Any]:
+        """The answer comes when `result` is there."""
         slot = self._queue.open()
         if not entry.pipelined:
             self._work()
@@ -347,6 +378,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._owed = task
         task.add_done_callback(partial(self._finish, slot, entry, version, correlation_id))
+        return task
 
     def _entry(self, key: int, version: int) -> Entry:
         """The handler of that version. Raises FramingError."""
@@ -375,7 +407,9 @@ class Connection(asyncio.BufferedProtocol):
         if task.cancelled():
             return
         error = task.exception()
-        if error is not None:
+        if isinstance(error, MalformedMessage):
+            self.fail(str(error))
+        elif error is not None:
             self._failed(entry, version, error)
         elif not self.closed:
             self._settle(slot, entry, version, correlation_id, task.result())
@@ -393,11 +427,39 @@ class Connection(asyncio.BufferedProtocol):
         self.fail(f"{entry.key.name} could not be answered")
 
     def _answer(self, slot: Slot[Chunk] | None, entry: Entry, version: int, correlation_id: int, response: Any) -> None:
+        chunks: list[Chunk] = []
         try:
-            chunks = [] if response is None else encode_response(entry, version, correlation_id, response)
+            if response is not None and may_be_long(entry, response):
+                frame = self._broker.gate.take(encode_in_steps(entry, version, correlation_id, response))
+                if not isinstance(frame, bytearray):
+                    self._encode_rest(slot or self._queue.open(), entry, version, frame)
+                    return
+                chunks = [frame]
+            elif response is not None:
+                chunks = encode_response(entry, version, correlation_id, response)
         except Exception as error:  # a bug too: the handler's answer does not fit its version
             self._failed(entry, version, error)
             return
+        self._send(slot, chunks)
+
+    def _encode_rest(self, slot: Slot[Chunk], entry: Entry, version: int, frame: Awaitable[bytearray]) -> None:
+        """A long answer is not encoded yet."""
+        self._work()
+        self._owed = task = asyncio.ensure_future(frame, loop=self._broker.loop)
+        task.add_done_callback(partial(self._encoded, slot, entry, version))
+
+    def _encoded(self, slot: Slot[Chunk], entry: Entry, version: int, task: asyncio.Future[bytearray]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            self._failed(entry, version, error)
+        elif not self.closed:
+            self._busy = False
+            self._send(slot, [task.result()])
+            self._go_on()
+
+    def _send(self, slot: Slot[Chunk] | None, chunks: Sequence[Chunk]) -> None:
         if slot is None and self._queue.slots:
             slot = self._queue.open()  # known at once, but others before it are not
         if slot is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -60,6 +60,10 @@ class Entry:
 
     def decode(self, buffer: memoryview, version: int, position: int) -> Any:
         return request_class(self.key).decode(buffer, version, position)[0]  # type: ignore[union-attr]
+
+    def decode_in_steps(self, buffer: memoryview, version: int, position: int) -> Generator[None, None, Any]:
+        """The same with pauses (protocol.messages); returns the request and its end."""
+        return request_class(self.key).decode_in_steps(buffer, version, position)  # type: ignore[union-attr]
 
     def request_header_version(self, version: int) -> int:
         return request_header_version(self.key, version)

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Generator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 TURN_S = 0.001
 
@@ -57,18 +57,32 @@ class Gate:
                 result: ResultT = end.value
                 return result
             if time.monotonic() > until_s:
-                return self._take_rest(steps)
+                return _Rest(self, steps)
 
-    async def _take_rest(self, steps: Generator[None, None, ResultT]) -> ResultT:
+    async def take_rest(self, steps: Generator[None, None, ResultT]) -> ResultT:
         try:
             while True:
                 await self.passed()
                 until_s = time.monotonic() + TURN_S
+                next(steps)
                 while time.monotonic() <= until_s:
                     next(steps)
         except StopIteration as end:
             result: ResultT = end.value
             return result
+
+
+class _Rest(Awaitable[ResultT]):
+    """Begins when it is awaited; who never comes to that need not close it, as he would a coroutine."""
+
+    __slots__ = ("_gate", "_steps")
+
+    def __init__(self, gate: Gate, steps: Generator[None, None, ResultT]) -> None:
+        self._gate = gate
+        self._steps = steps
+
+    def __await__(self) -> Generator[Any, None, ResultT]:
+        return self._gate.take_rest(self._steps).__await__()
 
 
 class Turns:

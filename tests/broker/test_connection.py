@@ -13,6 +13,7 @@ import uvloop
 from broker.connection import LEAST_PROGRESS_BYTES, Connection
 from broker.receive_buffers import SHARED_BYTES, BufferPool, ReceiveBudget
 from broker.registry import Entry
+from broker.turns import Gate
 from protocol.api_keys import ApiKey
 from protocol.messages import (
     ApiVersionsRequest,
@@ -106,6 +107,7 @@ class Harness:
             handlers={entry.key.value: entry for entry in entries},
             connections=self.connections,
             replicas=SimpleNamespace(generation=0),
+            gate=Gate(),
         )
         self.transport, self.connection = self.connect()
 
