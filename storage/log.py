@@ -175,6 +175,7 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
         """Removes everything; the log is empty and begins at `offset`."""
         try:
+            self._forget_swap()
             self._unlink_segments(0)
             self._producers.clear()
             self._producers.delete_snapshots_above(-1)
@@ -189,6 +190,7 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         self._after_truncation()
 
     def _truncate(self, offset: int, now_ms: int) -> None:
+        self._forget_swap()
         kept = self._segment_index(offset) + 1
         self._unlink_segments(kept)
         self._active = active = self._segments[-1]
@@ -265,9 +267,10 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         return self.delete_segments(len(due), now_ms)
 
     def delete_segments(self, count: int, now_ms: int) -> list[str]:
-        """Removes the oldest segments, as delete_old_segments does; rolls first if that is all of them."""
+        """Removes the oldest segments, as delete_old_segments does; rolls first if that is all of them. After an error
+        some may be gone, and the next call returns their paths as well."""
         if not count:
-            return []
+            return self._take_doomed()
         if count == len(self._segments):
             try:
                 self.roll(now_ms)
@@ -276,17 +279,19 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
                 if not is_full(error) or count == 1:
                     raise
             count = min(count, len(self._segments) - 1)
-        paths: list[str] = []
         self.advance_log_start_offset(max(self.log_start_offset, self._bases[count]))
+        self._directory_changed = True
         try:
             for _ in range(count):
-                paths += self._segments[0].mark_deleted()
-                segment = self._segments.pop(0)
-                del self._bases[0]
-                paths += self._producers.mark_snapshot_deleted(segment.base_offset)
+                self._doomed += self._producers.mark_snapshot_deleted(self._bases[0])
+                self._doomed += self._segments[0].mark_deleted()
+                del self._segments[0], self._bases[0]
         except OSError as error:
             self._fail(error, "cannot delete a segment")
-        self._directory_changed = True
+        return self._take_doomed()
+
+    def _take_doomed(self) -> list[str]:
+        paths, self._doomed = self._doomed, []
         return paths
 
     # Flushing

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from storage.epochs import LeaderEpochs
     from storage.files import Files
     from storage.producer_state import ProducerStates
+    from storage.segment_swap import SwapPlan
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class LogState:
         "_bases",
         "_config",
         "_directory_changed",
+        "_doomed",
         "_epochs",
         "_files",
         "_generation",
@@ -56,6 +58,7 @@ class LogState:
         "_rolled_offset",
         "_segments",
         "_stamps_append_time",
+        "_swap",
         "_timestamp_after_max_ms",
         "_timestamp_before_max_ms",
         "cleaned_offset",
@@ -129,6 +132,10 @@ class LogState:
         self._generation = 0
         self._rolled_offset = -1
         """Base offset of the active segment since a roll that no flush has followed, else -1."""
+        self._doomed: list[str] = []
+        """Marked as deleted by an attempt that failed half way: for the next one to return."""
+        self._swap: SwapPlan | None = None
+        """The compacted segment that has begun to replace others."""
         self._config = config
         self.config = config
 

@@ -24,6 +24,7 @@ from crc32c import crc32c
 
 from protocol.errors import ErrorCode, KafkaError
 from storage.batches import CONTROL_BIT, NO_TIMESTAMP, SEQUENCE_MASK, TRANSACTIONAL_BIT, ScannedBatch
+from storage.disk_errors import is_full
 from storage.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_stem
 
 if TYPE_CHECKING:
@@ -228,6 +229,11 @@ class ProducerStates:
         self.snapshot_offsets.append(offset)
         self.unsynced_snapshots.append(path)
 
+    def distrust_snapshots(self, from_offset: int) -> None:
+        """Those at or above the offset were written by who knows: the next flush syncs them."""
+        paths = [self._path(offset) for offset in self.snapshot_offsets if offset >= from_offset]
+        self.unsynced_snapshots += [path for path in paths if path not in self.unsynced_snapshots]
+
     def delete_snapshot(self, offset: int) -> None:
         if offset in self.snapshot_offsets:
             self.snapshot_offsets.remove(offset)
@@ -240,17 +246,24 @@ class ProducerStates:
                 self.delete_snapshot(offset)
 
     def mark_snapshot_deleted(self, offset: int) -> list[str]:
-        """Renames the snapshot at `offset`, if there is one, to *.deleted; returns the new path in a list."""
+        """Renames the snapshot at `offset`, if there is one, to *.deleted; returns the new path in a list. As
+        Segment.mark_deleted on a full disk. After an error it can be called again."""
         if offset not in self.snapshot_offsets:
             return []
+        path = self._path(offset)
+        marked = [path + DELETED_SUFFIX]
+        try:
+            self._files.rename(path, marked[0])
+        except FileNotFoundError:
+            marked = []
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._files.unlink(path)
+            marked = []
         self.snapshot_offsets.remove(offset)
         self._forget_unsynced(offset)
-        path = self._path(offset)
-        try:
-            self._files.rename(path, path + DELETED_SUFFIX)
-        except FileNotFoundError:
-            return []
-        return [path + DELETED_SUFFIX]
+        return marked
 
     def remove_stray_snapshots(self, base_offsets: Iterable[int]) -> None:
         """Deletes snapshots that no segment begins with, save the newest one if it lies beyond all of them (it was

@@ -10,7 +10,8 @@ gets a last entry in any case.
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from storage.batches import (
     NO_TIMESTAMP,
     ScannedBatch,
 )
+from storage.disk_errors import is_full
 from storage.index import OffsetIndex, TimeIndex
 from storage.preallocation import PIECE_BYTES
 
@@ -294,18 +296,38 @@ class Segment:
 
     def mark_deleted(self) -> list[str]:
         """Renames its files to *.deleted and returns their new paths: unlinking them is left to the caller. What is
-        held open can still be read."""
-        paths = []
+        held open can still be read. A full disk may have no room for longer names: there they are unlinked here. After
+        an error it can be called again."""
+        paths: list[str] = []
+
+        def rename(path: str, by: Callable[[str], None]) -> None:
+            if path.endswith(DELETED_SUFFIX):  # an earlier call came so far
+                paths.append(path)
+            elif self._files.exists(path):
+                try:
+                    deleted = self._deleted_path(path)
+                    by(deleted)
+                    paths.append(deleted)
+                except OSError as error:
+                    if not is_full(error):
+                        raise
+                    self._files.unlink(path)
+
         for file in self.files():
-            if self._files.exists(file.path):
-                file.rename(file.path + DELETED_SUFFIX)
-                paths.append(file.path)
+            rename(file.path, file.rename)
         transactions = self.stem + TRANSACTION_INDEX_SUFFIX
-        if self._files.exists(transactions):
-            self._files.rename(transactions, transactions + DELETED_SUFFIX)
-            paths.append(transactions + DELETED_SUFFIX)
+        rename(transactions, partial(self._files.rename, transactions))
         self.close()
         return paths
+
+    def _deleted_path(self, path: str) -> str:
+        """One that no other segment of this offset has which waits for its deletion: one of both would be unlinked
+        before its time."""
+        deleted, number = path + DELETED_SUFFIX, 0
+        while self._files.exists(deleted):
+            number += 1
+            deleted = f"{self.stem}.{number}{path.removeprefix(self.stem)}{DELETED_SUFFIX}"
+        return deleted
 
     def close(self) -> None:
         """Gives descriptors and memory back. The segment stays usable."""

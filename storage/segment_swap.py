@@ -124,6 +124,7 @@ class SegmentSwap(LogState):
             except OSError as second:
                 self._take_offline(second)  # the next start completes the swap: nothing may change until then
             self._fail(error, "cannot rename a compacted segment")
+        self._swap = plan
         return plan
 
     def finish_swap(self, plan: SwapPlan) -> list[str]:
@@ -133,6 +134,7 @@ class SegmentSwap(LogState):
         stem = file_stem(self.directory, plan.base_offset)
         paths: list[str] = []
         plan.is_certain = True
+        self._swap = None
         try:
             for segment in plan.sources:
                 paths += segment.mark_deleted()
@@ -157,6 +159,7 @@ class SegmentSwap(LogState):
         paths: list[str] = []
         if plan.is_certain:
             return paths
+        self._swap = None
         # The .log file last: without it a start would put indexes of its in the place of those of the old segment.
         for suffix in reversed(plan.suffixes):
             path = stem + suffix + SWAP_SUFFIX
@@ -173,6 +176,16 @@ class SegmentSwap(LogState):
                 continue
             paths.append(path + DELETED_SUFFIX)
         return paths
+
+    def _forget_swap(self) -> None:
+        """Before a truncation: a start after a crash would put the compacted segment in, with what is truncated now.
+        Raises OSError."""
+        plan, self._swap = self._swap, None
+        if plan is not None and not plan.is_certain:
+            stem = file_stem(self.directory, plan.base_offset)
+            for suffix in reversed(plan.suffixes):  # the .log file last, as above
+                self._files.unlink(stem + suffix + SWAP_SUFFIX)
+            self._files.sync_directory(self.directory)
 
     def _place_of(self, sources: Sequence[Segment], generation: int) -> slice:
         first = self._segment_index(sources[0].base_offset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import cast
 
 import pytest
@@ -292,6 +293,21 @@ def test_old_segments_are_renamed_with_all_their_files() -> None:
     assert log.delete_old_segments(NOW_MS + 9_000 + 10_001) == []
 
 
+def test_a_disk_without_room_for_longer_names_keeps_retention_from_nothing() -> None:
+    files = MemoryFiles()
+    log = filled_log(files, retention_ms=8000)
+    piece = log.read(2, 1000, 20)
+    expected = piece.read()
+    for after in range(8):  # three files and a snapshot of each segment
+        files.fail("rename", after, OSError(errno.ENOSPC, "no room for a longer name"))
+    left = log.delete_old_segments(NOW_MS + 20_000)
+    assert base_offsets(log) == [10, 15]
+    assert left == []
+    assert sorted(name for name in names(files) if name.endswith(".log")) == [f"{10:020d}.log", f"{15:020d}.log"]
+    assert piece.read() == expected
+    piece.release()
+
+
 def test_retention_by_size_keeps_that_much() -> None:
     log = filled_log(MemoryFiles(), retention_bytes=11 * BATCH_BYTES, retention_ms=-1)
     log.delete_old_segments(NOW_MS)
@@ -437,6 +453,32 @@ def test_segment_deleted_during_a_flush_is_no_trouble() -> None:
     plan.run()
     log.flushed(plan)
     assert log.recovery_point == 12
+
+
+def test_a_deletion_that_fails_half_way_is_gone_on_with() -> None:
+    """Whichever rename fails: the log is whole, and the next attempt tells of all that is to be unlinked."""
+    renames = 7  # of two segments and a snapshot
+    for failing in range(renames):
+        files = MemoryFiles()
+        log = open_log(files, segment_bytes=300)
+        for _ in range(12):
+            log.append_as_leader(sequenced(7, 0, log.log_end_offset), 0, NOW_MS)
+        log.high_watermark = log.log_end_offset
+        bases = [one.base_offset for one in log.segments]
+        assert len(bases) > 3
+        files.fail("rename", after=failing)
+        with pytest.raises(KafkaError, match="cannot delete a segment"):
+            log.delete_segments(2, NOW_MS)
+        assert not log.offline
+        assert log.log_start_offset == bases[2]
+        assert read_offsets(log, bases[2]) == list(range(bases[2], 12))
+        left = [one.base_offset for one in log.segments].index(bases[2])
+        paths = log.delete_segments(left, NOW_MS)
+        assert [one.base_offset for one in log.segments] == bases[2:]
+        marked = {f"{DIRECTORY}/{one.name}" for one in files.list_directory(DIRECTORY) if ".deleted" in one.name}
+        assert set(paths) == marked
+        assert len(paths) == len(marked) == renames
+        assert log.delete_segments(0, NOW_MS) == []
 
 
 @pytest.mark.parametrize("operation", ["sync", "sync_directory"])

@@ -13,6 +13,7 @@ from protocol.errors import KafkaError
 from protocol.ids import ZERO_UUID
 from protocol.records import build_batch
 from storage.cleaner import CleanedGroup, CleaningRun
+from storage.leftovers import tidy_folder
 from storage.log import Log
 from storage.manager import LogManager
 from storage.memory_files import MemoryFiles
@@ -114,6 +115,61 @@ def test_appends_and_rolls_change_nothing() -> None:
     fill(log)
     log.finish_swap(plan)
     assert consumed_offsets(log)[-12:] == list(range(12, 24))
+
+
+@pytest.mark.parametrize("offset", [1, 7, 0])
+@pytest.mark.parametrize("machine", [False, True], ids=["process", "machine"])
+def test_a_crash_behind_a_truncation_brings_nothing_back(offset: int, machine: bool) -> None:
+    """Between begin and finish: a start must not put in what was made of records that are truncated by then."""
+    files = MemoryFiles()
+    log = filled(files)
+    log.flush()
+    plan = begun(files, log)
+    plan.sync()
+    if offset:
+        log.truncate_to(offset)
+    else:
+        log.truncate_fully_and_start_at(5)
+    assert names(files, ".swap") == []
+    if machine:
+        log.flush()
+        files.crash()
+    tidy_folder(files, DIRECTORY)  # as a start does
+    again = open_log(files, **LIMITS)
+    assert again.log_end_offset == (offset or 5)
+    assert not offset or [record.offset for record in all_records(again)] == list(range(offset))
+    with pytest.raises(LogChanged):
+        log.finish_swap(plan)
+    assert log.discard_swap(plan) == []
+
+
+def test_a_truncation_after_a_swap_touches_only_what_is_there() -> None:
+    files = MemoryFiles()
+    log = filled(files)
+    plan = begun(files, log)
+    log.finish_swap(plan)
+    synced = files.calls["sync_directory"]
+    log.truncate_to(11)
+    assert files.calls["sync_directory"] == synced
+    assert log.log_end_offset == 11
+
+
+def test_two_segments_of_one_offset_wait_for_their_deletion_each_under_its_own_name() -> None:
+    files = MemoryFiles()
+    log = filled(files)
+    first = log.finish_swap(begun(files, log))
+    contents = {path: files.read_bytes(path) for path in first}
+    segment = log.segments[next(i for i, one in enumerate(log.segments) if f"{one.base_offset:020d}.log" in first[0])]
+    second = segment.mark_deleted()
+    assert not set(first) & set(second)
+    assert {path: files.read_bytes(path) for path in first} == contents
+    assert all(path.endswith(".deleted") for path in second)
+    assert sum(path.endswith(".log.deleted") for path in second) == 1
+    open_log(files, **LIMITS)
+    assert names(files, ".deleted") == sorted(path.rpartition("/")[2] for path in (*first, *second))
+    sizes, garbage = tidy_folder(files, DIRECTORY)
+    assert set(garbage) == {*first, *second}
+    assert not any(name.endswith(".deleted") for name in sizes)
 
 
 def test_a_folder_that_is_gone() -> None:
