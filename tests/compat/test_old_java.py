@@ -94,7 +94,7 @@ def runs(bootstrap: str, new_topic: NewTopicFactory, unique: Unique, classes: pa
     def run(version: str) -> Run:
         if version not in made:
             kept = {"retention.ms": "-1"}  # the records are old: the next look at retention would delete them
-            prefix, modern, zstd, partitions = unique("old"), new_topic(1, kept), new_topic(), new_topic(4)
+            prefix, modern, zstd, partitions = unique("old"), new_topic(1, kept), new_topic(1, kept), new_topic(4)
             for start, codec in enumerate(("none", "gzip", "snappy", "lz4")):
                 produce(bootstrap, modern, codec, range(10 * start, 10 * start + 10))
             produce(bootstrap, zstd, "zstd", range(1), "packed")
