@@ -189,10 +189,17 @@ _RETRIABLE = frozenset(
 )
 
 
+_MESSAGE_PART_CHARS = 1000
+
+
 class KafkaError(Exception):
-    """The error that a request, or one of its parts, is answered with."""
+    """The error that a request, or one of its parts, is answered with. Of a message that repeats something very long
+    only the ends are kept: it must fit into the answer, and be of use to a reader.
+    """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        if len(message) > 2 * _MESSAGE_PART_CHARS:
+            message = f"{message[:_MESSAGE_PART_CHARS]}...{message[-_MESSAGE_PART_CHARS:]}"
         super().__init__(code, message)
         self.code = code
         self.message = message

@@ -16,6 +16,7 @@ from config.broker import BrokerConfig, broker_definition, check_dynamic_key
 from config.definitions import ConfigDef, ConfigError
 from config.topic import LogConfig
 from protocol.errors import ErrorCode, KafkaError
+from protocol.primitives import MAX_STRING_BYTES
 from replication import nodes
 from replication.config_changes import ConfigChange, changed
 from replication.metadata_store import BadVersion, Create, Delete, MetadataStore, NodeExists, NoNode, Operation, Set
@@ -126,6 +127,7 @@ class ConfigAdmin:
             if entity_type == BROKERS:
                 before = _dynamic_only(before, for_all=name == nodes.DEFAULT_ENTITY)
             after = edit(before)
+            _check_sizes(after)
             self._check(entity_type, name, after)
             if entity_type == TOPICS and await self._store.exists(nodes.topic_path(name)) is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
@@ -181,6 +183,13 @@ class ConfigAdmin:
             addresses = config.check_dynamic(texts, config.dynamic_default_texts)
         if addresses.listeners != config.listeners:
             self.check_addresses(addresses)
+
+
+def _check_sizes(texts: Mapping[str, str]) -> None:
+    """What was put together piece by piece may have become longer than any answer could carry."""
+    for key, text in texts.items():
+        if len(text.encode()) > MAX_STRING_BYTES:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{key} would have more than {MAX_STRING_BYTES} bytes")
 
 
 def _dynamic_only(texts: Mapping[str, str], *, for_all: bool) -> dict[str, str]:

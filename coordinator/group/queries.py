@@ -35,7 +35,7 @@ class Queries:
                 group_id=group_id,
                 group_state=GroupState.DEAD.value,
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=f"Group {group_id} not found.",
+                error_message=f"Group {group_id[:1000]} not found.",
             )
         protocol = membership.protocol if membership.state is GroupState.STABLE else None
         return _DescribedGroup(
@@ -56,14 +56,23 @@ class Queries:
             ],
         )
 
-    def list(self, states: Iterable[str], types: Iterable[str]) -> list[ListGroupsResponse.ListedGroup]:
-        """All groups, or those in one of the states and of one of the types; upper and lower case are the same."""
+    def group_ids(self) -> list[str]:
+        return list(self._groups)
+
+    def list(
+        self, group_ids: Iterable[str], states: Iterable[str], types: Iterable[str]
+    ) -> list[ListGroupsResponse.ListedGroup]:
+        """Those of the groups that exist, or that are in one of the states and of one of the types; upper and lower case
+        are the same."""
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {kind.strip().lower() for kind in types}
         if wanted_types and GROUP_TYPE not in wanted_types:
             return []
         listed = []
-        for group_id, group in self._groups.items():
+        for group_id in group_ids:
+            group = self._groups.get(group_id)
+            if group is None:
+                continue
             state = self._soft.state(group_id)
             if wanted_states and state.value.lower() not in wanted_states:
                 continue

@@ -22,3 +22,10 @@ def test_kafka_error_tells_code_and_message() -> None:
     assert str(KafkaError(ErrorCode.INVALID_CONFIG, "bad retention")) == "INVALID_CONFIG: bad retention"
     error = KafkaError(ErrorCode.INVALID_CONFIG)
     assert (str(error), error.code, error.message) == ("INVALID_CONFIG", ErrorCode.INVALID_CONFIG, "")
+
+
+def test_a_message_that_repeats_something_long_keeps_its_ends() -> None:
+    error = KafkaError(ErrorCode.INVALID_CONFIG, f"retention.ms={'x' * 40_000}: must be a whole number")
+    assert len(error.message) < 2100
+    assert error.message.startswith("retention.ms=xx") and error.message.endswith("xx: must be a whole number")
+    assert "..." in str(error)
