@@ -84,11 +84,21 @@ async def flush_to(log: Log, offset: int, background: Background, now_ms: int) -
 
 
 class Maintenance:
-    """The jobs of one broker, from `start()` until the background is closed."""
+    """The jobs of one broker, from `start()` until the background is closed.
+
+    `is_served` says whether a partition is one of a known topic. Retention passes over others: their logs have not got
+    their topic's settings yet, and may be kept for good by these.
+    """
 
     def __init__(
-        self, config: BrokerConfig, logs: LogManager, background: Background, clock_ms: Callable[[], int]
+        self,
+        config: BrokerConfig,
+        logs: LogManager,
+        background: Background,
+        clock_ms: Callable[[], int],
+        is_served: Callable[[str, int], bool] = lambda topic, partition: True,
     ) -> None:
+        self._is_served = is_served
         self._config = config
         self._logs = logs
         self._background = background
@@ -143,7 +153,7 @@ class Maintenance:
         """Retention over all logs, now."""
         self.next_retention_ms = self._clock_ms() + self._config["log.retention.check.interval.ms"]
         delays_ms = {log.directory: log.config.file_delete_delay_ms for log in self._all()}
-        for paths in await sliced(self._logs.retention_pass(self._clock_ms())):
+        for paths in await sliced(self._logs.retention_pass(self._clock_ms(), self._is_served)):
             if paths:
                 logger.info("retention removes %s", ", ".join(paths))
                 self._background.remove_later(paths, delays_ms[os.path.dirname(paths[0])])

@@ -102,6 +102,7 @@ class Node:
         self._scan_helper = ScanHelper(self._recovery_processes())
         self._broker_epoch = -1
         self._opened = False
+        self._adopted = False
         self.failed = False
         self.stalls = Stalls()
 
@@ -182,7 +183,9 @@ class Node:
             ),
         )
         self._mover = LogMover(config, logs, replicas, self._background)
-        maintenance = Maintenance(config, logs, self._background, now_ms)
+        maintenance = Maintenance(
+            config, logs, self._background, now_ms, lambda topic, index: replicas.get(topic, index) is not None
+        )
         self._watch_disks(store, replicas, maintenance)
         local = LatePartitions(replicas, image, configs, logs.is_loading)
         group_log = GroupLog(replicas)
@@ -205,6 +208,7 @@ class Node:
         )
         local.on_late_answer.append(controller.answered_late)
         admin = Admin(store, config, config.broker_id, controller, image, configs)
+        admin.is_reserved = lambda name: not self._adopted and logs.has_topic(name)
         self.broker = Broker(
             config=config,
             broker_id=config.broker_id,
@@ -363,6 +367,7 @@ class Node:
         """Folders that the metadata does not know: a data folder of Apache Kafka, or the store's file was lost."""
         assert self._store is not None
         adopted = await adopt(self._store, self._config.broker_id, list(self._logs.logs.values()))
+        self._adopted = True
         if adopted:
             logger.info("adopted %d partitions of folders that the metadata did not know", len(adopted))
 

@@ -79,6 +79,8 @@ class Admin:
         self._image = image
         self._configs = configs
         self.settings = ConfigAdmin(store, config, broker_id, configs)
+        self.is_reserved: Callable[[str], bool] = lambda name: False
+        """Whether a topic of that name exists, which the metadata does not know yet (replication.adoption)."""
 
     @staticmethod
     def is_legal_topic_name(name: str) -> bool:
@@ -132,7 +134,7 @@ class Admin:
         if name == CLUSTER_METADATA_TOPIC:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is not for clients to create")
         existing = await self._store.children(nodes.TOPICS)
-        if name in existing:
+        if name in existing or self.is_reserved(name):
             raise self._exists(name)
         other = colliding(name, existing)
         if other is not None:

@@ -154,6 +154,10 @@ class LogLoading(DataFolders):
         """Whether `load` knows the partition, but has not come to it."""
         return (topic, partition) in self._pending
 
+    def has_topic(self, topic: str) -> bool:
+        """Whether a data folder holds a partition of that name, loaded or not."""
+        return any(name == topic for keys in (self._pending, self.logs, self.failed) for name, _ in keys)
+
     def _find_folders(self) -> Iterator[None]:
         listed = 0
         found: list[tuple[DataFolder, Contents]] = []

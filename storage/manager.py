@@ -265,11 +265,13 @@ class LogManager(LogLoading):
 
     # From time to time
 
-    def retention_pass(self, now_ms: int) -> Iterator[list[str]]:
+    def retention_pass(
+        self, now_ms: int, is_served: Callable[[str, int], bool] = lambda topic, partition: True
+    ) -> Iterator[list[str]]:
         """Applies retention to one log a step; yields the paths that are to be unlinked after file.delete.delay.ms.
-        A log that fails is passed over with an error in the broker's log."""
+        A log that fails is passed over with an error in the broker's log, one that is not served without a word."""
         for key, log in list(self.logs.items()):
-            if self.logs.get(key) is not log:
+            if self.logs.get(key) is not log or not is_served(*key):
                 continue  # moved or removed meanwhile
             try:
                 paths = log.delete_old_segments(now_ms)

@@ -14,7 +14,13 @@ import pytest
 
 from broker import wiring
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import DeleteTopicsRequest, ListOffsetsRequest, MetadataRequest
+from protocol.messages import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    FindCoordinatorRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+)
 from storage import recovery
 from storage.log import Log
 from tests.broker.harness import Harness, Wire, batch, fetch_request, one_partition, produce_request
@@ -214,9 +220,54 @@ def test_folders_without_metadata_are_adopted_when_they_are_ready(crashed: Path,
         path.unlink()
     harness = Harness(crashed).start()
     harness.create_topic("new")
+    # Nobody takes their names meanwhile: what is on the disk would be lost.
+    topic = CreateTopicsRequest.CreatableTopic(name="slow", num_partitions=1, replication_factor=1)
+    (answer,) = harness.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7).topics
+    assert answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    wanted = [MetadataRequest.MetadataRequestTopic(name="slow")]
+    (answer,) = harness.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9).topics
+    assert answer.error_code == ErrorCode.LEADER_NOT_AVAILABLE
     gate.open = True
     harness.until(lambda: harness.broker.metadata.topic("slow") is not None and loaded(harness))
     for name, partition in (("quick", 0), ("slow", 0), ("slow", 1)):
         assert len(harness.records(name, partition=partition)) == 1
         assert harness.produce(name, b"x", partition=partition).base_offset == 1
     harness.stop()
+
+
+def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, gate: Gate) -> None:
+    """Nor deleted by age: until the topic is adopted nobody knows that it is compacted."""
+    first = Harness(tmp_path / "first").start()
+    first.create_topic("slow")
+    first.produce("slow", bytes(5000))
+    assert first.ask(FindCoordinatorRequest(key="g"), 3).error_code == 0
+    key = first.broker.groups.partition_for("g")
+    first.until(lambda: first.broker.logs.get("__consumer_offsets", key) is not None)
+    (log,) = (first.broker.logs.get("__consumer_offsets", key),)
+    assert log is not None
+    now_ms = first.broker.now_ms()
+    log.append_as_leader(batch((b"k", b"v"), timestamp_ms=now_ms - 30 * 24 * 3600 * 1000), 0, now_ms)
+    log.roll(now_ms)
+    log.append_as_leader(batch((b"k", b"w")), 0, now_ms)
+    log.high_watermark = log.log_end_offset
+    topic_id, second = log.topic_id, first.copy(tmp_path / "second")
+    first.stop()
+    for path in second.glob("gregor-metadata*"):
+        path.unlink()
+
+    harness = Harness(second).start()
+    try:
+        harness.until(lambda: harness.broker.logs.get("__consumer_offsets", key) is not None)
+        assert harness.ask(FindCoordinatorRequest(key="g"), 3).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        harness.run(harness.node.control._maintenance.retain())
+        gate.open = True
+        harness.until(lambda: harness.broker.metadata.topic("__consumer_offsets") is not None and loaded(harness))
+        assert harness.ask(FindCoordinatorRequest(key="g"), 3).error_code == 0
+        found = harness.broker.logs.get("__consumer_offsets", key)
+        assert found is not None
+        assert (found.topic_id, found.log_start_offset) == (topic_id, 0)
+        harness.run(harness.node.control._maintenance.retain())
+        assert found.log_start_offset == 0
+    finally:
+        gate.open = True
+        harness.stop()
