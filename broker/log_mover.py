@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from broker.log import logger
 from protocol.errors import ErrorCode, KafkaError
+from storage.disk_errors import is_full
 from storage.folder_names import MAX_NAME_LENGTH, FolderKind, marked_folder_name
 from storage.log_move import CHUNK_BYTES, MOVED_FILE
 from storage.throttle import Pace
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _RETRY_S = 0.01
 """How long to wait for a compaction or a flush that is under way when the copy is ready."""
+_FULL_RETRY_S = 1.0
 _LOOK_EVERY_S = 0.25
 """How often a move that is held back looks whether it still is: the limit can be altered at any time."""
 _LEAST_CHUNK_BYTES = 64 * 1024
@@ -112,8 +114,9 @@ class LogMover:
             if not move.cancelled:
                 logger.error("%s-%d is not moved to %s: %s", *key, move.folder.path, error)
                 self._remove(self._logs.moves.cancel(key))
-                if isinstance(error, OSError):
-                    self._logs.on_trouble(move.folder, None, error)
+                cause = error if isinstance(error, OSError) else error.__cause__
+                if isinstance(cause, OSError):
+                    self._logs.on_trouble(move.failed_folder(cause), None, cause)
 
     async def _copy(self, key: Key, move: LogMove) -> None:
         ready = False
@@ -138,7 +141,15 @@ class LogMover:
             elif move.log in self._background.flushes or not move.is_caught_up():
                 await asyncio.sleep(_RETRY_S)
             else:
-                moved, old = self._logs.finish_move(move)
+                try:
+                    moved, old = self._logs.finish_move(move)
+                except OSError as error:
+                    if not is_full(error) or move.failed_folder(error) is not move.home:
+                        raise
+                    # No room for a longer name, on the disk that is to be relieved by the move: all else is done.
+                    self._logs.on_trouble(move.home, None, error)
+                    await asyncio.sleep(_FULL_RETRY_S)
+                    continue
                 self._replicas.log_moved(moved)
                 logger.info("%s-%d lies in %s now", *key, move.folder.path)
                 self._logs.report(await self._background.run(self._logs.checkpoints()))

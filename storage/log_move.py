@@ -17,6 +17,7 @@ second rename and lose the first; then MOVED_FILE tells which of both is the new
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -85,6 +86,7 @@ class _SegmentCopy:
             source.write_indexes()
         except OSError as error:
             if not is_full(error):
+                error.filename = source.log.path
                 raise
         return source.size_bytes, source.offset_index.written_bytes, source.time_index.written_bytes
 
@@ -215,6 +217,12 @@ class LogMove:
     def remaining_bytes(self) -> int:
         return self.log.size_bytes - self.size_bytes
 
+    def failed_folder(self, error: OSError) -> DataFolder:
+        """Which of both an error of this move is about."""
+        path = error.filename
+        at_home = isinstance(path, str) and path.startswith(f"{self.log.directory}/")
+        return self.home if at_home or path == self.log.directory else self.folder
+
     # Copying
 
     def plan(self, max_bytes: int = CHUNK_BYTES) -> CopyPlan | None:
@@ -246,10 +254,10 @@ class LogMove:
     def copied(self, plan: CopyPlan) -> None:
         """Takes a plan back after its run. Raises what it failed with."""
         plan.release()
+        if plan.generation != self.log.generation:
+            return  # to be copied again, all of it; an error may only say that the source became shorter
         if plan.error is not None:
             raise plan.error
-        if plan.generation != self.log.generation:
-            return  # to be copied again, all of it
         plan.copy.copied_bytes = plan.done_bytes
         plan.copy.is_complete = plan.completes
         plan.copy.has_small_files = bool(plan.small)
@@ -311,8 +319,10 @@ class LogMove:
                     finally:
                         source.release()
                     copy.copied_bytes[slot] = end
-            for target, entries in zip(targets, copy.pending_entries(), strict=True):
-                _write_all(target, entries)
+            for slot, entries in enumerate(copy.pending_entries()):
+                if entries:
+                    targets[slot].truncate(copy.copied_bytes[slot])  # an earlier attempt may have put them there
+                    _write_all(targets[slot], entries)
         epochs = LeaderEpochs(self._files, self.directory)
         epochs.assign_many(log.epoch_entries())
         epochs.write_unwritten()
@@ -370,6 +380,9 @@ class LogMove:
         segment = Segment.open(self._files, directory, source.base_offset, size_bytes=source.size_bytes)
         segment.created_ms = source.created_ms
         segment.roll_jitter_ms = source.roll_jitter_ms
+        # The active segment's time index has not seen all of it.
+        segment.max_timestamp = source.max_timestamp
+        segment.max_timestamp_offset = source.max_timestamp_offset
         return segment
 
     def cancel(self) -> str:
@@ -395,9 +408,13 @@ def _copy(source: File, target: File, start: int, end: int) -> None:
     """Appends those bytes of one file, which must be held, to another. May run on a thread if both are held."""
     descriptor = source.fileno()
     while start < end:
-        data = os.pread(descriptor, min(READ_BYTES, end - start), start)
+        try:
+            data = os.pread(descriptor, min(READ_BYTES, end - start), start)
+        except OSError as error:
+            error.filename = source.path
+            raise
         if not data:
-            raise OSError(5, "a segment is shorter than it was", target.path)
+            raise OSError(errno.ENODATA, "a segment is shorter than it was", source.path)
         start += len(data)
         _write_all(target, data)
 

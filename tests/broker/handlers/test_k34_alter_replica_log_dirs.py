@@ -289,6 +289,49 @@ def test_a_swap_that_fails_leaves_all_as_it_was(two: Two, monkeypatch: pytest.Mo
     assert len(two.values()) == 21
 
 
+def test_a_source_that_cannot_be_read_is_not_laid_to_the_target(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    two.topic()
+    pread = os.pread
+
+    def failing(descriptor: int, size_bytes: int, position: int) -> bytes:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if "/a/orders-0/" in path and threading.current_thread().name.startswith("moves"):
+            raise OSError(errno.EIO, "Input/output error")
+        return pread(descriptor, size_bytes, position)
+
+    monkeypatch.setattr(os, "pread", failing)
+    told: list[tuple[str, int | None]] = []
+    logs = two.harness.broker.logs
+    monkeypatch.setattr(logs, "on_trouble", lambda folder, log, error: told.append((folder.path, error.errno)))
+    two.move("orders", two.b)
+    two.harness.until(lambda: bool(told), 30)
+    assert told == [(two.a, errno.EIO)]
+    assert two.where() == [two.a]
+
+
+def test_a_full_disk_that_a_move_relieves_is_no_reason_to_give_it_up(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The swap begins with a longer name for the original, for which there may be no room."""
+    two.topic()
+    monkeypatch.setattr(log_mover, "_FULL_RETRY_S", 0.001)
+    rename = os.rename
+    refused: list[str] = []
+
+    def without_room(source: str, target: str) -> None:
+        if "-delete" in target and len(refused) < 3:
+            refused.append(source)
+            raise OSError(errno.ENOSPC, "No space left on device", source, None, target)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", without_room)
+    folder_a, folder_b = two.harness.broker.logs.folders
+    two.move("orders", two.b)
+    two.harness.until(lambda: two.where() == [two.b] and two.folders() == ["b/orders-0"], 30)
+    assert refused == [f"{two.a}/orders-0"] * 3
+    assert (folder_a.full, folder_b.full) == (True, False)
+    assert (folder_a.failure, folder_b.failure) == (None, None)
+    assert len(two.values()) == 20
+
+
 class CountedPace(Pace):
     """Counts how often it was asked whether to go on, by a clock that stands still."""
 
