@@ -47,22 +47,23 @@ class LeaderEpochs:
         self._on_file: list[tuple[int, int]] | None = None
         """What the file holds, where a change was put off."""
         self.intact = True
-        """False when the file held something else than it must: then it says nothing, and the whole log should be
-        read to make it again."""
+        """False when there was no file, or it held something else than it must: then it says nothing, and the whole log
+        should be read to make it again."""
 
     @classmethod
     def load(cls, files: Files, directory: str) -> LeaderEpochs:
-        """What the file says; nothing, if there is no file."""
+        """What the file says. None, or an empty one, says nothing: a crash may have lost it."""
         epochs = cls(files, directory)
-        if files.exists(epochs.path):
-            try:
-                for epoch, start_offset in parse_epochs(files.read_bytes(epochs.path)):
-                    epochs._put(epoch, start_offset)
-            except ValueError:
-                epochs._epochs.clear()
-                epochs._start_offsets.clear()
-                epochs.latest = -1
-                epochs.intact = False
+        data = files.read_bytes(epochs.path) if files.exists(epochs.path) else b""
+        try:
+            for epoch, start_offset in parse_epochs(data):
+                epochs._put(epoch, start_offset)
+            epochs.intact = bool(data)
+        except ValueError:
+            epochs._epochs.clear()
+            epochs._start_offsets.clear()
+            epochs.latest = -1
+            epochs.intact = False
         return epochs
 
     def entries(self) -> list[tuple[int, int]]:

@@ -52,7 +52,8 @@ class ProducerTrail:
             self._openers.setdefault(producer_id, header)
 
     def batches(self, from_offset: int) -> list[ScannedBatch]:
-        """What to replay, in order, onto the state that holds everything below `from_offset`."""
+        """What to replay, in order, onto the state that holds everything below `from_offset`: also the batch that this
+        lies in, should it be a log start offset."""
         by_offset = {header[0]: header for headers in self._recent.values() for header in headers}
         by_offset.update((header[0], header) for header in self._markers.values())
         by_offset.update((header[0], header) for header in self._openers.values())
@@ -61,7 +62,7 @@ class ProducerTrail:
              producer_epoch, sequence)
             for base, (_, length, epoch, _, _, attributes, delta, timestamp, producer_id, producer_epoch, sequence)
             in sorted(by_offset.items())
-            if base >= from_offset
+            if base + delta >= from_offset
         ]  # fmt: skip
 
     # Between processes

@@ -114,7 +114,7 @@ class FolderLoader:
             except OSError as error:
                 if not is_full(error):  # it only saves the next start some time
                     raise
-        return Log.open(
+        log = Log.open(
             self._directory,
             self._config,
             self._files,
@@ -128,6 +128,12 @@ class FolderLoader:
             producers=self._producers,
             epochs=self._epochs,
         )
+        if not clean:
+            # What the last broker wrote before its crash is seen here, and may not be on the disk yet.
+            log.names_changed()
+            self._epochs.dirty = True
+            self._producers.distrust_snapshots(self._recovery_point)
+        return log
 
     # Segments
 

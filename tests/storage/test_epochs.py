@@ -138,11 +138,14 @@ def test_clear() -> None:
         b"0\nx\n",
         b"\0" * 40,
         b"0\n1\n0 99999999999999999999\n",
+        b"",
     ],
 )
-def test_damaged_file_says_nothing_and_is_told_from_an_absent_one(damaged: bytes) -> None:
+def test_damaged_file_says_nothing_and_is_told_from_one_without_entries(damaged: bytes) -> None:
     files = MemoryFiles()
     files.make_directory("/d")
+    assert not LeaderEpochs.load(files, "/d").intact
+    files.create(PATH).write(b"0\n0\n")
     assert LeaderEpochs.load(files, "/d").intact
     files.create(PATH).write(damaged)
     epochs = LeaderEpochs.load(files, "/d")

@@ -124,6 +124,32 @@ def test_a_segment_that_was_compacted_after_it_was_copied_is_not_taken_for_synce
     assert move.recovery_point == 0
 
 
+def test_a_moved_log_knows_the_latest_time_of_its_active_segment() -> None:
+    files = MemoryFiles()
+    manager = started(files, *FOLDERS)
+    log = made(manager)
+    log.config = log_config(index_interval_bytes=100_000)
+    log.append_as_leader(batch(1, timestamp_ms=NOW_MS + 50), 0, NOW_MS)
+    log.append_as_leader(batch(1, timestamp_ms=NOW_MS + 40), 0, NOW_MS)
+    moved = moved_to(manager, log, "/more")
+    assert moved.segments[-1].largest_timestamp_ms == NOW_MS + 50
+    assert moved.offset_for_timestamp(NOW_MS + 45) == (NOW_MS + 50, 12, 0)
+    manager.close_all()
+    again = started(files, *FOLDERS).logs["orders", 0]
+    assert again.offset_for_timestamp(NOW_MS + 45) == (NOW_MS + 50, 12, 0)
+
+
+def test_the_leader_epochs_of_a_moved_log_are_synced() -> None:
+    files = MemoryFiles()
+    manager = started(files, *FOLDERS)
+    log = made(manager)
+    log.append_as_leader(batch(1), 3, NOW_MS)
+    moved_to(manager, log, "/more").flush(NOW_MS)
+    manager.checkpoints()()
+    files.crash()
+    assert started(files, *FOLDERS).logs["orders", 0].epoch_entries() == [(0, 0), (3, 12)]
+
+
 def test_a_copy_that_cannot_be_planned_holds_nothing() -> None:
     files = MemoryFiles()
     manager = started(files, *FOLDERS)

@@ -1,0 +1,54 @@
+"""What a process wrote before it crashed is there, and may still not be on the disk: the next broker must not take it
+for synced because it sees it."""
+
+from __future__ import annotations
+
+from storage.epochs import FILE_NAME as EPOCHS_FILE
+from storage.memory_files import MemoryFiles
+from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, read_offsets, sequenced
+from tests.storage.test_recovery import ROLLING, load, written
+
+
+def test_what_is_found_after_a_crash_is_synced_by_the_next_flush() -> None:
+    files = written()
+    first, _ = load(files)
+    first.flush(NOW_MS)
+    known = {one: (entry.epoch, entry.next_sequence) for one, entry in first.producer_ids().items()}
+    files.crash()
+    again, _ = load(files, recovery_point=first.recovery_point)
+    assert read_offsets(again, 0) == list(range(first.log_end_offset))
+    assert again.epoch_entries() == first.epoch_entries() == [(2, 0), (5, 11)]
+    assert {one: (entry.epoch, entry.next_sequence) for one, entry in again.producer_ids().items()} == known
+
+
+def test_a_snapshot_of_the_crashed_process_is_synced_though_it_is_not_taken_again() -> None:
+    files = written()
+    found, _ = load(files)  # takes one at the end
+    files.sync_directory(DIRECTORY)
+    load(files)  # crashed again at once
+    log, _ = load(files)
+    log.flush(NOW_MS)
+    files.crash()
+    assert files.read_bytes(f"{DIRECTORY}/{found.log_end_offset:020d}.snapshot")
+
+
+def test_lost_leader_epochs_are_read_from_all_batches() -> None:
+    files = written()
+    expected = load(files)[0].epoch_entries()
+    for lost in (
+        lambda: files.unlink(f"{DIRECTORY}/{EPOCHS_FILE}"),
+        lambda: files.create(f"{DIRECTORY}/{EPOCHS_FILE}"),
+    ):
+        lost()
+        assert load(files, recovery_point=12)[0].epoch_entries() == expected
+        lost()
+        assert open_log(files, **ROLLING).epoch_entries() == expected
+
+
+def test_the_producer_of_the_batch_that_the_log_starts_in_is_known() -> None:
+    files = MemoryFiles()
+    log = open_log(files, **ROLLING)
+    log.append_as_leader(batch(3), 0, NOW_MS)
+    log.append_as_leader(sequenced(7, 0, 0, 4), 0, NOW_MS)
+    again, _ = load(files, log_start_offset=5)
+    assert again.producer_ids()[7].next_sequence == 4
