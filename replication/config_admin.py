@@ -27,7 +27,8 @@ TOPICS, BROKERS, GROUPS, CLIENT_METRICS = "topics", "brokers", "groups", "client
 
 Edit = Callable[[Mapping[str, str]], dict[str, str]]
 
-_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
+_DECODED = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
+_ENCODED = re.compile(r"[^A-Za-z0-9_.~-]+")
 _log = logging.getLogger(__name__)
 
 
@@ -215,11 +216,10 @@ def node_name(entity_type: str, name: str) -> str:
         return name
     if name in (".", ".."):  # a path of ZooKeeper must not have these
         return name.replace(".", "%2E")
-    return "".join(char if char in _PLAIN else "".join(f"%{byte:02X}" for byte in char.encode()) for char in name)
+    return _ENCODED.sub(lambda run: "%" + run[0].encode().hex("%").upper(), name)
 
 
 def entity_name(name: str) -> str:
     """The reverse."""
-    parts = name.split("%")
-    data = parts[0].encode() + b"".join(bytes.fromhex(part[:2]) + part[2:].encode() for part in parts[1:])
+    data = _DECODED.sub(lambda run: bytes.fromhex(run[0].replace(b"%", b"").decode()), name.encode())
     return data.decode(errors="replace")
