@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from broker.__main__ import main as gregor
 from tests.compat.records import WAIT_S, until
@@ -371,8 +372,25 @@ def test_delete_records(commands: Commands, new_topic: Callable[..., str], tmp_p
     ]
 
 
-def test_reassignments(commands: Commands) -> None:
+def test_reassignments(commands: Commands, topic: str, admin: AdminClient, tmp_path: Path) -> None:
     assert "No partition reassignments found." in commands.run("reassign-partitions", "--list")
+    (me,) = admin.list_topics(topic, WAIT_S).brokers
+
+    def plan(*replicas: int) -> tuple[str, str]:
+        file = tmp_path / "plan.json"
+        part = {"topic": topic, "partition": 1, "replicas": replicas, "log_dirs": ["any"] * len(replicas)}
+        file.write_text(json.dumps({"version": 1, "partitions": [part]}))
+        return "--reassignment-json-file", str(file)
+
+    started = commands.run("reassign-partitions", *plan(me), "--execute")
+    assert f"Successfully started partition reassignment for {topic}-1" in started
+    assert f"Reassignment of partition {topic}-1 is completed." in commands.run(
+        "reassign-partitions", *plan(me), "--verify"
+    )
+    assert "None of the specified partition reassignments are active." in commands.run(
+        "reassign-partitions", *plan(me), "--cancel"
+    )
+    commands.run("reassign-partitions", *plan(me, 77), "--execute", code=1)
 
 
 def test_leader_election(commands: Commands, topic: str, tmp_path: Path) -> None:
