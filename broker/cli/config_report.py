@@ -12,6 +12,7 @@ from protocol.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     ListConfigResourcesRequest,
+    ListGroupsRequest,
     MetadataRequest,
 )
 
@@ -122,14 +123,20 @@ def describe(client: WireClient, entity: Entity, *, everything: bool) -> None:
 
 
 def existing(client: WireClient, kind: EntityType) -> list[str]:
-    """The entities of a type; of groups and client metrics those that have settings of their own."""
+    """The entities of a type; of client metrics those that have settings of their own, and of groups these as well."""
     if kind is EntityType.TOPICS:
         return sorted(topic.name for topic in client.ask(MetadataRequest(topics=None)).topics)
     if kind in (EntityType.BROKERS, EntityType.BROKER_LOGGERS):
         return [str(node_id) for node_id in sorted(client.brokers)]
     answer = client.ask(ListConfigResourcesRequest(resource_types=[kind.resource_type]))
     check_code(answer.error_code)
-    return sorted(resource.resource_name for resource in answer.config_resources)
+    names = {resource.resource_name for resource in answer.config_resources}
+    if kind is EntityType.GROUPS:
+        for node_id in sorted(client.brokers):
+            listed = client.ask(ListGroupsRequest(), node_id)
+            check_code(listed.error_code)
+            names |= {group.group_id for group in listed.groups}
+    return sorted(names)
 
 
 def settings(client: WireClient, entity: Entity) -> list[Setting]:

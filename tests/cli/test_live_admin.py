@@ -135,6 +135,7 @@ def test_forgotten_offsets(tool: Tool, topic: str) -> None:
     first, _, *rows = tool.run(*forget, "--topic", f"{topic}:0").splitlines()
     assert first == f"Request succeeded for deleting offsets from group {group}."
     assert [row.split() for row in rows] == [["TOPIC", "PARTITION", "STATUS"], [topic, "0", "Successful"]]
+    assert f"Dynamic configs for group {group} are:" in tool.run("configs", "--describe", "--entity-type", "groups")
     left = tool.run("groups", "--describe", "--group", group)
     assert [line.split()[2] for line in left.splitlines() if line.startswith(group)] == ["1"]
     assert "offsets of 2 partition(s) stay" in tool.run(*forget, "--topic", "absent", "--topic", f"{topic}:7", code=1)
