@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.cleaner_process import CleanerProcess, CleaningFailed
 from broker.log import logger
-from broker.maintenance import sliced
+from broker.maintenance import flush_log, sliced
 from broker.outlook import size
 from broker.worker_process import WorkerDied
 from protocol.errors import KafkaError
@@ -251,8 +251,9 @@ class LogCleaner:
         self._idle.append((process, time.monotonic()))
         self._trouble.pop(key, None)
         if log.config.delete and self._logs.get(*key) is log:
-            paths = log.delete_old_segments(self._clock_ms())
-            self._background.remove_later(paths, log.config.file_delete_delay_ms)
+            with suppress(KafkaError):  # the next retention run finds it, too, and words it
+                paths = log.delete_old_segments(self._clock_ms())
+                self._background.remove_later(paths, log.config.file_delete_delay_ms)
         return result
 
     async def _clean(self, log: Log, process: CleanerProcess) -> CleaningResult:
@@ -260,9 +261,16 @@ class LogCleaner:
             return CleaningResult(False, "nothing to compact: the partition is being moved to another data folder")
         started_s = time.monotonic()
         generation = log.generation
+        # No further than the log reaches now: of what is appended from here on, the producers below may say nothing.
+        stable_offset = min(log.high_watermark, log.segments[-1].base_offset)
+        while log.recovery_point < stable_offset:
+            # A record that others are dropped for must not be lost by a crash of the machine that spares the rest.
+            await flush_log(log, self._background, self._clock_ms(), rolled_only=True)
+            if log.generation != generation or log.offline:
+                raise LogChanged(f"{log.topic}-{log.partition} changed before it was compacted")
         producers, open_from = await self._live_producers(log)
         now_ms = self._clock_ms()
-        dirty = log.dirty_range(now_ms, min(log.high_watermark, open_from))
+        dirty = log.dirty_range(now_ms, min(stable_offset, open_from))
         if not dirty.cleanable_bytes:
             return CleaningResult(False, f"nothing to compact: {dirty.bound.value}")
         segments = {one.base_offset: one for one in log.segments if one.base_offset < dirty.first_uncleanable_offset}
@@ -353,7 +361,7 @@ class LogCleaner:
             deaths += 1
             if deaths >= DEATHS_TOLERATED:
                 retry_at_ms = None
-        elif not isinstance(error, CleaningFailed) or error.errno not in FULL | OF_THE_PROCESS:
+        elif not _passes(error):
             retry_at_ms = None
         self._trouble[key] = _Trouble(log, reason, deaths, retry_at_ms)
         if retry_at_ms is None:
@@ -367,3 +375,12 @@ class LogCleaner:
         for one in [one for one in self._idle if one[1] <= until_s]:
             await one[0].close()
             self._idle.remove(one)  # not before: a stop in the meantime has to close it
+
+
+def _passes(error: BaseException | None) -> bool:
+    """Whether it was for want of room, descriptors or memory, of which there may be more later."""
+    while error is not None:
+        if isinstance(error, (OSError, CleaningFailed)):
+            return error.errno in FULL | OF_THE_PROCESS
+        error = error.__cause__
+    return False
