@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.control_address import listen, unlink
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from broker.maintenance import Maintenance
     from broker.stalls import StallMeter
     from config.broker import BrokerConfig
+    from storage.compaction import DirtyRange
     from storage.log import Log
     from storage.manager import LogManager
 
@@ -74,10 +76,18 @@ class Control:
         now_ms = self._clock_ms()
         if order["command"] == "retention":
             for log in chosen:
-                yield self._explain_retention(log, now_ms) if order.get("explain") else self._retain(log, now_ms)
+                if order.get("explain"):
+                    look: Callable[[], object] = partial(retention_outlook, log, now_ms=now_ms, next_check_ms=now_ms)
+                    await self._background.search(log.looking(look))
+                    yield self._explain_retention(log, now_ms)
+                else:
+                    await self._background.search(log.looking(partial(log.old_segments_count, now_ms)))
+                    yield self._retain(log, now_ms)
                 await asyncio.sleep(0)
         elif order.get("explain"):
             for log in chosen:
+                if log.config.compact:
+                    await self._background.search(log.looking(partial(self._outlook, log, now_ms)))
                 yield self._explain_compaction(log, now_ms)
                 await asyncio.sleep(0)
         else:
@@ -148,17 +158,8 @@ class Control:
         if not log.config.compact:
             return answer | {"when": "never", "why": "cleanup.policy has no 'compact'"}
         try:
-            dirty = log.dirty_range(now_ms)
-            when, why = compaction_outlook(
-                log,
-                dirty,
-                now_ms=now_ms,
-                next_look_ms=self._cleaner.next_look_ms,
-                enabled=self._config["log.cleaner.enable"] and self._config["log.cleaner.threads"] > 0,
-                running=self._cleaner.is_running(log),
-                trouble=self._cleaner.trouble(log),
-            )
-        except KafkaError as error:
+            dirty, when, why = self._outlook(log, now_ms)
+        except (KafkaError, OSError) as error:
             return answer | {"when": "unknown", "why": str(error)}
         return answer | {
             "when": when,
@@ -170,6 +171,19 @@ class Control:
             "ratio": round(dirty.ratio, 4),
             "threshold": log.config.min_cleanable_dirty_ratio,
         }
+
+    def _outlook(self, log: Log, now_ms: int) -> tuple[DirtyRange, str, str]:
+        dirty = log.dirty_range(now_ms)
+        when, why = compaction_outlook(
+            log,
+            dirty,
+            now_ms=now_ms,
+            next_look_ms=self._cleaner.next_look_ms,
+            enabled=self._config["log.cleaner.enable"] and self._config["log.cleaner.threads"] > 0,
+            running=self._cleaner.is_running(log),
+            trouble=self._cleaner.trouble(log),
+        )
+        return dirty, when, why
 
     def _explain_retention(self, log: Log, now_ms: int) -> dict[str, Any]:
         answer: dict[str, Any] = {"topic": log.topic, "partition": log.partition}

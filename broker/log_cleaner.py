@@ -32,6 +32,7 @@ from storage.segment_swap import LogChanged, unlink_unfinished
 if TYPE_CHECKING:
     from broker.background import Background
     from config.broker import BrokerConfig
+    from protocol.slices import Slices
     from storage.compaction import DirtyRange
     from storage.log import Log
     from storage.manager import LogManager
@@ -44,6 +45,8 @@ DEATHS_TOLERATED = 3
 
 PRODUCERS_AT_ONCE = 500
 UNLIMITED_BYTES_PER_SECOND = 1e15
+
+LOOKS_PER_SLICE = 64
 
 Key = tuple[str, int]
 
@@ -168,11 +171,20 @@ class LogCleaner:
         """The log to compact next; None if none is due."""
         now_ms = self._clock_ms()
         due: list[tuple[float, Log]] = []
+        await self._background.search(self._looking(now_ms))
         await sliced(None for log in self._with_room() if self._look_at(log, now_ms, due))
         self._trouble = {key: one for key, one in self._trouble.items() if self._logs.logs.get(key) is one.log}
         self._not_before_ms = {key: at_ms for key, at_ms in self._not_before_ms.items() if now_ms < at_ms}
         present = [one for one in due if self._logs.get(one[1].topic, one[1].partition) is one[1]]
         return max(present, key=lambda one: one[0])[1] if present else None
+
+    def _looking(self, now_ms: int) -> Slices[None]:
+        """Ages of segments are looked up, where they matter, without a wait of the loop for the disk."""
+        for count, log in enumerate(self._with_room()):
+            if log.config.compact and not log.offline:
+                yield from log.looking(partial(log.dirty_range, now_ms))
+            if count % LOOKS_PER_SLICE == 0:
+                yield None
 
     def _with_room(self) -> Iterator[Log]:
         """Logs on disks that are not full: a run needs room before it makes some, and others need that, too."""
@@ -270,6 +282,7 @@ class LogCleaner:
                 raise LogChanged(f"{log.topic}-{log.partition} changed before it was compacted")
         producers, open_from = await self._live_producers(log)
         now_ms = self._clock_ms()
+        await self._background.search(log.looking(partial(log.dirty_range, now_ms)))
         dirty = log.dirty_range(now_ms, min(stable_offset, open_from))
         if not dirty.cleanable_bytes:
             return CleaningResult(False, f"nothing to compact: {dirty.bound.value}")

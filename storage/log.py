@@ -248,8 +248,10 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         Their files are renamed to *.deleted; the paths are returned, to be unlinked after file.delete.delay.ms. While
         the log is being compacted nothing is removed.
         """
-        if self.cleaning:
-            return []
+        return [] if self.cleaning else self.delete_segments(self.old_segments_count(now_ms), now_ms)
+
+    def old_segments_count(self, now_ms: int) -> int:
+        """How many of the oldest segments retention no longer lets stay."""
         config = self._config
         try:
             due = segments_to_delete(
@@ -264,7 +266,7 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
             )
         except OSError as error:
             self._fail(error, "cannot tell the age of a segment")
-        return self.delete_segments(len(due), now_ms)
+        return len(due)
 
     def delete_segments(self, count: int, now_ms: int) -> list[str]:
         """Removes the oldest segments, as delete_old_segments does; rolls first if that is all of them. After an error

@@ -7,6 +7,7 @@ and at last the records of one batch. What is not in memory is left to a call be
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import TypeVar
@@ -32,6 +33,7 @@ SLICE_RECORDS = 256
 
 _FETCHES = 64
 """Whoever still misses the same piece after so many fetches waits for it: memory is too short to keep it."""
+_FETCHES_OF_A_SEGMENT = 4
 _ATTEMPTS = 5
 
 
@@ -153,6 +155,23 @@ class LogSearches(LogState):
                 files.waits_for_disk = True
             yield fetch
         return read()
+
+    def looking(self, look: Callable[[], object]) -> Slices[None]:
+        """For whoever is about to ask this log on the loop for what may have to be read: `look` does the same, and is
+        called until nothing has to be fetched for it any more. What it finds, an error too, is not for this caller.
+        What a log tells of its segments' ages it remembers."""
+        files = self._files
+        with suppress(OSError, KafkaError):
+            for _ in range(_FETCHES + _FETCHES_OF_A_SEGMENT * len(self._segments)):
+                files.waits_for_disk = False
+                try:
+                    look()
+                    return
+                except NotCached as missing:
+                    fetch = missing.fetcher()
+                finally:
+                    files.waits_for_disk = True
+                yield fetch
 
 
 def _start_position(segment: Segment, timestamp_ms: int, start_offset: int) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from config.topic import LogConfig
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from storage.log_state import LogState
 
 logger = logging.getLogger(__name__)
+
+LOOKS_PER_SLICE = 64
 
 _ALL_CHECKPOINTS = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
 
@@ -264,6 +267,14 @@ class LogManager(LogLoading):
         self._unsynced_paths.append(path)
 
     # From time to time
+
+    def looking_at_ages(self, now_ms: int) -> Slices[None]:
+        """To be gone through before `retention_pass`, which then reads nothing."""
+        for count, log in enumerate(list(self.logs.values())):
+            if not log.cleaning and not log.offline:
+                yield from log.looking(partial(log.old_segments_count, now_ms))
+            if count % LOOKS_PER_SLICE == 0:
+                yield None
 
     def retention_pass(
         self, now_ms: int, is_served: Callable[[str, int], bool] = lambda topic, partition: True
