@@ -223,7 +223,10 @@ class FolderLoader:
     def _settle_ends(self) -> int:
         """Returns the log end offset. A log that ends before it starts is begun anew: its files were taken away."""
         if self._segments:
-            log_end_offset = self._segments[-1].read_next_offset()[0]
+            active = self._segments[-1]
+            log_end_offset = active.read_next_offset()[0]
+            if active.size_bytes:  # into memory, should it not be there: the first append would wait for this page
+                active.log.read(1, active.size_bytes - 1)
             if log_end_offset >= self._log_start_offset:
                 self._log_start_offset = max(self._log_start_offset, self._segments[0].base_offset)
                 return log_end_offset
