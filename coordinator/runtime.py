@@ -27,6 +27,7 @@ _RECORD_OVERHEAD = 21  # at most, of a record without headers
 
 
 S = TypeVar("S", bound=Shard)
+ResultT = TypeVar("ResultT")
 
 
 class _Owned(Generic[S]):
@@ -161,8 +162,13 @@ class CoordinatorRuntime(Generic[S]):
 
     def _fire(self, partition: int, operation: TimedOperation) -> None:
         owned = self._owned.get(partition)
-        if owned is not None and not owned.error:
+        if owned is None:
+            return
+        if owned.error is ErrorCode.NONE:
             self._run_quietly(partition, owned, lambda _shard, now_ms: operation(now_ms))
+        elif owned.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # One of those that are being started, and too short for their number.
+            owned.after_load.append(lambda _shard: operation(self._clock_ms()))
 
     def _run_quietly(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> None:
         try:
@@ -268,7 +274,7 @@ class CoordinatorRuntime(Generic[S]):
     async def _load(self, partition: int, owned: _Owned[S]) -> None:
         try:
             await self._replay_log(partition, owned)
-            owned.shard.on_loaded(self._clock_ms())
+            await self._take(owned.shard.on_loaded(self._clock_ms()))
         except KafkaError as error:
             _log.warning("%s-%d: not loaded: %s", self._name, partition, error)
             owned.error = ErrorCode.NOT_COORDINATOR
@@ -282,23 +288,32 @@ class CoordinatorRuntime(Generic[S]):
             self._run_quietly(partition, owned, _timeless(owned.after_load.pop(0)))
 
     async def _replay_log(self, partition: int, owned: _Owned[S]) -> None:
-        loop = asyncio.get_running_loop()
         offset, end_offset = self._loader.bounds(partition)
         while offset < end_offset:
             data = await self._loader.read(partition, offset, self._load_buffer_bytes)
-            steps = replay_steps(owned.shard, self._decode, data, f"{self._name}-{partition}")
-            reached: int | None = offset
-            before = offset
-            while reached is not None:
-                offset = reached
-                async with self._load_turn:
-                    end_s = loop.time() + LOAD_SLICE_S
-                    while (reached := next(steps, None)) is not None and loop.time() < end_s:
-                        offset = reached
-                    await asyncio.sleep(0)
-            if offset == before:
+            reached = await self._take(replay_steps(owned.shard, self._decode, data, f"{self._name}-{partition}"))
+            if reached is None or reached == offset:
                 break
+            offset = reached
         owned.end_offset = max(offset, end_offset)
+
+    async def _take(self, steps: Iterator[ResultT]) -> ResultT | None:
+        """What the last of these steps yields. They are taken in slices, between which others get a turn."""
+        loop = asyncio.get_running_loop()
+        last: ResultT | None = None
+        more = True
+        while more:
+            async with self._load_turn:
+                end_s = loop.time() + LOAD_SLICE_S
+                while more:
+                    try:
+                        last = next(steps)
+                    except StopIteration:
+                        more = False
+                    if loop.time() >= end_s:
+                        break
+                await asyncio.sleep(0)
+        return last
 
 
 def _timeless(operation: Callable[[S], Result]) -> Callable[[S, int], Result]:

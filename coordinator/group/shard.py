@@ -124,11 +124,14 @@ class GroupShard:
 
     # --- life of the shard
 
-    def on_loaded(self, now_ms: int) -> None:
-        """Everything in the log has been replayed: sessions start anew, and the search for expired offsets begins."""
+    def on_loaded(self, now_ms: int) -> Iterator[None]:
+        """Everything in the log has been replayed: sessions start anew, and the search for expired offsets begins.
+        Yields after each group; nothing else is asked of the shard in between.
+        """
         for group in self.groups.values():
             if group.metadata is None or not group.metadata.members:
                 continue
+            yield
             self._rebalances.restore(group.group_id)
             membership = self.soft.memberships[group.group_id]
             size = len(membership.members)
@@ -174,7 +177,9 @@ class GroupShard:
     def delete_offsets_of_topics(self, topics: Iterable[str]) -> Result:
         """Topics were deleted: what groups committed for them would be wrong for new topics of the same name."""
         gone = frozenset(topics)
-        records = [record for group in self.groups.values() for record in self.offsets.of_topics(group, gone)]
+        # Only few of many groups have anything of them.
+        groups = [group for group in self.groups.values() if self.transactions or not gone.isdisjoint(group.offsets)]
+        records = [record for group in groups for record in self.offsets.of_topics(group, gone)]
         return Result(records=records, atomic=False)
 
     def _tombstones(self, group_id: str) -> list[Record]:

@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,10 +22,12 @@ COMMIT_TIMEOUT_MS = 5_000
 class ListShard:
     """Hard state is the list of what was replayed."""
 
-    def __init__(self, timers: Timers) -> None:
+    def __init__(self, timers: Timers, timers_to_start: list[str]) -> None:
         self.timers = timers
+        self.timers_to_start = timers_to_start
         self.replayed: list[tuple[int, str, int]] = []
         self.loaded_at: list[int] = []
+        self.fired: list[tuple[str, int]] = []
         self.unloaded: list[ErrorCode] = []
 
     def replay(self, record: Record, offset: int, producer_id: int = -1) -> None:
@@ -33,8 +36,15 @@ class ListShard:
     def replay_end_of_transaction(self, producer_id: int, *, commit: bool) -> None:
         self.replayed.append((-1, "commit" if commit else "abort", producer_id))
 
-    def on_loaded(self, now_ms: int) -> None:
+    def on_loaded(self, now_ms: int) -> Iterator[None]:
+        for name in self.timers_to_start:
+            self.timers.schedule(name, 0, partial(self.fire, name))
+            yield
         self.loaded_at.append(now_ms)
+
+    def fire(self, name: str, now_ms: int) -> Result:
+        self.fired.append((name, len(self.loaded_at)))
+        return Result(records=[Record(name, None)])
 
     def on_unloaded(self, error: ErrorCode) -> None:
         self.unloaded.append(error)
@@ -57,6 +67,7 @@ class Bench:
         self.loop = SkippingLoop()
         self.log = MemoryLog()
         self.shards: list[ListShard] = []
+        self.timers_to_start: list[str] = []
         self.tasks: list[asyncio.Task[Any]] = []
         self.runtime: CoordinatorRuntime[ListShard] = CoordinatorRuntime(
             self._make_shard,
@@ -71,7 +82,7 @@ class Bench:
         )
 
     def _make_shard(self, timers: Timers) -> ListShard:
-        self.shards.append(ListShard(timers))
+        self.shards.append(ListShard(timers, self.timers_to_start))
         return self.shards[-1]
 
     def __enter__(self) -> "Bench":
@@ -431,6 +442,23 @@ def test_loading_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) ->
         # One slice in each turn of the loop, and nobody is left behind.
         assert all(sum(later) - sum(now) <= 1 for now, later in itertools.pairwise(turns))
         assert max(abs(one - other) for one, other in turns) < 10
+
+
+def test_timers_of_a_long_load_start_in_slices_and_fire_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_module, "LOAD_SLICE_S", 0.0)
+    names = [str(number) for number in range(20)]
+    with Bench() as bench:
+        bench.timers_to_start = names
+        bench.elect()
+        (shard,) = bench.shards
+        bench.settle()
+        with pytest.raises(KafkaError):  # it is loading still
+            bench.runtime.shard(0)
+        bench.settle(1)
+        for _ in names:
+            bench.settle()
+        assert sorted(shard.fired) == sorted((name, 1) for name in names)
+        assert sorted(key for _, key, _ in shard.replayed) == sorted(names)
 
 
 def test_a_long_log_is_read_in_pieces() -> None:
