@@ -218,6 +218,8 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             "metadata_max_age_ms": 500,
         }
         self.consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **{**settings, **config})
+        # A leader that learns of the topic in the middle of its assignment would not look at it again.
+        until(lambda: bool(self.consumer.partitions_for_topic(topic)), "the topic")
         self.consumer.subscribe([topic], listener=self)
 
     def on_partitions_assigned(self, assigned: Any) -> None:
