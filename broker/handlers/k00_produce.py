@@ -209,10 +209,14 @@ class _Appends:
                 self._deferred.append((target, partition, bytes(records), True))
                 return
             try:
-                records = upconvert(records, max_decompressed_bytes=2 * QUICK_MESSAGE_SET_BYTES)
+                batch = upconvert(records, max_decompressed_bytes=2 * QUICK_MESSAGE_SET_BYTES)
             except CorruptBatch:  # or only large
+                batch = None
+            log = partition.log
+            if batch is None or (log is not None and len(batch) > log.config.max_message_bytes):
                 self._deferred.append((target, partition, bytes(records), True))
                 return
+            records = batch
         elif len(records) >= RECORD_BATCH_OVERHEAD and records[MAGIC_AT] == 2:
             attributes = records[ATTRIBUTES_AT + 1]
             if version < ZSTD_FROM and attributes & COMPRESSION_MASK == ZSTD:

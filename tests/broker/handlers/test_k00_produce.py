@@ -458,6 +458,9 @@ def test_the_limit_is_for_each_message_and_for_their_batch(harness: Harness, top
     harness.create_topic(f"{topic}-packed", max_message_bytes="10000", compression_type="gzip")
     request = produce_request(f"{topic}-packed", message_set(1, *[b"x" * 3000] * 40))
     assert one_partition(harness.ask(request, version)).error_code == 0
+    harness.create_topic(f"{topic}-little", max_message_bytes="500", compression_type="gzip")
+    request = produce_request(f"{topic}-little", message_set(1, b"x" * 300, b"x" * 300))
+    assert one_partition(harness.ask(request, version)).error_code == 0
 
 
 def test_many_small_message_sets_do_not_hold_the_loop_up(harness: Harness, topic: str) -> None:
