@@ -277,6 +277,16 @@ class Membership:
         """How long a rebalance waits: what the most patient member asks for."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
+    @property
+    def sync_timeout_ms(self) -> int:
+        """How long its members may take to fetch their assignments.
+
+        The rebalance timeout, as in Apache Kafka; but with a rebalance timeout of 0 (kafkajs joins with it where none
+        is given) nobody could ever be in time, so then the longest session has to do.
+        """
+        longest_ms = max((member.session_timeout_ms for member in self.members.values()), default=0)
+        return self.rebalance_timeout_ms or longest_ms
+
     def elect_joined_leader(self) -> bool:
         """Make sure that the leader is among those who joined; False if nobody joined."""
         if self.leader is not None and self.members[self.leader].parked_join is not None:

@@ -109,7 +109,7 @@ class Rebalances:
             self.watch_session(membership, member)
             membership.answer_join(member, generation_response(membership, member.member_id))
         end = partial(self._end_sync, membership, generation=membership.generation)
-        self._timers.schedule(sync_key(group_id), membership.rebalance_timeout_ms, end)
+        self._timers.schedule(sync_key(group_id), membership.sync_timeout_ms, end)
         return Result()
 
     def _become_empty(self, membership: Membership, now_ms: int) -> Result:

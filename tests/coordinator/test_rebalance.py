@@ -171,6 +171,25 @@ def test_if_nobody_syncs_the_group_becomes_empty() -> None:
         assert context.hard_state() == context.replayed_state()
 
 
+def test_without_a_rebalance_timeout_a_member_has_its_session_to_sync() -> None:
+    with Context() as context:
+        leader, one = context.new_member(rebalance_ms=0, session_ms=30_000)
+        context.sleep(DELAY_MS)
+        assert one.done
+        context.sleep(29_000 - DELAY_MS)
+        assert context.sync(leader, 1, {leader: b"all"}).response.assignment == b"all"
+        assert context.state() is GroupState.STABLE
+
+
+def test_without_a_rebalance_timeout_too_a_member_that_does_not_sync_is_removed() -> None:
+    with Context() as context:
+        leader, _ = context.new_member(rebalance_ms=0, session_ms=30_000)
+        context.sleep(DELAY_MS + 20_000)
+        assert context.heartbeat(leader, 1) is ErrorCode.NONE
+        context.sleep(10_000)
+        assert context.state() is GroupState.EMPTY
+
+
 def test_a_sync_timer_of_an_old_generation_does_no_harm() -> None:
     with Context() as context:
         leader, follower = context.stable_group(2, rebalance_ms=10_000, session_ms=200_000)
