@@ -189,12 +189,14 @@ class Node:
         self._watch_disks(store, replicas, maintenance)
         local = LatePartitions(replicas, image, configs, logs.is_loading)
         group_log = GroupLog(replicas)
+        gate = Gate()
         self._groups = groups = GroupCoordinator(
             GroupConfig.from_broker(config),
             group_log,
             group_log,
             now_ms,
             partition_count=config["offsets.topic.num.partitions"],
+            pause=gate.turns().next,
         )
         self._follow_topics(replicas, image, configs, groups)
         controller = self._controller = ControllerLoop(
@@ -220,7 +222,7 @@ class Node:
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
             max_request_bytes=config["socket.request.max.bytes"],
             background=self._background,
-            gate=Gate(),
+            gate=gate,
             logs=logs,
             mover=self._mover,
             replicas=replicas,

@@ -60,6 +60,7 @@ from replication.metadata_store import (
     subtree,
 )
 from replication.topic_configs import TopicConfigs
+from replication.turns import Turns
 
 # ZooKeeper takes requests up to 1 MB; a partition's state and path are about 200 bytes.
 # Here the limit is what a loop may be kept from others by one multi: some milliseconds.
@@ -268,9 +269,11 @@ class ControllerLoop:
             await self._step(item)
 
     async def _elect(self, cluster: Cluster, item: _Election) -> None:
-        results: dict[PartitionKey, int | KafkaError] = {}
+        results: dict[PartitionKey, int | KafkaError] = dict.fromkeys(item.keys, -1)  # in this order
         wanted = set()
+        turns = Turns()
         for key in item.keys:
+            await turns.next()
             refusal = election_refusal(cluster, key, item.unclean)
             if refusal is None:
                 wanted.add(key)
@@ -279,8 +282,10 @@ class ControllerLoop:
         if wanted:
             await self._step((UncleanElection if item.unclean else PreferredElection)(frozenset(wanted)))
         after = self.cluster or cluster
-        results |= {key: election_result(after, key, item.unclean) for key in wanted}
-        _tell(item.done, {key: results[key] for key in item.keys})
+        for key in wanted:
+            await turns.next()
+            results[key] = election_result(after, key, item.unclean)
+        _tell(item.done, results)
 
     def _led_by(self, broker_id: int) -> list[PartitionKey]:
         assert self.cluster is not None

@@ -23,9 +23,14 @@ def name_problem(name: str) -> str | None:
     return None
 
 
+def may_collide(name: str) -> bool:
+    """Whether there can be another name that is too much like this one."""
+    return "." in name or "_" in name
+
+
 def colliding(name: str, existing: Iterable[str]) -> str | None:
     """An existing topic that differs only in '.' against '_': metrics write both as '_'."""
-    if "." not in name and "_" not in name:
+    if not may_collide(name):
         return None
     folded = name.replace(".", "_")
     return next((other for other in existing if other != name and other.replace(".", "_") == folded), None)

@@ -5,9 +5,10 @@ To be used on the controller's broker: it waits for the controller of this proce
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
@@ -21,9 +22,12 @@ from replication.config_admin import ConfigAdmin
 from replication.metadata_image import MetadataImage
 from replication.metadata_store import BadVersion, Create, MetadataStore, NodeExists, NoNode, Operation, Set
 from replication.topic_configs import TopicConfigs
-from replication.topic_names import CLUSTER_METADATA_TOPIC, colliding, name_problem
+from replication.topic_names import CLUSTER_METADATA_TOPIC, colliding, may_collide, name_problem
+from replication.turns import Turns
 
 DEFAULT_TIMEOUT_MS = 30_000
+
+ItemT = TypeVar("ItemT")
 
 
 class Controller(Protocol):
@@ -54,6 +58,18 @@ class CreatedTopic(NamedTuple):
     partitions: int
     replication_factor: int
     configs: Mapping[str, str]
+
+
+def _all_of(items: Iterable[ItemT], holds: Callable[[ItemT], bool]) -> Callable[[], bool]:
+    """Whether something came true of each item: to be asked often, so of one of which it did it does not ask again."""
+    left = deque(items)
+
+    def all_hold() -> bool:
+        while left and holds(left[0]):
+            left.popleft()
+        return not left
+
+    return all_hold
 
 
 class Admin:
@@ -110,7 +126,9 @@ class Admin:
         INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
         self._check_controller()
         results: list[CreatedTopic | KafkaError] = []
+        turns = Turns()
         for topic in topics:
+            await turns.next()
             try:
                 results.append(await self._create(topic, validate_only))
             except KafkaError as error:
@@ -118,7 +136,7 @@ class Admin:
         created = [result for result in results if isinstance(result, CreatedTopic)]
         if validate_only or not created:
             return results
-        await self._wait(lambda: all(self._is_led(topic.name, topic.partitions) for topic in created), timeout_ms)
+        await self._wait(_all_of(created, lambda topic: self._is_led(topic.name, topic.partitions)), timeout_ms)
         return [
             result
             if isinstance(result, KafkaError) or (timeout_ms > 0 and self._is_led(result.name, result.partitions))
@@ -133,10 +151,11 @@ class Admin:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name == CLUSTER_METADATA_TOPIC:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is not for clients to create")
-        existing = await self._store.children(nodes.TOPICS)
-        if name in existing or self.is_reserved(name):
+        if await self._store.exists(nodes.topic_path(name)) is not None or self.is_reserved(name):
             raise self._exists(name)
-        other = colliding(name, existing)
+        other = None
+        if may_collide(name):
+            other = colliding(name, await self._store.children(nodes.TOPICS))
         if other is not None:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} and the existing {other} differ only in '.' and '_'"
@@ -207,12 +226,14 @@ class Admin:
         Errors: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, REQUEST_TIMED_OUT."""
         self._check_controller()
         results: list[KafkaError | None] = []
+        turns = Turns()
         for name in names:
+            await turns.next()
             results.append(await self._doom(name))
         doomed = [name for name, error in zip(names, results, strict=True) if error is None]
         if not doomed:
             return results
-        await self._wait(lambda: all(self._is_gone(name) for name in doomed), timeout_ms)
+        await self._wait(_all_of(doomed, self._is_gone), timeout_ms)
         return [
             error
             if error is not None or (timeout_ms > 0 and self._is_gone(name))
@@ -291,7 +312,7 @@ class Admin:
     # -- replicas --------------------------------------------------------------------------------------------------
 
     async def elect_leaders(
-        self, keys: Iterable[PartitionKey], timeout_ms: int, *, unclean: bool = False
+        self, keys: Collection[PartitionKey], timeout_ms: int, *, unclean: bool = False
     ) -> dict[PartitionKey, KafkaError | None]:
         """Let the preferred replica lead each partition, or with `unclean`, where nobody leads, any that is alive; None
         for each whose new leader this broker's metadata names when this returns.
@@ -299,20 +320,29 @@ class Admin:
         Errors: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE,
         UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, REQUEST_TIMED_OUT. Raises NOT_CONTROLLER."""
         self._check_controller()
-        results = await self._controller.elect(dict.fromkeys(keys), unclean)
-        elected = {key: leader for key, leader in results.items() if not isinstance(leader, KafkaError)}
+        found = await self._controller.elect(keys, unclean)
+        turns = Turns()
+        results: dict[PartitionKey, KafkaError | None] = {}
+        elected: dict[PartitionKey, int] = {}
+        for key, result in found.items():
+            await turns.next()
+            results[key] = result if isinstance(result, KafkaError) else None
+            if not isinstance(result, KafkaError):
+                elected[key] = result
 
         def is_told(key: PartitionKey) -> bool:
             state = self._image.partition(*key)
             return state is not None and state.leader == elected[key]
 
         if elected:
-            await self._wait(lambda: all(map(is_told, elected)), timeout_ms)
-        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the leader was elected, but is not known here yet")
-        return {
-            key: result if isinstance(result, KafkaError) else None if is_told(key) else late
-            for key, result in results.items()
-        }
+            await self._wait(_all_of(elected, is_told), timeout_ms)
+        for key in elected:
+            await turns.next()
+            if not is_told(key):
+                results[key] = KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT, "the leader was elected, but is not known here yet"
+                )
+        return results
 
     def reassignments(
         self, wanted: Collection[PartitionKey] | None = None

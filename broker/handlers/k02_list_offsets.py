@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
 from typing import TYPE_CHECKING
 
 from broker.registry import handles
@@ -51,12 +51,35 @@ _UNKNOWN = (-1, -1, -1)
 def list_offsets(
     broker: Broker, request: ListOffsetsRequest, call: Call
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    begun = broker.gate.take(_begin(broker, request, call))
+    if isinstance(begun, Awaitable):
+        return _rest(begun, broker, call.version)
+    response, searches = begun
+    return _after(searches, broker, response, call.version) if searches else response
+
+
+async def _rest(
+    begun: Awaitable[tuple[ListOffsetsResponse, list[_Search]]], broker: Broker, version: int
+) -> ListOffsetsResponse:
+    response, searches = await begun
+    return await _after(searches, broker, response, version)
+
+
+def _begin(
+    broker: Broker, request: ListOffsetsRequest, call: Call
+) -> Generator[None, None, tuple[ListOffsetsResponse, list[_Search]]]:
+    """The answer, without what must be searched for."""
     topics = []
     searches: list[_Search] = []
-    named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
+    named: Counter[tuple[str, int]] = Counter()
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            named[topic.name, wanted.partition_index] += 1
+            yield
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
+            yield
             answer = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             try:
                 if named[topic.name, wanted.partition_index] > 1 and call.version >= RECORD_TIMES_FROM:
@@ -78,8 +101,7 @@ def list_offsets(
                 _tell_error(answer, error, call.version)
             answers.append(answer)
         topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    response = ListOffsetsResponse(topics=topics)
-    return _after(searches, broker, response, call.version) if searches else response
+    return ListOffsetsResponse(topics=topics), searches
 
 
 class _Search:
@@ -101,7 +123,9 @@ class _Search:
 async def _after(
     searches: list[_Search], broker: Broker, response: ListOffsetsResponse, version: int
 ) -> ListOffsetsResponse:
+    turns = broker.gate.turns()
     for search in searches:
+        await turns.next()
         try:
             _tell(search.answer, await search.run(broker), version)
         except KafkaError as error:

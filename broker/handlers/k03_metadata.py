@@ -4,13 +4,15 @@
   5 offline replicas; 6 LISTENER_NOT_FOUND; 7 leader epochs; 8 authorized operations; 9 flexible; 10 topic ids;
   12 topics by id alone; 13 an error for the whole answer.
 - A topic is created within the request (`auto.create.topics.enable`) and answered with its leaders, not with an error
-  that has the client come back.
+  that has the client come back. So are CREATED_AT_ONCE topics of a request; the others are LEADER_NOT_AVAILABLE, and
+  come into being as the client asks again.
 - An answer about many partitions is made in slices and kept (broker.metadata_answer).
 - Without an authorizer everybody may do everything, and the authorized operations say so.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,6 +29,7 @@ from protocol.messages import MetadataRequest, MetadataResponse
 if TYPE_CHECKING:
     from broker.context import Broker, Call
     from broker.responses import EncodedResponse
+    from protocol.ids import Uuid
     from replication.metadata_image import PartitionState, TopicState
 
 Topic = MetadataResponse.MetadataResponseTopic
@@ -34,6 +37,8 @@ Topic = MetadataResponse.MetadataResponseTopic
 CREATION_CHOICE_FROM = 4
 LISTENER_ERROR_FROM = 6
 IDS_FROM = 12
+CREATED_AT_ONCE = 100
+"""Of the topics that a request names and that do not exist: each takes some milliseconds."""
 MANY_PARTITIONS = 200
 """More are answered in slices."""
 
@@ -44,20 +49,10 @@ async def metadata(broker: Broker, request: MetadataRequest, call: Call) -> Meta
     may_create = broker.config["auto.create.topics.enable"] and (
         call.version < CREATION_CHOICE_FROM or request.allow_auto_topic_creation
     )
-    found: list[TopicState | Topic] = []
-    wanted = request.topics
-    if wanted is None or (call.version == 0 and not wanted):
-        found += broker.metadata.topics()
-    elif call.version < IDS_FROM and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in wanted):
-        # Versions 10 and 11 have the fields, but no topic can be asked for by id. The answer's names are never null.
-        found += [Topic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "") for topic in wanted]
+    if request.topics is None or (call.version == 0 and not request.topics):
+        found: list[TopicState | Topic] = [*broker.metadata.topics()]
     else:
-        # Asked for once or a million times, a topic is answered once.
-        for topic in {(topic.name, topic.topic_id): topic for topic in wanted}.values():
-            if topic.name is None or topic.topic_id != ZERO_UUID:
-                found.append(_by_id(broker, topic))
-            else:
-                found.append(await _by_name(broker, topic.name, may_create))
+        found = await _wanted(broker, request.topics, call.version, may_create)
     leaders = _leaders(broker, call)
     answered = partial(_known, leaders, operations)
     answer = _answer(broker, request, call)
@@ -87,6 +82,46 @@ def _answer(broker: Broker, request: MetadataRequest, call: Call) -> MetadataRes
     )
 
 
+async def _wanted(
+    broker: Broker, wanted: Iterable[MetadataRequest.MetadataRequestTopic], version: int, may_create: bool
+) -> list[TopicState | Topic]:
+    """Asked for once or a million times, a topic is answered once."""
+    turns = broker.gate.turns()
+    named: dict[tuple[str | None, Uuid], MetadataRequest.MetadataRequestTopic] = {}
+    missing: list[str] = []
+    by_id = False
+    for topic in wanted:
+        await turns.next()
+        name = topic.name
+        if named.setdefault((name, topic.topic_id), topic) is not topic:
+            continue
+        if name is None or topic.topic_id != ZERO_UUID:
+            by_id = True
+        elif (
+            may_create
+            and len(missing) < CREATED_AT_ONCE
+            and broker.metadata.topic(name) is None
+            and broker.admin.is_legal_topic_name(name)
+        ):
+            missing.append(name)
+    found: list[TopicState | Topic] = []
+    if by_id and version < IDS_FROM:
+        # Versions 10 and 11 have the fields, but no topic can be asked for by id. The answer's names are never null.
+        for topic in wanted:
+            await turns.next()
+            found.append(Topic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or ""))
+        return found
+    refused = await _create(broker, missing) if missing else {}
+    absent = ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for topic in named.values():
+        await turns.next()
+        if topic.name is None or topic.topic_id != ZERO_UUID:
+            found.append(_by_id(broker, topic))
+        else:
+            found.append(_by_name(broker, topic.name, refused.get(topic.name, absent)))
+    return found
+
+
 def _by_id(broker: Broker, wanted: MetadataRequest.MetadataRequestTopic) -> TopicState | Topic:
     name = broker.metadata.topic_name(wanted.topic_id)
     topic = None if name is None else broker.metadata.topic(name)
@@ -95,21 +130,28 @@ def _by_id(broker: Broker, wanted: MetadataRequest.MetadataRequestTopic) -> Topi
     return topic
 
 
-async def _by_name(broker: Broker, name: str, may_create: bool) -> TopicState | Topic:
+def _by_name(broker: Broker, name: str, error: ErrorCode) -> TopicState | Topic:
+    """`error`: of a topic that does not exist, if it could."""
     topic = broker.metadata.topic(name)
-    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if topic is None and may_create:
-        try:
-            await broker.topic_creator.create(name)
-            topic = broker.metadata.topic(name)
-            error = ErrorCode.LEADER_NOT_AVAILABLE
-        except KafkaError as refusal:
-            error = refusal.code
-    elif topic is None and not broker.admin.is_legal_topic_name(name):
-        error = ErrorCode.INVALID_TOPIC_EXCEPTION
     if topic is None:
+        if not broker.admin.is_legal_topic_name(name):
+            error = ErrorCode.INVALID_TOPIC_EXCEPTION
         return Topic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
     return topic
+
+
+async def _create(broker: Broker, names: Iterable[str]) -> dict[str, ErrorCode]:
+    """Create topics; the errors of those that were refused."""
+    refused: dict[str, ErrorCode] = {}
+
+    async def create(name: str) -> None:
+        try:
+            await broker.topic_creator.create(name)
+        except KafkaError as refusal:
+            refused[name] = refusal.code
+
+    await asyncio.gather(*map(create, names))
+    return refused
 
 
 def _leaders(broker: Broker, call: Call) -> dict[int, ErrorCode]:

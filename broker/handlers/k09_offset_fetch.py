@@ -27,9 +27,14 @@ async def offset_fetch(broker: Broker, request: OffsetFetchRequest, call: Call) 
         return await _fetch_from_nodes(broker, request)
     if call.version < TOPIC_IDS_FROM:
         return await broker.groups.offset_fetch(request, call.version)
-    unknown = {group.group_id: _name_topics(broker, group) for group in request.groups}
+    turns = broker.gate.turns()
+    unknown = {}
+    for group in request.groups:
+        await turns.next()
+        unknown[group.group_id] = _name_topics(broker, group)
     response = await broker.groups.offset_fetch(request, call.version)
     for answered in response.groups:
+        await turns.next()
         if answered.error_code:
             continue
         # A topic that is gone has no id by which it could be named.
@@ -76,9 +81,11 @@ def _name_topics(
 
 async def _fetch_from_nodes(broker: Broker, request: OffsetFetchRequest) -> OffsetFetchResponse:
     topics = []
+    turns = broker.gate.turns()
     for topic in request.topics or ():
         answers = []
         for index in topic.partition_indexes:
+            await turns.next()
             answer = OffsetFetchResponse.OffsetFetchResponsePartition(
                 partition_index=index, committed_offset=-1, metadata=""
             )

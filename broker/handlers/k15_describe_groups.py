@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 async def describe_groups(broker: Broker, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
     response = await broker.groups.describe_groups(request, call.version)
     if request.include_authorized_operations:
+        turns = broker.gate.turns()
         for group in response.groups:
+            await turns.next()
             if not group.error_code:
                 group.authorized_operations = GROUP_OPERATIONS
     return response

@@ -26,27 +26,33 @@ DETAILS_FROM = 5
 
 @handles(ApiKey.CREATE_TOPICS, 0, 7, changes=True)
 async def create_topics(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
-    named = Counter(topic.name for topic in request.topics)
+    turns = broker.gate.turns()
+    named: Counter[str] = Counter()
+    for topic in request.topics:
+        await turns.next()
+        named[topic.name] += 1
     answers = [
         _refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "named twice"))
         for name, times in named.items()
         if times > 1
     ]
     wanted = []
+    new = []
     for topic in request.topics:
+        await turns.next()
         if len({one.partition_index for one in topic.assignments}) < len(topic.assignments):
             twice = KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned twice")
             answers.append(_refused(topic.name, twice))
         elif named[topic.name] == 1:
             wanted.append(topic)
+            new.append(_new_topic(topic))
     try:
-        results = await broker.admin.create_topics(
-            [_new_topic(topic) for topic in wanted], request.timeout_ms, validate_only=request.validate_only
-        )
+        results = await broker.admin.create_topics(new, request.timeout_ms, validate_only=request.validate_only)
     except KafkaError as error:
         results = [error for _ in wanted]
     described: dict[tuple[tuple[str, str], ...], list[CreateTopicsResponse.CreatableTopicConfigs]] = {}
     for topic, result in zip(wanted, results, strict=True):
+        await turns.next()
         if isinstance(result, KafkaError):
             answers.append(_refused(topic.name, result))
             continue

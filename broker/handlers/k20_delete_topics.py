@@ -19,6 +19,8 @@ from protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
+    from broker.turns import Turns
+    from protocol.ids import Uuid
 
 DISABLED_FROM = 3
 IDS_FROM = 6
@@ -26,7 +28,8 @@ IDS_FROM = 6
 
 @handles(ApiKey.DELETE_TOPICS, 0, 6, changes=True)
 async def delete_topics(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
-    answers = _resolved(broker, _wanted(request, call.version))
+    turns = broker.gate.turns()
+    answers = await _resolved(broker, _wanted(request, call.version), turns)
     doomed = [answer for answer in answers if not answer.error_code]
     names = [answer.name or "" for answer in doomed]
     try:
@@ -34,6 +37,7 @@ async def delete_topics(broker: Broker, request: DeleteTopicsRequest, call: Call
     except KafkaError as error:
         results = [error for _ in names]
     for answer, result in zip(doomed, results, strict=True):
+        await turns.next()
         if result is not None:
             _refuse(answer, result)
             if result.code == ErrorCode.TOPIC_DELETION_DISABLED and call.version < DISABLED_FROM:
@@ -47,14 +51,18 @@ def _wanted(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicsRequ
     return [DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names]
 
 
-def _resolved(
-    broker: Broker, wanted: list[DeleteTopicsRequest.DeleteTopicState]
+async def _resolved(
+    broker: Broker, wanted: list[DeleteTopicsRequest.DeleteTopicState], turns: Turns
 ) -> list[DeleteTopicsResponse.DeletableTopicResult]:
     """One answer for each topic, refused where it cannot be deleted."""
     answers: list[DeleteTopicsResponse.DeletableTopicResult] = []
     by_name: dict[str, DeleteTopicsResponse.DeletableTopicResult] = {}
-    times = Counter((topic.name, topic.topic_id) for topic in wanted)
+    times: Counter[tuple[str | None, Uuid]] = Counter()
+    for topic in wanted:
+        await turns.next()
+        times[topic.name, topic.topic_id] += 1
     for topic in {(topic.name, topic.topic_id): topic for topic in wanted}.values():
+        await turns.next()
         answer = DeleteTopicsResponse.DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
         try:
             _resolve(broker, topic, answer)

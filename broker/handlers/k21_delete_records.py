@@ -19,7 +19,6 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID
 from protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
-from replication.turns import Turns
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -36,7 +35,7 @@ async def delete_records(broker: Broker, request: DeleteRecordsRequest, call: Ca
     waits: list[_Wait] = []
     # The answer names each topic and each partition once; the last of several offsets for one counts.
     wanted: dict[str, dict[int, int]] = {}
-    turns = Turns()
+    turns = broker.gate.turns()
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update((one.partition_index, one.offset) for one in topic.partitions)
     for name, offsets in wanted.items():

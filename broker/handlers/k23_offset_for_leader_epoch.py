@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Generator
 from typing import TYPE_CHECKING
 
 from broker.registry import handles
@@ -21,11 +22,18 @@ if TYPE_CHECKING:
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4)
 def offset_for_leader_epoch(
     broker: Broker, request: OffsetForLeaderEpochRequest, call: Call
-) -> OffsetForLeaderEpochResponse:
+) -> OffsetForLeaderEpochResponse | Awaitable[OffsetForLeaderEpochResponse]:
+    return broker.gate.take(_answer(broker, request))
+
+
+def _answer(
+    broker: Broker, request: OffsetForLeaderEpochRequest
+) -> Generator[None, None, OffsetForLeaderEpochResponse]:
     topics = []
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
+            yield
             answer = OffsetForLeaderEpochResponse.EpochEndOffset(partition=wanted.partition)
             partition = broker.partition_of(topic.topic, ZERO_UUID, wanted.partition)
             try:

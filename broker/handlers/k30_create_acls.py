@@ -20,9 +20,5 @@ if TYPE_CHECKING:
 
 @handles(ApiKey.CREATE_ACLS, 0, 3)
 def create_acls(broker: Broker, request: CreateAclsRequest, call: Call) -> CreateAclsResponse:
-    return CreateAclsResponse(
-        results=[
-            CreateAclsResponse.AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
-            for _ in request.creations
-        ]
-    )
+    refused = CreateAclsResponse.AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+    return CreateAclsResponse(results=[refused] * len(request.creations))

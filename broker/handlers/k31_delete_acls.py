@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 @handles(ApiKey.DELETE_ACLS, 0, 3)
 def delete_acls(broker: Broker, request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
-    return DeleteAclsResponse(
-        filter_results=[
-            DeleteAclsResponse.DeleteAclsFilterResult(
-                error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, matching_acls=[]
-            )
-            for _ in request.filters
-        ]
+    refused = DeleteAclsResponse.DeleteAclsFilterResult(
+        error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, matching_acls=[]
     )
+    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))

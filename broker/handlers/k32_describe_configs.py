@@ -28,7 +28,6 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
 from replication.config_admin import check_own_number
-from replication.turns import Turns
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 async def describe_configs(broker: Broker, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
     results = []
     odd = [one.resource_type for one in request.resources if one.resource_type not in tuple(ResourceType)]
-    turns = Turns()
+    turns = broker.gate.turns()
     for resource in request.resources:
         await turns.next()
         result = DescribeConfigsResponse.DescribeConfigsResult(

@@ -16,7 +16,6 @@ from protocol.api_keys import ApiKey
 from protocol.errors import KafkaError
 from protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from replication.config_admin import replacement
-from replication.turns import Turns
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 @handles(ApiKey.ALTER_CONFIGS, 0, 2, changes=True)
 async def alter_configs(broker: Broker, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
     answers = []
-    twice = named_twice(request.resources)
-    turns = Turns()
+    turns = broker.gate.turns()
+    twice = await named_twice(request.resources, turns)
     for resource in request.resources:
         await turns.next()
         answer = AlterConfigsResponse.AlterConfigsResourceResponse(

@@ -23,27 +23,25 @@ if TYPE_CHECKING:
 Answer = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 
-@handles(ApiKey.ALTER_REPLICA_LOG_DIRS, 0, 2)
-def alter_replica_log_dirs(
+@handles(ApiKey.ALTER_REPLICA_LOG_DIRS, 0, 2, changes=True)
+async def alter_replica_log_dirs(
     broker: Broker, request: AlterReplicaLogDirsRequest, call: Call
 ) -> AlterReplicaLogDirsResponse:
+    turns = broker.gate.turns()
     # A partition that is named with several folders goes to the last of them, and is answered once.
     wanted: dict[str, dict[int, str]] = {}
     for folder in request.dirs:
         for topic in folder.topics:
+            await turns.next()
             wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, folder.path))
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
-                topic_name=name,
-                partitions=[
-                    Answer(partition_index=index, error_code=_move(broker, name, index, path))
-                    for index, path in paths.items()
-                ],
-            )
-            for name, paths in wanted.items()
-        ]
-    )
+    results = []
+    for name, paths in wanted.items():
+        answers = []
+        for index, path in paths.items():
+            await turns.next()
+            answers.append(Answer(partition_index=index, error_code=_move(broker, name, index, path)))
+        results.append(AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=name, partitions=answers))
+    return AlterReplicaLogDirsResponse(results=results)
 
 
 def _move(broker: Broker, topic: str, index: int, path: str) -> ErrorCode:

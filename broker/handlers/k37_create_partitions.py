@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.registry import handles
@@ -18,11 +19,17 @@ if TYPE_CHECKING:
 
 @handles(ApiKey.CREATE_PARTITIONS, 0, 3, changes=True)
 async def create_partitions(broker: Broker, request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
-    names = [topic.name for topic in request.topics]
-    answers = {name: CreatePartitionsResponse.CreatePartitionsTopicResult(name=name) for name in names}
+    turns = broker.gate.turns()
+    named: Counter[str] = Counter()
     for topic in request.topics:
+        await turns.next()
+        named[topic.name] += 1
+    answers: dict[str, CreatePartitionsResponse.CreatePartitionsTopicResult] = {}
+    for topic in request.topics:
+        await turns.next()
+        answers[topic.name] = CreatePartitionsResponse.CreatePartitionsTopicResult(name=topic.name)
         try:
-            if names.count(topic.name) > 1:
+            if named[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "named twice")
             await broker.admin.create_partitions(
                 topic.name,

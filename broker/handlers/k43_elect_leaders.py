@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from broker.registry import handles
@@ -25,14 +26,22 @@ _Result = ElectLeadersResponse.ReplicaElectionResult
 _Partition = ElectLeadersResponse.PartitionResult
 
 
+def _asked(broker: Broker, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
+    if request.topic_partitions is None:
+        return ((topic.name, sorted(topic.partitions)) for topic in broker.metadata.topics())
+    return ((topic.topic, topic.partitions) for topic in request.topic_partitions)
+
+
 @handles(ApiKey.ELECT_LEADERS, 0, 2, changes=True)
 async def elect_leaders(broker: Broker, request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
     kind = request.election_type if call.version >= ERROR_FROM else PREFERRED
     everything = request.topic_partitions is None
-    if request.topic_partitions is None:
-        keys = [(topic.name, index) for topic in broker.metadata.topics() for index in sorted(topic.partitions)]
-    else:
-        keys = [(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+    turns = broker.gate.turns()
+    keys: dict[tuple[str, int], None] = {}
+    for name, indexes in _asked(broker, request):
+        for index in indexes:
+            await turns.next()
+            keys[name, index] = None
     results: dict[tuple[str, int], KafkaError | None]
     error = ErrorCode.NONE
     try:
@@ -42,11 +51,11 @@ async def elect_leaders(broker: Broker, request: ElectLeadersRequest, call: Call
     except KafkaError as refusal:
         results = dict.fromkeys(keys, refusal)
         error = refusal.code
-    if everything and not error:
-        not_needed = ErrorCode.ELECTION_NOT_NEEDED
-        results = {key: result for key, result in results.items() if result is None or result.code != not_needed}
     topics: dict[str, _Result] = {}
     for (name, index), result in results.items():
+        await turns.next()
+        if everything and not error and result is not None and result.code == ErrorCode.ELECTION_NOT_NEEDED:
+            continue
         answer = _Partition(partition_id=index)
         if result is not None:
             answer.error_code, answer.error_message = result.code, result.message or None

@@ -29,7 +29,6 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from replication.config_admin import check_own_number, incremental
 from replication.config_changes import ConfigChange, ConfigOperation
-from replication.turns import Turns
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -40,8 +39,8 @@ async def incremental_alter_configs(
     broker: Broker, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse:
     answers = []
-    twice = named_twice(request.resources)
-    turns = Turns()
+    turns = broker.gate.turns()
+    twice = await named_twice(request.resources, turns)
     for resource in request.resources:
         await turns.next()
         answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(

@@ -17,7 +17,6 @@ from broker.registry import handles
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
-from replication.turns import Turns
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -45,7 +44,7 @@ async def describe_topic_partitions(
     left = max(1, min(broker.config["max.request.partition.size.limit"], request.response_partition_limit))
     response = DescribeTopicPartitionsResponse()
     alive = {node_id for node_id in broker.metadata.brokers if broker.endpoint_of(node_id, call) is not None}
-    turns = Turns()
+    turns = broker.gate.turns()
     for name in sorted(names):
         await turns.next()
         topic = broker.metadata.topic(name)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from protocol.errors import ErrorCode, KafkaError
 from replication.config_admin import BROKERS, CLIENT_METRICS, GROUPS, TOPICS
+
+if TYPE_CHECKING:
+    from broker.turns import Turns
 
 
 class ResourceType(IntEnum):
@@ -30,10 +32,15 @@ ENTITY_TYPES: dict[int, str] = {
 }
 
 
-def named_twice(resources: Sequence[Any]) -> set[tuple[int, str]]:
+async def named_twice(resources: Sequence[Any], turns: Turns) -> set[tuple[int, str]]:
     """Type and name of the resources that a request names more than once."""
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-    return {key for key, count in counts.items() if count > 1}
+    named: set[tuple[int, str]] = set()
+    twice: set[tuple[int, str]] = set()
+    for resource in resources:
+        await turns.next()
+        key = resource.resource_type, resource.resource_name
+        (twice if key in named else named).add(key)
+    return twice
 
 
 def check_resource(resource: Any, twice: set[tuple[int, str]], *, null_means_delete: int | None = None) -> None:

@@ -4,7 +4,7 @@ Methods take and return messages of `protocol.messages`; errors are in the respo
 may do what, throttling, topic ids and which topics exist are the caller's business.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,15 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
+GROUPS_AT_A_TIME = 32
+PARTITIONS_AT_A_TIME = 256
+"""What a request may be about before others have their turn."""
+
 _hash = lru_cache(maxsize=10_000)(java_hash)
+
+
+async def _no_pause() -> None:
+    return
 
 
 class GroupCoordinator:
@@ -60,9 +68,12 @@ class GroupCoordinator:
         *,
         partition_count: int = 50,
         new_uuid: Callable[[], str] | None = None,
+        pause: Callable[[], Awaitable[None]] = _no_pause,
     ) -> None:
-        """`clock_ms` is the wall clock; `new_uuid` makes the second half of member ids."""
+        """`clock_ms` is the wall clock; `new_uuid` makes the second half of member ids. `pause` is awaited from time to
+        time by requests about many groups or partitions, for others to have a turn."""
         self._config = config
+        self._pause = pause
         self.partition_count = partition_count
         self._closed = False
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
@@ -197,7 +208,11 @@ class GroupCoordinator:
         Where all topics were asked for, the response has names without ids: the caller adds them for v10.
         """
         if version >= 8:
-            groups = [await self._fetch_group(wanted, request.require_stable) for wanted in request.groups]
+            groups = []
+            for number, wanted in enumerate(request.groups, 1):
+                groups.append(await self._fetch_group(wanted, request.require_stable))
+                if number % GROUPS_AT_A_TIME == 0:
+                    await self._pause()
             return OffsetFetchResponse(groups=groups)
         topics = None
         if request.topics is not None:
@@ -206,9 +221,39 @@ class GroupCoordinator:
                 for topic in request.topics
             ]
         wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-        return _for_one_group(wanted, await self._fetch_group(wanted, request.require_stable), version)
+        return await self._for_one_group(wanted, await self._fetch_group(wanted, request.require_stable), version)
 
     async def _fetch_group(
+        self, wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
+    ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+        """In pieces, if it is about many partitions; an error of any piece is that of the whole."""
+        if wanted.topics is None:
+            try:
+                group_id = wanted.group_id
+                topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] = await self._runtime.run(
+                    self._partition_of(group_id), lambda shard, _now: Result(shard.offsets.committed(group_id))
+                )
+            except KafkaError:
+                topics = []  # asking for it says the same
+            wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=wanted.group_id, topics=topics)
+        fetched: OffsetFetchResponse.OffsetFetchResponseGroup | None = None
+        for piece in _pieces(wanted):
+            part = await self._fetch_piece(piece, require_stable)
+            if fetched is None or part.error_code:
+                fetched = part
+            elif fetched.topics and part.topics and fetched.topics[-1].name == part.topics[0].name:
+                fetched.topics[-1].partitions += part.topics[0].partitions
+                fetched.topics += part.topics[1:]
+            else:
+                fetched.topics += part.topics
+            if fetched.error_code:
+                break
+            if fetched is not part:
+                await self._pause()
+        assert fetched is not None
+        return fetched
+
+    async def _fetch_piece(
         self, wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
     ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
         try:
@@ -231,7 +276,12 @@ class GroupCoordinator:
 
     async def describe_groups(self, request: DescribeGroupsRequest, version: int) -> DescribeGroupsResponse:
         """Authorized operations are left for the caller to fill in."""
-        return DescribeGroupsResponse(groups=[await self._describe(group_id, version) for group_id in request.groups])
+        groups = []
+        for number, group_id in enumerate(request.groups, 1):
+            groups.append(await self._describe(group_id, version))
+            if number % GROUPS_AT_A_TIME == 0:
+                await self._pause()
+        return DescribeGroupsResponse(groups=groups)
 
     async def _describe(self, group_id: str, version: int) -> DescribeGroupsResponse.DescribedGroup:
         try:
@@ -248,10 +298,27 @@ class GroupCoordinator:
         try:
             self._check_open()
             for partition in self._runtime.loaded():
-                groups += self._runtime.shard(partition).queries.list(request.states_filter, request.types_filter)
+                groups += await self._list(partition, request)
         except KafkaError as error:
             return ListGroupsResponse(error_code=error.code)
         return ListGroupsResponse(groups=groups)
+
+    async def _list(self, partition: int, request: ListGroupsRequest) -> list[ListGroupsResponse.ListedGroup]:
+        """The groups of one partition; none if this broker does not lead it any more."""
+        groups: list[ListGroupsResponse.ListedGroup] = []
+        try:
+            group_ids = self._runtime.shard(partition).queries.group_ids()
+            for first in range(0, len(group_ids), PARTITIONS_AT_A_TIME):
+                some = group_ids[first : first + PARTITIONS_AT_A_TIME]
+                queries = self._runtime.shard(partition).queries
+                groups += queries.list(some, request.states_filter, request.types_filter)
+                if len(some) == PARTITIONS_AT_A_TIME:
+                    await self._pause()
+        except KafkaError as error:
+            if error.code is not ErrorCode.NOT_COORDINATOR:
+                raise
+            return []
+        return groups
 
     async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """Topics and partitions must exist."""
@@ -269,18 +336,93 @@ class GroupCoordinator:
         """Groups with members stay. Each group is answered for once, however often it is named."""
         results = []
         by_partition: dict[int, list[str]] = {}
-        for group_id in dict.fromkeys(request.groups_names):
+        for number, group_id in enumerate(dict.fromkeys(request.groups_names), 1):
             by_partition.setdefault(self.partition_for(group_id), []).append(group_id)
+            if number % PARTITIONS_AT_A_TIME == 0:
+                await self._pause()
         for partition, group_ids in by_partition.items():
-            try:
-                self._check_open()
-                results += await self._runtime.run(partition, partial(_delete, group_ids))
-            except KafkaError as error:
-                results += [
-                    DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error.code)
-                    for group_id in group_ids
-                ]
+            for first in range(0, len(group_ids), GROUPS_AT_A_TIME):
+                some = group_ids[first : first + GROUPS_AT_A_TIME]
+                try:
+                    self._check_open()
+                    results += await self._runtime.run(partition, partial(_delete, some))
+                except KafkaError as error:
+                    results += [
+                        DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error.code)
+                        for group_id in some
+                    ]
+                if len(some) == GROUPS_AT_A_TIME:
+                    await self._pause()
         return DeleteGroupsResponse(results=results)
+
+    async def _for_one_group(
+        self,
+        wanted: OffsetFetchRequest.OffsetFetchRequestGroup,
+        fetched: OffsetFetchResponse.OffsetFetchResponseGroup,
+        version: int,
+    ) -> OffsetFetchResponse:
+        """The form of v1 to v7. v1 has no error for the group: every partition gets it."""
+        if fetched.error_code and version < 2:
+            return OffsetFetchResponse(
+                topics=[
+                    OffsetFetchResponse.OffsetFetchResponseTopic(
+                        name=topic.name,
+                        partitions=[
+                            OffsetFetchResponse.OffsetFetchResponsePartition(
+                                partition_index=index,
+                                committed_offset=NO_OFFSET,
+                                committed_leader_epoch=NO_LEADER_EPOCH,
+                                metadata="",
+                                error_code=fetched.error_code,
+                            )
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in wanted.topics or ()
+                ]
+            )
+        topics = []
+        for topic in fetched.topics:
+            partitions = []
+            for number, partition in enumerate(topic.partitions, 1):
+                partitions.append(
+                    OffsetFetchResponse.OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                )
+                if number % PARTITIONS_AT_A_TIME == 0:
+                    await self._pause()
+            topics.append(OffsetFetchResponse.OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+        return OffsetFetchResponse(error_code=fetched.error_code, topics=topics)
+
+
+def _pieces(
+    wanted: OffsetFetchRequest.OffsetFetchRequestGroup,
+) -> Iterator[OffsetFetchRequest.OffsetFetchRequestGroup]:
+    """The same question in several of PARTITIONS_AT_A_TIME, a topic without partitions counting as one; at least one.
+    Only the first topic of a piece can be one of which a part was in the piece before."""
+    topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] = []
+    room = PARTITIONS_AT_A_TIME
+    for topic in wanted.topics or ():
+        indexes = topic.partition_indexes
+        first = 0
+        while first < len(indexes) or not first:
+            some = indexes[first : first + room] if first or len(indexes) > room else indexes
+            part = OffsetFetchRequest.OffsetFetchRequestTopics(
+                name=topic.name, topic_id=topic.topic_id, partition_indexes=some
+            )
+            topics.append(part)
+            first += max(1, len(some))
+            room -= max(1, len(some))
+            if room <= 0:
+                yield OffsetFetchRequest.OffsetFetchRequestGroup(group_id=wanted.group_id, topics=topics)
+                topics, room = [], PARTITIONS_AT_A_TIME
+    if topics or not wanted.topics:
+        yield OffsetFetchRequest.OffsetFetchRequestGroup(group_id=wanted.group_id, topics=topics)
 
 
 def _delete(group_ids: list[str], shard: GroupShard, _now_ms: int) -> Result:
@@ -291,49 +433,3 @@ def _check_group_id(group_id: str) -> None:
     """Members need a name for their group; offsets, by tradition, do not."""
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-
-
-def _for_one_group(
-    wanted: OffsetFetchRequest.OffsetFetchRequestGroup,
-    fetched: OffsetFetchResponse.OffsetFetchResponseGroup,
-    version: int,
-) -> OffsetFetchResponse:
-    """The form of v1 to v7. v1 has no error for the group: every partition gets it."""
-    if fetched.error_code and version < 2:
-        return OffsetFetchResponse(
-            topics=[
-                OffsetFetchResponse.OffsetFetchResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetFetchResponse.OffsetFetchResponsePartition(
-                            partition_index=index,
-                            committed_offset=NO_OFFSET,
-                            committed_leader_epoch=NO_LEADER_EPOCH,
-                            metadata="",
-                            error_code=fetched.error_code,
-                        )
-                        for index in topic.partition_indexes
-                    ],
-                )
-                for topic in wanted.topics or ()
-            ]
-        )
-    return OffsetFetchResponse(
-        error_code=fetched.error_code,
-        topics=[
-            OffsetFetchResponse.OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponse.OffsetFetchResponsePartition(
-                        partition_index=partition.partition_index,
-                        committed_offset=partition.committed_offset,
-                        committed_leader_epoch=partition.committed_leader_epoch,
-                        metadata=partition.metadata,
-                        error_code=partition.error_code,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in fetched.topics
-        ],
-    )

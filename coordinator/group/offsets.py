@@ -143,6 +143,14 @@ class Offsets:
             ]
         return _FetchedGroup(group_id=wanted.group_id, topics=topics)
 
+    def committed(self, group_id: str) -> list[OffsetFetchRequest.OffsetFetchRequestTopics]:
+        """What a group has offsets of."""
+        group = self._groups.get(group_id)
+        return [
+            OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=list(offsets))
+            for name, offsets in (group.offsets if group is not None else {}).items()
+        ]
+
     def _unstable(self, group_id: str) -> frozenset[tuple[str, int]]:
         return frozenset(
             partition for by_group in self._transactions.values() for partition in by_group.get(group_id, ())

@@ -62,8 +62,8 @@ class Queries:
     def list(
         self, group_ids: Iterable[str], states: Iterable[str], types: Iterable[str]
     ) -> list[ListGroupsResponse.ListedGroup]:
-        """Those of the groups that exist, or that are in one of the states and of one of the types; upper and lower case
-        are the same."""
+        """Those of the groups that exist, and are in one of the states and of one of the types, if any are given; upper
+        and lower case are the same."""
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {kind.strip().lower() for kind in types}
         if wanted_types and GROUP_TYPE not in wanted_types:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.handlers import k03_metadata
 from broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from protocol.errors import ErrorCode
 from protocol.messages import MetadataRequest, MetadataResponse
@@ -116,6 +117,21 @@ def test_many_clients_create_a_topic_once(harness: Harness, topic: str) -> None:
     answers = harness.run(asyncio.gather(*asked))
     assert [answer.topics[0].error_code for answer in answers] == [0] * 5
     assert len({answer.topics[0].topic_id for answer in answers}) == 1
+
+
+def test_of_many_unknown_topics_some_are_created_each_time(
+    harness: Harness, known: bytes, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(k03_metadata, "CREATED_AT_ONCE", 3)
+    names = [f"{topic}-{number}" for number in range(8)]
+    # Neither an illegal one, nor one that is there, nor one named twice takes a place of those that are created.
+    asked = ["known", "no/topic", names[0], *names]
+    for created in (3, 6, 8):
+        answer = codes(ask(harness, 9, *asked, create=True))
+        assert answer.pop("no/topic") == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert answer.pop("known") == 0
+        assert list(answer) == names
+        assert list(answer.values()) == [0] * created + [ErrorCode.LEADER_NOT_AVAILABLE] * (8 - created)
 
 
 def test_a_client_that_leaves_does_not_take_the_topic_along(harness: Harness, topic: str) -> None:

@@ -7,20 +7,88 @@ from typing import Any
 
 import pytest
 
+from broker import turns as turns_of_the_broker
+from coordinator.group.coordinator import GROUPS_AT_A_TIME, PARTITIONS_AT_A_TIME
 from protocol.messages import (
     AlterConfigsRequest,
+    AlterReplicaLogDirsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
     DeleteRecordsRequest,
+    DeleteTopicsRequest,
     DescribeConfigsRequest,
+    DescribeGroupsRequest,
     DescribeTopicPartitionsRequest,
+    ElectLeadersRequest,
+    FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
 )
-from replication import turns
+from replication import turns as turns_of_the_controller
 from tests.broker.harness import Harness
 
 MANY = 50
 TOPIC = 2
+INDEXES = range(MANY)
+NAMES = [f"no-{number}" for number in range(MANY)]
+GROUP_PIECES = 20
+"""Turns that are wanted of requests which the group coordinator cuts into pieces."""
 
-REQUESTS: dict[str, tuple[Any, int]] = {
+
+def offset_fetch(version: int) -> OffsetFetchRequest:
+    indexes = list(range(GROUP_PIECES * PARTITIONS_AT_A_TIME))
+    if version < 8:
+        topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="no-topic", partition_indexes=indexes)
+        return OffsetFetchRequest(group_id="g", topics=[topic])
+    topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name="no-topic", partition_indexes=indexes)]
+    return OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=topics)])
+
+
+REQUESTS: dict[str, tuple[Any, int, int]] = {
+    "ListOffsets": (
+        ListOffsetsRequest(
+            topics=[
+                ListOffsetsRequest.ListOffsetsTopic(
+                    name="no-topic",
+                    partitions=[ListOffsetsRequest.ListOffsetsPartition(partition_index=index) for index in INDEXES],
+                )
+            ]
+        ),
+        6,
+        MANY,
+    ),
+    "ListOffsets of empty partitions by time": (
+        ListOffsetsRequest(
+            topics=[
+                ListOffsetsRequest.ListOffsetsTopic(
+                    name="wide",
+                    partitions=[
+                        ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=5) for index in INDEXES
+                    ],
+                )
+            ]
+        ),
+        6,
+        3 * MANY,
+    ),
+    "OffsetForLeaderEpoch": (
+        OffsetForLeaderEpochRequest(
+            topics=[
+                OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
+                    topic="no-topic",
+                    partitions=[
+                        OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=index) for index in INDEXES
+                    ],
+                )
+            ]
+        ),
+        4,
+        MANY,
+    ),
     "DeleteRecords": (
         DeleteRecordsRequest(
             topics=[
@@ -28,60 +96,147 @@ REQUESTS: dict[str, tuple[Any, int]] = {
                     name="no-topic",
                     partitions=[
                         DeleteRecordsRequest.DeleteRecordsPartition(partition_index=index, offset=0)
-                        for index in range(MANY)
+                        for index in INDEXES
                     ],
                 )
             ]
         ),
         2,
+        MANY,
     ),
     "DescribeConfigs": (
         DescribeConfigsRequest(
             resources=[
-                DescribeConfigsRequest.DescribeConfigsResource(resource_type=TOPIC, resource_name=f"no-{number}")
-                for number in range(MANY)
+                DescribeConfigsRequest.DescribeConfigsResource(resource_type=TOPIC, resource_name=name)
+                for name in NAMES
             ]
         ),
         4,
+        MANY,
     ),
     "AlterConfigs": (
         AlterConfigsRequest(
             resources=[
-                AlterConfigsRequest.AlterConfigsResource(resource_type=TOPIC, resource_name=f"no-{number}")
-                for number in range(MANY)
+                AlterConfigsRequest.AlterConfigsResource(resource_type=TOPIC, resource_name=name) for name in NAMES
             ]
         ),
         2,
+        MANY,
     ),
     "IncrementalAlterConfigs": (
         IncrementalAlterConfigsRequest(
             resources=[
-                IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=TOPIC, resource_name=f"no-{number}")
-                for number in range(MANY)
+                IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=TOPIC, resource_name=name)
+                for name in NAMES
             ]
         ),
         1,
+        MANY,
     ),
     "DescribeTopicPartitions": (
         DescribeTopicPartitionsRequest(
-            topics=[DescribeTopicPartitionsRequest.TopicRequest(name=f"no-{number}") for number in range(MANY)]
+            topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in NAMES]
         ),
         0,
+        MANY,
+    ),
+    "AlterReplicaLogDirs": (
+        AlterReplicaLogDirsRequest(
+            dirs=[
+                AlterReplicaLogDirsRequest.AlterReplicaLogDir(
+                    path="/nowhere",
+                    topics=[
+                        AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name="no-topic", partitions=list(INDEXES))
+                    ],
+                )
+            ]
+        ),
+        2,
+        MANY,
+    ),
+    "CreateTopics": (
+        CreateTopicsRequest(
+            topics=[
+                CreateTopicsRequest.CreatableTopic(name=name, num_partitions=0, replication_factor=1) for name in NAMES
+            ],
+            timeout_ms=1000,
+        ),
+        7,
+        3 * MANY,
+    ),
+    "DeleteTopics": (
+        DeleteTopicsRequest(
+            topics=[DeleteTopicsRequest.DeleteTopicState(name=name) for name in NAMES], timeout_ms=1000
+        ),
+        6,
+        4 * MANY,
+    ),
+    "CreatePartitions": (
+        CreatePartitionsRequest(
+            topics=[CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=2) for name in NAMES],
+            timeout_ms=1000,
+        ),
+        3,
+        MANY,
+    ),
+    "ElectLeaders": (
+        ElectLeadersRequest(
+            election_type=0,
+            topic_partitions=[ElectLeadersRequest.TopicPartitions(topic="no-topic", partitions=list(INDEXES))],
+            timeout_ms=1000,
+        ),
+        2,
+        2 * MANY,
+    ),
+    "Metadata": (
+        MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in NAMES], allow_auto_topic_creation=False
+        ),
+        9,
+        MANY,
+    ),
+    "FindCoordinator": (FindCoordinatorRequest(coordinator_keys=NAMES), 4, MANY),
+    "DescribeGroups": (DescribeGroupsRequest(groups=NAMES * GROUPS_AT_A_TIME), 5, GROUP_PIECES),
+    "DeleteGroups": (
+        DeleteGroupsRequest(groups_names=[f"no-{number}" for number in range(2 * GROUP_PIECES * GROUPS_AT_A_TIME)]),
+        2,
+        GROUP_PIECES,
+    ),
+    "OffsetFetch of version 7": (offset_fetch(7), 7, 2 * GROUP_PIECES - 1),
+    "OffsetFetch of one group": (offset_fetch(8), 8, GROUP_PIECES - 1),
+    "OffsetFetch of many groups": (
+        OffsetFetchRequest(
+            groups=[
+                OffsetFetchRequest.OffsetFetchRequestGroup(group_id=f"g{number}", topics=[])
+                for number in range(GROUP_PIECES * GROUPS_AT_A_TIME)
+            ]
+        ),
+        8,
+        GROUP_PIECES,
     ),
 }
 
 
+@pytest.fixture(scope="module")
+def wide(harness: Harness) -> Harness:
+    harness.create_topic("wide", MANY)
+    harness.ask(FindCoordinatorRequest(key="g", key_type=0), 1)
+    return harness
+
+
 @pytest.mark.parametrize("name", REQUESTS)
-def test_others_get_their_turn(harness: Harness, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    request, version = REQUESTS[name]
-    monkeypatch.setattr(turns, "TURN_S", -1.0)  # time is up after each step
+def test_others_get_their_turn(wide: Harness, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    request, version, wanted = REQUESTS[name]
+    for module in (turns_of_the_broker, turns_of_the_controller):
+        monkeypatch.setattr(module, "TURN_S", -1.0)  # time is up after each step
 
     async def turns_taken() -> int:
         taken = 0
-        asked = asyncio.ensure_future(harness._ask(request, version, "tests"))
+        asked = asyncio.ensure_future(wide._ask(request, version, "tests"))
         while not asked.done():
             taken += 1
             await asyncio.sleep(0)
+        asked.result()
         return taken
 
-    assert harness.run(turns_taken()) >= MANY
+    assert wide.run(turns_taken()) >= wanted
