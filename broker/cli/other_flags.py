@@ -4,6 +4,7 @@ from __future__ import annotations
 
 _QUOTAS = "quotas of users, clients and addresses are not built yet; there is nothing to show or alter."
 _NO_CLASSES = "gregor loads no Java classes."
+_OLD_CLIENT = "it was for clients of before 0.9; leave it out."
 _NO_DECODER = "only the records of __consumer_offsets are decoded, by --offsets-decoder."
 
 _EVERYWHERE = {
@@ -27,6 +28,10 @@ _OF_COMMANDS = {
         "--validate-regex": "subscriptions by expressions that the broker evaluates (KIP-848) are not built yet.",
         "--new-consumer": "there is no other one any more; leave it out.",
     },
+    "get-offsets": {
+        "--offsets": "one offset of each partition is shown; leave it out.",
+        "--max-wait-ms": "a broker answers at once; leave it out.",
+    },
     "dump-log": {
         **dict.fromkeys(
             (
@@ -42,11 +47,12 @@ _OF_COMMANDS = {
         "--key-serializer": f"{_NO_CLASSES} Keys are sent as they are given.",
         "--value-serializer": f"{_NO_CLASSES} Lines are sent as they are given.",
         "--new-producer": "there is no other one any more; leave it out.",
-        "--queue-size": "it was for a producer of before 0.9; leave it out.",
+        **dict.fromkeys(("--old-producer", "--queue-size", "--queue-enqueuetimeout-ms"), _OLD_CLIENT),
     },
     "console-consumer": {
         "--enable-systest-events": "it is for Apache Kafka's own system tests.",
         "--new-consumer": "there is no other one any more; leave it out.",
+        **dict.fromkeys(("--csv-reporter-enabled", "--metrics-dir"), _OLD_CLIENT),
         "--blacklist": "give --include a regular expression that leaves them out.",
         "--delete-consumer-offsets": "`gregor groups --delete --group ID` does that.",
     },
