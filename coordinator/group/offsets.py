@@ -27,6 +27,7 @@ from protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from protocol.records import INT64_MAX
 
 _COMMIT = ANSWERS[Request.COMMIT]
 _COMMIT_SIMPLE = ANSWERS[Request.COMMIT_SIMPLE]
@@ -72,7 +73,10 @@ class Offsets:
         member = membership.members.get(request.member_id) if membership is not None else None
         if membership is not None and member is not None:
             self._rebalances.watch_session(membership, member)
-        expire_ms = NO_TIMESTAMP if request.retention_time_ms < 0 else now_ms + request.retention_time_ms
+        # Who asks for all eternity gets as much of it as the record can hold.
+        expire_ms = (
+            NO_TIMESTAMP if request.retention_time_ms < 0 else min(now_ms + request.retention_time_ms, INT64_MAX)
+        )
         records: list[Record] = []
         topics = []
         for topic in request.topics:

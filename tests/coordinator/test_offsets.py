@@ -304,6 +304,15 @@ def test_a_retention_that_came_with_the_commit_counts_instead() -> None:
         assert context.fetch_offset("long") == -1
 
 
+def test_a_commit_that_is_to_be_kept_for_ever_is_kept() -> None:
+    with Context(retention_ms=DAY_MS) as context:
+        assert context.commit_error(retention_ms=2**63 - 1, version=3) is ErrorCode.NONE
+        context.sleep(3 * DAY_MS)
+        context.restart()
+        context.sleep(3 * DAY_MS)
+        assert context.fetch_offset() == 5
+
+
 def test_an_empty_group_without_offsets_is_removed_unless_somebody_is_about_to_join() -> None:
     with Context() as context:
         told = context.join(session_ms=1_800_000).response.member_id
