@@ -37,16 +37,31 @@ class OpenListeners:
         self._sockets: dict[Listener, list[socket.socket]] = {}
         self._servers: dict[Listener, list[asyncio.Server]] = {}
         self._broker: Broker | None = None
+        self._left_aside = False
 
     def bind(self) -> dict[str, int]:
-        """Bind what the settings name; the ports by listener name. Raises BindError, and nothing stays bound."""
+        """Bind what the settings name, the dynamic ones as long as they can be; the ports by listener name. Raises
+        BindError, and nothing stays bound.
+        """
+        try:
+            self._bind_all()
+        except BindError as error:
+            left = self._without_dynamic()
+            if not left:
+                raise
+            logger.error("%s", error)
+            self._tell_left_aside(left)
+            self._bind_all()
+            self._left_aside = True
+        return self.ports
+
+    def _bind_all(self) -> None:
         try:
             for listener in self._config.listeners:
                 self._sockets[listener] = bind(listener, self._config)
         except BindError:
             self.close()
             raise
-        return self.ports
 
     @property
     def serving(self) -> bool:
@@ -64,18 +79,15 @@ class OpenListeners:
         return [(one.name, *sock.getsockname()[:2]) for one, sockets in self._sockets.items() for sock in sockets]
 
     async def accept(self, broker: Broker) -> None:
-        """Let clients in, and follow the settings from now on: dynamic ones that were made before the last stop may
-        name other listeners than the static ones. Raises BindError.
-        """
+        """Let clients in, and follow the settings from now on."""
         self._broker = broker
         for listener in list(self._sockets):
             await self._serve(listener, broker)
         broker.topic_configs.on_broker_changed.append(self.follow)
         broker.admin.settings.check_addresses = self.check
         self.follow()
-        for listener in self._config.listeners:
-            if listener not in self._sockets:
-                raise BindError(f"{listener.text} cannot be bound")
+        if self._left_aside:
+            self._try_again_later()
 
     async def _serve(self, listener: Listener, broker: Broker) -> None:
         loop = asyncio.get_running_loop()
@@ -124,23 +136,33 @@ class OpenListeners:
         """Dynamic addresses that cannot be opened do not count for now: clients would be sent there in vain, and only
         over a connection could somebody alter them.
         """
-        try:
-            left = self._config.drop_dynamic(_DYNAMIC_ADDRESSES)
-        except ConfigError as error:
-            logger.error("%s", error)
-            return
+        left = self._without_dynamic()
         if not left:
             return
+        self._tell_left_aside(left)
+        self.follow()
+        broker.background.spawn(self._settle([], broker))
+        self._try_again_later()
+
+    def _without_dynamic(self) -> dict[str, str]:
+        """Leave the dynamic addresses aside; what they were."""
+        try:
+            return self._config.drop_dynamic(_DYNAMIC_ADDRESSES)
+        except ConfigError as error:
+            logger.error("%s", error)
+            return {}
+
+    def _tell_left_aside(self, left: dict[str, str]) -> None:
         logger.error(
             "%s: left aside until all these addresses are free, which is looked at every %d s;"
             " to be rid of the dynamic settings: gregor configs --alter --broker %d --delete-config %s",
             ", ".join(f"{key}={text}" for key, text in left.items()),
             _TRY_AGAIN_S,
-            broker.broker_id,
+            self._config.broker_id,
             ",".join(left),
         )
-        self.follow()
-        broker.background.spawn(self._settle([], broker))
+
+    def _try_again_later(self) -> None:
         asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._try_again)
 
     def _try_again(self) -> None:

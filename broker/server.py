@@ -98,7 +98,7 @@ class Server:
         loop = asyncio.get_running_loop()
         try:
             await self._node.open_storage()
-            await self._node.join(self._listeners.bind())
+            await self._node.join(self._listeners.bind)
             await self._listeners.accept(self._node.broker)
         except BaseException:
             self._listeners.close()

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
@@ -164,8 +164,9 @@ class Node:
         else:
             await asyncio.sleep(0)
 
-    async def join(self, ports: dict[str, int]) -> None:
-        """Register, stand for controller, take over what it says. `ports`: as bound, by listener name."""
+    async def join(self, bind: Callable[[], dict[str, int]]) -> None:
+        """Register, stand for controller, take over what it says. `bind` opens what the settings name, once the dynamic
+        ones are known, and returns the ports by listener name; what it raises is passed on."""
         config, logs, store = self._config, self._logs, self._store
         assert store is not None
         loop = asyncio.get_running_loop()
@@ -242,6 +243,8 @@ class Node:
             if self._loading is None:
                 await self._adopt_strangers()
             await configs.start()
+            ports = bind()
+            self.broker.unadvertised = self._unadvertised()
             self._broker_epoch = local.broker_epoch = await register(store, self._registration(ports))
             await controller.start()
         except StoreError as error:

@@ -89,7 +89,7 @@ class Harness:
 
     def start(self) -> Harness:
         self.run(self.node.open_storage())
-        self.run(self.node.join({"PLAINTEXT": PORT}))
+        self.run(self.node.join(lambda: {"PLAINTEXT": PORT}))
         return self
 
     def stop(self) -> None:

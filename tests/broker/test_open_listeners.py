@@ -178,3 +178,21 @@ def test_a_stored_address_is_taken_once_it_is_free(run: Any, tmp_path: Path) -> 
                 client.writer.close()
 
     run(test())
+
+
+def test_an_address_of_the_file_that_is_not_wanted_any_more_may_be_anothers(run: Any, tmp_path: Path) -> None:
+    async def test() -> None:
+        before, port = free_port(), free_port()
+        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{before}"}
+        async with World(tmp_path, **settings) as world:
+            await set_listeners(world, f"PLAINTEXT://127.0.0.1:{port}")
+        with socket.create_server(("127.0.0.1", before)):
+            async with World(tmp_path, **settings) as world:
+                assert world.server._listeners.ports == {"PLAINTEXT": port}
+                client = await connect(port)
+                await told_port(client, port)
+                client.writer.close()
+            with socket.create_server(("127.0.0.1", port)), pytest.raises(OSError, match="cannot be bound"):
+                await World(tmp_path, **settings).server.start()
+
+    run(test())
