@@ -2,9 +2,9 @@
 
 The bytes are copied by a thread of its own while the partition serves as before. When the copy has all but the last
 few, the loop copies these and puts it in the original's place, between two requests. A move that fails is given up with
-an error in the broker's log, and the partition stays where it is; one that a stop or a crash interrupts begins again
-with the next start. `replica.alter.log.dirs.io.max.bytes.per.second` holds all moves together back, from the moment it
-is set.
+an error in the broker's log, and the partition stays where it is; with one that a stop or a crash interrupts the next
+start goes on. `replica.alter.log.dirs.io.max.bytes.per.second` holds all moves together back, from the moment it is
+set.
 """
 
 from __future__ import annotations
@@ -94,19 +94,23 @@ class LogMover:
         except OSError as error:
             self._logs.on_trouble(folder, None, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder.path}: {error.strerror}") from error
+        for path in move.garbage:
+            self._remove(path)
         self._background.spawn(self._run(key, move))
 
     def resume(self) -> None:
-        """Begin again what was interrupted."""
+        """Go on with what was interrupted."""
         wishes, self._logs.moves.wishes = self._logs.moves.wishes, {}
         for (topic, index), folder in wishes.items():
             try:
                 self.move(topic, index, folder)
             except KafkaError as error:
                 logger.warning("%s-%d is not moved to %s: %s", topic, index, folder.path, error)
+            self._remove(self._logs.moves.drop_left((topic, index)))  # if nobody goes on with it
 
     async def _run(self, key: Key, move: LogMove) -> None:
-        logger.info("moving %s-%d from %s to %s", *key, move.home.path, move.folder.path)
+        done = f", {move.size_bytes / 1e6:.1f} MB are there already" if move.size_bytes else ""
+        logger.info("moving %s-%d from %s to %s%s", *key, move.home.path, move.folder.path, done)
         try:
             async with self._turn:
                 await self._copy(key, move)

@@ -79,6 +79,10 @@ class File(Protocol):
 
     def modified_ms(self) -> int: ...
 
+    def identity(self) -> tuple[int, int, int]:
+        """Three numbers that no other file has that ever has this name, nor this one once it was written to, cut or
+        renamed; the same after a restart."""
+
     def set_modified_ms(self, modified_ms: int) -> None: ...
 
     def sync(self) -> None:
@@ -241,6 +245,10 @@ class OsFile:
 
     def modified_ms(self) -> int:
         return os.stat(self._fd if self._fd >= 0 else self.path).st_mtime_ns // 1_000_000
+
+    def identity(self) -> tuple[int, int, int]:
+        found = os.stat(self._fd if self._fd >= 0 else self.path)
+        return found.st_ino, found.st_size, found.st_ctime_ns
 
     def set_modified_ms(self, modified_ms: int) -> None:
         os.utime(self._fd if self._fd >= 0 else self.path, ns=(modified_ms * 1_000_000,) * 2)

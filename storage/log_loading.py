@@ -201,8 +201,7 @@ class LogLoading(DataFolders):
             for path, name in contents.copies:
                 original = basename(path).removesuffix(FolderKind.FUTURE.value) + FolderKind.DELETE.value
                 if name[:2] in present:
-                    self.moves.wishes[name[:2]] = folder
-                    contents.marked.append(path)
+                    contents.marked.extend(self.moves.wish(name[:2], folder, path))
                 elif original in marked:
                     final = f"{folder.path}/{folder_name(name.topic, name.partition)}"
                     self._files.rename(path, final)
@@ -246,6 +245,7 @@ class LogLoading(DataFolders):
             now_ms=self._clock_ms(),
             log_start_offset=folder.log_start_offsets.get(loading.key, 0),
             recovery_point=folder.recovery_points.get(loading.key, 0),
+            cleaned_offset=folder.cleaned_offsets.get(loading.key, 0),
         )
         return (yield from loading.loader.load(folder.was_clean))
 

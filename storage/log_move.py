@@ -10,9 +10,12 @@
 
 All three files of a segment only ever grow (a truncation, which changes the log's generation, begins the move anew),
 so a copy is right as far as it goes, and catching up is copying what came since. Segments that retention or compaction
-took away meanwhile are dropped from the copy. A crash before the first rename leaves the original, one after it the
-copy, which the next start gives its name: the id that both share tells that it was complete. A power cut may keep the
-second rename and lose the first; then MOVED_FILE tells which of both is the newer one.
+took away meanwhile are dropped from the copy. An interrupted move goes on behind the segments that were copied whole
+(storage.move_progress); what else there is of the copy is removed.
+
+A crash before the first rename leaves the original, one after it the copy, which the next start gives its name: the id
+that both share tells that it was complete. A power cut may keep the second rename and lose the first; then MOVED_FILE
+tells which of both is the newer one.
 """
 
 from __future__ import annotations
@@ -26,9 +29,12 @@ from storage.data_folder import DataFolder
 from storage.disk_errors import is_full
 from storage.epochs import LeaderEpochs
 from storage.folder_names import FolderKind, marked_folder_name
+from storage.identity import PARTITION_METADATA_FILE
 from storage.log import Log
+from storage.move_progress import CopiedSegment, format_progress, parse_progress
 from storage.producer_state import ProducerStates
 from storage.segment import (
+    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -56,22 +62,30 @@ _STREAMS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 class _SegmentCopy:
     """One segment's files in the other folder, and how far they are."""
 
-    __slots__ = ("_files", "_system", "copied_bytes", "has_small_files", "is_complete", "source", "stem")
+    __slots__ = ("_files", "_system", "copied", "copied_bytes", "has_small_files", "is_complete", "source", "stem")
 
-    def __init__(self, files: Files, directory: str, source: Segment) -> None:
+    def __init__(self, files: Files, directory: str, source: Segment, copied: CopiedSegment | None = None) -> None:
+        """`copied`: an earlier attempt has copied it whole."""
         self.source = source
         self.stem = file_stem(directory, source.base_offset)
         self._system = files
         self._files: list[File] = []
-        self.copied_bytes = [0, 0, 0]
-        self.has_small_files = False
+        self.copied = copied
+        """What the next attempt has to know of it; None until it is complete."""
+        self.copied_bytes = [0, 0, 0] if copied is None else [*copied.sizes]
+        self.has_small_files = copied is not None
         """Its snapshot, too, which may be all that is known of some producers."""
-        self.is_complete = False
+        self.is_complete = copied is not None
+        if copied is not None:
+            self._files = [files.open(path) for path in self.paths()]
+
+    def paths(self) -> list[str]:
+        return [self.stem + suffix for suffix in _STREAMS]
 
     def files(self) -> list[File]:
         """Made when they are first wanted: with many segments it would take long to make all at once."""
         if not self._files:
-            self._files = [self._system.create(self.stem + suffix) for suffix in _STREAMS]
+            self._files = [self._system.create(path) for path in self.paths()]
         return self._files
 
     def close(self) -> None:
@@ -111,7 +125,9 @@ class CopyPlan:
         "end_offset",
         "error",
         "generation",
+        "progress",
         "small",
+        "source",
     )
 
     def __init__(
@@ -124,10 +140,11 @@ class CopyPlan:
         generation: int,
         completes: bool,
         end_offset: int,
+        progress: bytes,
     ) -> None:
         """`pieces` are (from, to, start, end); `small` files are (from, to) and may be missing. `completes`: nothing
         more can come to this segment. `end_offset`: up to where the log is copied then, -1 if there is more to come.
-        Raises OSError; then nothing is held."""
+        `progress`: what was complete before. Raises OSError; then nothing is held."""
         self.copy = copy
         self._files = files
         self._directory = directory
@@ -135,6 +152,7 @@ class CopyPlan:
         self.small = small
         self.generation = generation
         self.completes = completes
+        self.progress = progress
         self.end_offset = end_offset
         self.done_bytes = [end for _, _, _, end in pieces]
         self.error: OSError | None = None
@@ -144,6 +162,7 @@ class CopyPlan:
                 for file in (source, target):
                     file.hold()
                     self._held.append(file)
+            self.source = pieces[0][0].identity()
         except OSError:
             self.release()
             raise
@@ -160,6 +179,8 @@ class CopyPlan:
                 if end > start:
                     _copy(source, target, start, end)
                     target.sync()
+            with suppress(FileNotFoundError):
+                self._files.write_atomically(f"{self._directory}/{MOVED_FILE}", self.progress, sync=False)
             for path, target_path in self.small:
                 with suppress(FileNotFoundError):
                     self._files.write_atomically(target_path, self._files.read_bytes(path))
@@ -177,8 +198,17 @@ class CopyPlan:
 class LogMove:
     """One log on its way from `home` to `folder`; `directory` is the copy's place until the swap."""
 
-    def __init__(self, files: Files, log: Log, home: DataFolder, folder: DataFolder, unique_id: bytes) -> None:
-        """Makes the copy's directory. Raises OSError."""
+    def __init__(
+        self,
+        files: Files,
+        log: Log,
+        home: DataFolder,
+        folder: DataFolder,
+        unique_id: bytes,
+        *,
+        goes_on: bool = False,
+    ) -> None:
+        """Makes the copy's directory; or it is that of an earlier attempt, and the move `goes_on`. Raises OSError."""
         self.log = log
         self.home = home
         self.folder = folder
@@ -193,8 +223,14 @@ class LogMove:
         if files.exists(marker):  # an earlier move was cut short at its very end: the original must not look newer
             files.sync_directory(home.path)
             files.unlink(marker)
-        files.make_directory(self.directory)
-        files.write_atomically(f"{self.directory}/{MOVED_FILE}", b"", sync=False)
+        self.garbage: list[str] = []
+        """Files that an earlier attempt has left, to be unlinked on a thread."""
+        self._progress = b""
+        if goes_on:
+            self._take_over()
+        else:
+            files.make_directory(self.directory)
+        files.write_atomically(f"{self.directory}/{MOVED_FILE}", self._progress, sync=False)
 
     def _name(self, kind: FolderKind) -> str:
         return marked_folder_name(self.log.topic, self.log.partition, kind, self._id)
@@ -223,6 +259,35 @@ class LogMove:
         at_home = isinstance(path, str) and path.startswith(f"{self.log.directory}/")
         return self.home if at_home or path == self.log.directory else self.folder
 
+    # Going on
+
+    def _take_over(self) -> None:
+        """Keeps the copies of segments that are the same as they were."""
+        files = self._files
+        there = {entry.name: entry.size_bytes for entry in files.list_directory(self.directory)}
+        known = parse_progress(files.read_bytes(f"{self.directory}/{MOVED_FILE}")) if MOVED_FILE in there else {}
+        kept = {MOVED_FILE, PARTITION_METADATA_FILE}
+        for source in self.log.segments[:-1]:
+            copied = known.get(source.base_offset)
+            if copied is not None and copied.source == source.log.identity():
+                copy = _SegmentCopy(files, self.directory, source, copied)
+                names = [os.path.basename(path) for path in copy.paths()]
+                if [there.get(name) for name in names] == [*copied.sizes]:
+                    self._copies.append(copy)
+                    kept.update(names)
+                    kept.update(os.path.basename(path) for _, path in self._small_files_of(copy))
+        for name in there.keys() - kept:
+            path = f"{self.directory}/{name}"
+            if not name.endswith(DELETED_SUFFIX):  # whoever makes it anew must not lose it to the late unlink
+                files.rename(path, path + DELETED_SUFFIX)
+                path += DELETED_SUFFIX
+            self.garbage.append(path)
+        self._note_progress()
+
+    def _note_progress(self) -> None:
+        copied = {copy.source.base_offset: copy.copied for copy in self._copies if copy.copied is not None}
+        self._progress = format_progress(copied)
+
     # Copying
 
     def plan(self, max_bytes: int = CHUNK_BYTES) -> CopyPlan | None:
@@ -247,7 +312,17 @@ class LogMove:
             small = self._small_files_of(copy) if whole else []
             end_offset = log.log_end_offset if whole and is_active else -1
             pieces = list(zip(copy.source.files(), copy.files(), copy.copied_bytes, wanted, strict=True))
-            return CopyPlan(self._files, self.directory, copy, pieces, small, self._generation, completes, end_offset)
+            return CopyPlan(
+                self._files,
+                self.directory,
+                copy,
+                pieces,
+                small,
+                self._generation,
+                completes,
+                end_offset,
+                self._progress,
+            )
         self._synced_offset = max(self._synced_offset, active.base_offset)
         return None
 
@@ -261,6 +336,10 @@ class LogMove:
         plan.copy.copied_bytes = plan.done_bytes
         plan.copy.is_complete = plan.completes
         plan.copy.has_small_files = bool(plan.small)
+        if plan.completes:
+            log_bytes, index_bytes, time_bytes = plan.done_bytes
+            plan.copy.copied = CopiedSegment((log_bytes, index_bytes, time_bytes), plan.source)
+            self._note_progress()
         if plan.end_offset >= 0:
             self._synced_offset = plan.end_offset
 
@@ -276,6 +355,8 @@ class LogMove:
             self._generation = log.generation
             self._synced_offset = log.log_start_offset
             present: set[int] = set()
+            self._progress = format_progress({})
+            self._files.write_atomically(f"{self.directory}/{MOVED_FILE}", self._progress, sync=False)
         else:
             present = {id(segment) for segment in segments}
         kept = []
@@ -395,13 +476,20 @@ class LogMove:
         return doomed
 
     def leave_wish(self) -> None:
-        """Gives the move up for now: an empty directory stays, from which the next start knows of it. Apache Kafka
-        takes it for a copy that has only begun, and goes on with it. Raises OSError."""
+        """Gives the move up for now: its directory stays, from which the next start knows of it, with the segments that
+        are copied whole; empty without such. Apache Kafka takes it for a copy that it has begun, and goes on with it.
+        Raises OSError."""
         self.cancelled = True
         for copy in self._copies:
             copy.close()
-        self._files.remove_directory(self.directory)
-        self._files.make_directory(self.directory)
+        if not any(copy.is_complete for copy in self._copies):
+            self._files.remove_directory(self.directory)
+            self._files.make_directory(self.directory)
+            return
+        for copy in self._copies:
+            if not copy.is_complete:
+                self._drop(copy)
+        self._files.write_atomically(f"{self.directory}/{MOVED_FILE}", self._progress)
 
 
 def _copy(source: File, target: File, start: int, end: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from protocol.ids import ZERO_UUID, random_uuid
 from storage.checkpoint_contents import offset_of
 from storage.checkpoints import RECOVERY_POINT_FILE
+from storage.folder_names import FolderKind, marked_folder_name
 from storage.identity import PARTITION_METADATA_FILE, format_partition_metadata
 from storage.log_move import LogMove
 
@@ -37,6 +38,15 @@ class LogMoves:
         self._logs = logs
         self._homes = homes
         self._preferred: dict[Key, DataFolder] = {}
+        self._left: dict[Key, tuple[DataFolder, str]] = {}
+        """What these moves have copied: data folder, path."""
+
+    def wish(self, key: Key, folder: DataFolder, path: str) -> list[str]:
+        """A start has found the copy of a partition that is here. Returns what is to be removed: an older find."""
+        older = self._left.get(key)
+        self.wishes[key] = folder
+        self._left[key] = folder, path
+        return [] if older is None else [older[1]]
 
     def prefer(self, key: Key, folder: DataFolder) -> None:
         """Where a log is to be made that does not exist yet."""
@@ -49,7 +59,16 @@ class LogMoves:
     def begin(self, key: Key, folder: DataFolder) -> LogMove:
         """A log that is not under way is from now on. Raises OSError."""
         log = self._logs[key]
-        move = LogMove(self._files, log, self._homes[key], folder, random_uuid())
+        self.wishes.pop(key, None)
+        left = self._left.get(key)
+        if left is not None and left[0] is folder and (unique_id := _unique_id(key, left[1])) is not None:
+            del self._left[key]
+            move = LogMove(self._files, log, self._homes[key], folder, unique_id, goes_on=True)
+        else:
+            other = self.drop_left(key)
+            move = LogMove(self._files, log, self._homes[key], folder, random_uuid())
+            if other is not None:
+                move.garbage.append(other)
         if log.topic_id != ZERO_UUID:
             data = format_partition_metadata(log.topic_id)
             self._files.write_atomically(f"{move.directory}/{PARTITION_METADATA_FILE}", data, sync=False)
@@ -73,13 +92,28 @@ class LogMoves:
         """Gives a move up, if there is one; returns what is to be removed of it. Raises nothing: what cannot be renamed
         is found by the next start."""
         move = self._forget(key)
-        if move is None or move.folder.failure is not None:
+        if move is None:
+            return self.drop_left(key)
+        if move.folder.failure is not None:
             return None
         try:
             return move.cancel()
         except OSError as error:
             logger.error("%s cannot be set aside for removal: %s", move.directory, error)
             return None
+
+    def drop_left(self, key: Key) -> str | None:
+        """The move is not gone on with; returns what is to be removed of it. Raises nothing, as `cancel`."""
+        folder, path = self._left.pop(key, (None, ""))
+        if folder is None or folder.failure is not None:
+            return None
+        doomed = f"{folder.path}/{marked_folder_name(*key, FolderKind.DELETE, random_uuid())}"
+        try:
+            self._files.rename(path, doomed)
+        except OSError as error:
+            logger.error("%s cannot be set aside for removal: %s", path, error)
+            return None
+        return doomed
 
     def folder_failed(self, folder: DataFolder) -> None:
         """No move comes from there or goes there any more."""
@@ -97,7 +131,7 @@ class LogMoves:
         return move
 
     def leave_wishes(self) -> None:
-        """At a stop: the next start goes on with the moves, from their beginning."""
+        """At a stop: the next start goes on with the moves."""
         for key, move in list(self.under_way.items()):
             del self.under_way[key]
             with suppress(OSError):  # then the next start finds a part of a copy, and removes it itself
@@ -111,3 +145,12 @@ class LogMoves:
             offset = offset_of(name, move.log)
             if offsets is not None and offset is not None:
                 offsets[key] = min(offset, move.recovery_point) if name == RECOVERY_POINT_FILE else offset
+
+
+def _unique_id(key: Key, path: str) -> bytes | None:
+    """That of a copy's folder; None if this is not how we name one."""
+    with suppress(ValueError):
+        unique_id = bytes.fromhex(path.rpartition(".")[2].removesuffix(f"-{FolderKind.FUTURE.value}"))
+        if marked_folder_name(*key, FolderKind.FUTURE, unique_id) == path.rpartition("/")[2]:
+            return unique_id
+    return None

@@ -11,6 +11,7 @@ import os
 import posixpath
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from typing import TYPE_CHECKING
 
 from storage.cached_reads import NotCached
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 
 PAGE_BYTES = 4096
+_NUMBERS = count()
 
 
 def _pages(size_bytes: int, position: int) -> set[int]:
@@ -30,9 +32,10 @@ def _pages(size_bytes: int, position: int) -> set[int]:
 class _Content:
     """An inode: what names point at."""
 
-    __slots__ = ("data", "durable", "evicted", "modified_ms", "reserved_bytes", "snapshot_fd", "unsyncable")
+    __slots__ = ("data", "durable", "evicted", "modified_ms", "number", "reserved_bytes", "snapshot_fd", "unsyncable")
 
     def __init__(self) -> None:
+        self.number = next(_NUMBERS)
         self.data = bytearray()
         self.evicted: set[int] = set()
         """Numbers of the pages that are on the disk alone."""
@@ -124,6 +127,10 @@ class MemoryFile:
 
     def modified_ms(self) -> int:
         return self._content().modified_ms
+
+    def identity(self) -> tuple[int, int, int]:
+        content = self._content()
+        return content.number, len(content.data), hash(bytes(content.data)) & 0xFFFFFFFF
 
     def set_modified_ms(self, modified_ms: int) -> None:
         self._content().modified_ms = modified_ms

@@ -420,6 +420,23 @@ def test_a_stop_meanwhile_is_made_up_for_by_the_next_start(two: Two, gate: list[
     assert len(two.values()) == 20
 
 
+def test_the_next_start_goes_on_behind_what_was_copied(two: Two) -> None:
+    two.topic(records=60)
+    limit_moves(two, "1")  # the first segment, and then nothing for an hour
+    two.move("orders", two.b)
+    move = two.harness.broker.logs.moves.under_way["orders", 0]
+    two.harness.until(lambda: move.size_bytes > 0, 30)
+    copied_bytes = move.size_bytes
+    two.harness.stop()
+    assert len(list((two.base / two.folders()[1]).glob("*.log"))) == 1
+    two.harness = two.started()
+    assert two.harness.broker.logs.moves.under_way["orders", 0].size_bytes >= copied_bytes
+    limit_moves(two, None)
+    two.harness.until(lambda: two.where() == [two.b] and two.folders() == ["b/orders-0"], 30)
+    assert len(two.values()) == 60
+    assert sorted(path.name for path in (Path(two.b) / "orders-0").glob("*gregor*")) == []
+
+
 def test_a_crash_between_the_two_renames_leaves_the_copy(two: Two) -> None:
     two.topic()
     two.move("orders", two.b)
