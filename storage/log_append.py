@@ -93,7 +93,7 @@ class LogAppends(LogState):
             or size_bytes > self._max_message_bytes
             or max_timestamp - now_ms > self._timestamp_after_max_ms
             or now_ms - max_timestamp > self._timestamp_before_max_ms
-            or self._is_special
+            or self.is_special
             or crc32c(view[CRC_START:]) != crc
         ):
             if type(records) is not PreparedBatch:

@@ -47,7 +47,6 @@ class LogState:
         "_files",
         "_generation",
         "_index_interval_bytes",
-        "_is_special",
         "_known_positions",
         "_max_message_bytes",
         "_producers",
@@ -67,6 +66,7 @@ class LogState:
         "distrusted",
         "flushes_soon",
         "high_watermark",
+        "is_special",
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
@@ -155,7 +155,8 @@ class LogState:
         self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
         self._timestamp_after_max_ms = NEVER if self._stamps_append_time else config.message_timestamp_after_max_ms
         self._timestamp_before_max_ms = NEVER if self._stamps_append_time else config.message_timestamp_before_max_ms
-        self._is_special = is_special(config)
+        self.is_special = is_special(config)
+        """Whether batches of the usual kind need more than a look at their header."""
         self._set_roll_limits()
         self._set_flushes_soon()
 

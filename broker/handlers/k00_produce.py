@@ -54,7 +54,11 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 BATCHES_FROM = 3
 QUICK_MESSAGE_SET_BYTES = 4 * 1024
-"""What is converted on the spot, for all partitions of a request together, in less than a millisecond."""
+"""What is converted on the spot, in less than a millisecond."""
+QUICK_REQUEST_BYTES = 64 * 1024
+"""What is looked at on the spot, for all partitions of a request together, in some milliseconds."""
+MESSAGE_SET_COST = 4
+"""How much longer conversion takes than a look."""
 ZSTD_FROM = 7
 RECORD_ERRORS_FROM = 8
 CURRENT_LEADER_FROM = 10
@@ -148,7 +152,7 @@ class _Appends:
         self._commits = _Commits()
         self._failed = False
         self._leaders: list[int] = []
-        self._quick_bytes = QUICK_MESSAGE_SET_BYTES
+        self._quick_bytes = QUICK_REQUEST_BYTES
         self._deferred: deque[tuple[_Target, Partition, bytes, bool]] = deque()
 
     def run(self) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
@@ -203,16 +207,16 @@ class _Appends:
                 return  # Kafka of all releases takes an empty set: there is nothing to do, and that is done
             raise KafkaError(ErrorCode.INVALID_RECORD, "no records for the partition")
         target = topic, answer
+        log = partition.log
         if is_message_set:
-            self._quick_bytes -= len(records)
-            if self._quick_bytes < 0:
+            self._quick_bytes -= MESSAGE_SET_COST * len(records)
+            if self._quick_bytes < 0 or len(records) > QUICK_MESSAGE_SET_BYTES:
                 self._deferred.append((target, partition, bytes(records), True))
                 return
             try:
                 batch = upconvert(records, max_decompressed_bytes=2 * QUICK_MESSAGE_SET_BYTES)
             except CorruptBatch:  # or only large
                 batch = None
-            log = partition.log
             if batch is None or (log is not None and len(batch) > log.config.max_message_bytes):
                 self._deferred.append((target, partition, bytes(records), True))
                 return
@@ -226,6 +230,11 @@ class _Appends:
                     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                     _REFUSALS[ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED],
                 )
+        if log is not None and log.is_special:
+            self._quick_bytes -= len(records)
+            if self._quick_bytes < 0:
+                self._deferred.append((target, partition, bytes(records), False))
+                return
         try:
             self._append(partition, records, answer)
         except NeedsPreparation:

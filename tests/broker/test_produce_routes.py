@@ -27,7 +27,8 @@ class FakePartition:
 
     def __init__(self) -> None:
         self.commits_at_once = True
-        self.log = SimpleNamespace(config=SimpleNamespace(flush_messages=2**63 - 1), unflushed_messages=1)
+        config = SimpleNamespace(flush_messages=2**63 - 1)
+        self.log = SimpleNamespace(config=config, unflushed_messages=1, is_special=False)
         self.appended: list[bytes] = []
         self.error: KafkaError | None = None
 

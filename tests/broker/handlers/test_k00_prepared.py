@@ -173,3 +173,18 @@ def test_the_loop_goes_on_meanwhile(harness: Harness, topic: str, settings: dict
         assert one_partition(answer).error_code == 0
         steps_ms.append(busy_ms)
     assert min(steps_ms) < 10
+
+
+@pytest.mark.parametrize("config", [{"cleanup_policy": "compact"}, {"compression_type": "gzip"}])
+def test_many_small_batches_in_one_request_go_in_turns(harness: Harness, topic: str, config: dict[str, str]) -> None:
+    harness.create_topic(topic, partitions=50, **config)
+    make = ProduceRequest.PartitionProduceData
+    records = bytes(batch(*[(b"k%d" % number, b"x" * 30) for number in range(200)]))
+    data = [make(index=index, records=records) for index in range(50)]
+    topic_data = [ProduceRequest.TopicProduceData(name=topic, partition_data=data)]
+    task = harness.begin(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topic_data), 9, turns=1)
+    partitions = [harness.broker.replicas.partitions[topic, index] for index in range(50)]
+    assert 1 <= [one.high_watermark for one in partitions].count(200) < 25
+    (told,) = harness.run(task).responses
+    assert [(one.error_code, one.base_offset) for one in told.partition_responses] == [(0, 0)] * 50
+    assert {one.high_watermark for one in partitions} == {200}
