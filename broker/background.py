@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 READERS = 2
+GATHERED_S = 0.1
+"""What is to be removed after the same delay, and begins within such a time, is removed together."""
 LARGE_BATCHES = 3
 """So many may be unpacked at a time, each to 64 MB at most."""
 
@@ -41,6 +43,8 @@ class Background:
         self._tasks: set[asyncio.Task[None]] = set()
         self._kept: set[asyncio.Future[Any]] = set()
         self._removals: set[asyncio.Future[None]] = set()
+        self._gathering: dict[int, list[str]] = {}
+        """Paths to be removed after a delay in ms that began just now: more may join them."""
         self.flushes: dict[Log, asyncio.Event] = {}
         """Logs that somebody waits to see flushed, and what ends the flush under way (broker.maintenance.flush_to)."""
 
@@ -83,18 +87,30 @@ class Background:
                 go_on = after_call(work, done.result)
 
     def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
-        """Unlink renamed files and folders after `file.delete.delay.ms`, when nobody reads them any more."""
+        """Unlink renamed files and folders after `file.delete.delay.ms`, when nobody reads them any more. Those of one
+        moment go one after the other: thousands of timers that end together would hold the loop up."""
         chosen = list(paths)
-        if chosen:
-            self.spawn(self._remove(chosen, delay_ms))
+        if not chosen:
+            return
+        loop = asyncio.get_running_loop()
+        gathering = self._gathering.get(delay_ms)
+        if gathering is not None:
+            gathering.extend(chosen)
+        elif delay_ms > 0:
+            self._gathering[delay_ms] = chosen
+            loop.call_later(GATHERED_S, self._gathering.pop, delay_ms, None)
+            self.spawn(self._remove(chosen, delay_ms + 1000 * GATHERED_S))
+        else:
+            self.spawn(self._remove(chosen, 0))
 
     def remove_now(self) -> None:
         """End all waits of `remove_later`: the disk needs the room. Whoever reads holds what it reads open."""
+        self._gathering.clear()
         for wait in self._removals:
             if not wait.done():
                 wait.set_result(None)
 
-    async def _remove(self, paths: list[str], delay_ms: int) -> None:
+    async def _remove(self, paths: list[str], delay_ms: float) -> None:
         import aiofiles.os
 
         if delay_ms > 0:

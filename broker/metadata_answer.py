@@ -153,4 +153,6 @@ class EncodedTopics:
             if work >= _WORK_PER_SLICE:
                 work = 0
                 yield None
+        if work:
+            yield None
         return b"".join(parts)

@@ -321,11 +321,11 @@ class Node:
                     partition.log.config = config
             replicas.generation += 1  # produce routes were learnt under the old settings
 
-        known: set[str] = set()
+        known: frozenset[str] = frozenset()
 
         def topics_changed() -> None:
             nonlocal known
-            current = {state.name for state in image.topics()}
+            current = image.names()
             gone = known - current
             known = current
             if gone:

@@ -42,9 +42,13 @@ def spread(
             f"replication factor {replication_factor} needs as many brokers; there are {count}",
         )
     first = random.randrange(count) if start_index is None else start_index
+    numbers = range(start_partition, start_partition + partitions)
+    if replication_factor == 1:
+        alone = [(broker,) for broker in brokers]
+        return {partition: alone[(first + partition) % count] for partition in numbers}
     distance = random.randrange(count) if start_index is None else start_index
     result = {}
-    for partition in range(start_partition, start_partition + partitions):
+    for partition in numbers:
         if partition > 0 and partition % count == 0:
             distance += 1
         lead = (first + partition) % count

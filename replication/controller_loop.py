@@ -536,17 +536,11 @@ class ControllerLoop:
         if response.error_code:
             _log.warning("Broker %d refused %s: error %d", broker_id, type(request).__name__, response.error_code)
         elif isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
-            names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
-            errors = {
-                (names[topic.topic_id], partition.partition_index): partition.error_code
-                for topic in response.topics
-                for partition in topic.partition_errors
-            }
-            failed = frozenset(key for key, error in errors.items() if error == ErrorCode.KAFKA_STORAGE_ERROR)
+            failed = _answered_with(ErrorCode.KAFKA_STORAGE_ERROR, request, response)
             if failed:
                 self._put(ReplicasFailed(broker_id, failed))
             if self.cluster is not None and self.cluster.failed:
-                served = {key for key, error in errors.items() if error == ErrorCode.NONE}
+                served = _answered_with(ErrorCode.NONE, request, response)
                 recovered = frozenset(key for key in served if (*key, broker_id) in self.cluster.failed)
                 if recovered:
                     self._put(ReplicasRecovered(broker_id, recovered))
@@ -566,6 +560,20 @@ def _tell(done: asyncio.Future[ResultT], result: ResultT) -> None:
     """The answer to whoever asked, unless it was given already or nobody waits for it any more."""
     if not done.done():
         done.set_result(result)
+
+
+def _answered_with(
+    error: ErrorCode, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
+) -> frozenset[PartitionKey]:
+    """The partitions that were answered with this error."""
+    names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+    code = int(error)
+    return frozenset(
+        (names[topic.topic_id], partition.partition_index)
+        for topic in response.topics
+        for partition in topic.partition_errors
+        if partition.error_code == code
+    )
 
 
 class _Sender:

@@ -11,6 +11,7 @@ from replication.cluster import Cluster, LiveBroker, Partition, PartitionKey, To
 from replication.controller import TopicRead
 from replication.metadata_store import MetadataStore, Stat, Watch, WatchEvent
 from replication.topic_configs import TopicConfigs
+from replication.turns import Turns, in_turns
 
 _log = logging.getLogger(__name__)
 
@@ -97,12 +98,15 @@ class ControllerReader:
         await self._configs.ensure(names)
         found = await self._get_watched(nodes.topic_path(name) for name in names)
         topics = {}
+        turns = Turns()
         for name in names:
+            await turns.next()
             node = found.get(nodes.topic_path(name))
             if node is not None:
                 try:
                     unclean = self._configs.log_config(name).unclean_leader_election_enable
-                    topics[name] = TopicRead(nodes.decode_topic(name, node[0]), node[1].version, unclean)
+                    assignment = await in_turns(nodes.decode_topic_in_steps(name, node[0]))
+                    topics[name] = TopicRead(assignment, node[1].version, unclean)
                 except nodes.NodeFormatError as error:
                     _log.warning("Topic ignored: %s", error)
         return topics
@@ -112,7 +116,9 @@ class ControllerReader:
         keys = list(keys)
         found = await self._store.get_many([nodes.state_path(*key) for key in keys])
         states = {}
+        turns = Turns()
         for key, node in zip(keys, found, strict=True):
+            await turns.next()
             if node is not None:
                 try:
                     states[key] = (nodes.decode_state(node[0]), node[1].version)

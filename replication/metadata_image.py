@@ -72,6 +72,10 @@ class MetadataImage:
     def topics_count(self) -> int:
         return len(self._topics)
 
+    def names(self) -> frozenset[str]:
+        """Of all topics."""
+        return frozenset(self._topics)
+
     def topic_name(self, topic_id: Uuid) -> str | None:
         return self._names.get(topic_id)
 

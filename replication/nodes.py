@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from config.listeners import Listener
@@ -58,6 +58,8 @@ INITIAL_CONTROLLER_EPOCH = 0
 PRODUCER_IDS_PER_BLOCK = 1000
 
 
+_PARTITIONS_PER_STEP = 250
+
 # json.dumps makes an encoder for each call that is not the default one's.
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -88,7 +90,7 @@ def _field(value: Mapping[str, Any], key: str, type_: type, what: str) -> Any:
 
 
 def _ids(value: object, what: str) -> list[int]:
-    if not isinstance(value, list) or not all(type(item) is int for item in value):
+    if not isinstance(value, list) or not {int}.issuperset(map(type, value)):
         raise NodeFormatError(f"{what}: {value!r} is not a list of broker ids")
     return value
 
@@ -212,6 +214,12 @@ class TopicAssignment(NamedTuple):
     partitions: dict[int, ReplicaAssignment]
 
 
+def replica_assignments(assignments: Mapping[int, tuple[int, ...]]) -> dict[int, ReplicaAssignment]:
+    """Of these replicas; equal ones share one object, as of thousands of partitions most are equal."""
+    shared = {replicas: ReplicaAssignment(replicas) for replicas in set(assignments.values())}
+    return {index: shared[replicas] for index, replicas in assignments.items()}
+
+
 def topic_path(topic: str) -> str:
     return f"{TOPICS}/{topic}"
 
@@ -230,6 +238,17 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 
 def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     """Versions 1 (partitions only), 2 (adding and removing replicas), 3 (topic id)."""
+    steps = decode_topic_in_steps(topic, data)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            assignment: TopicAssignment = end.value
+            return assignment
+
+
+def decode_topic_in_steps(topic: str, data: bytes) -> Generator[None, None, TopicAssignment]:
+    """`decode_topic`, some hundred partitions at a time."""
     what = topic_path(topic)
     value = _decode(data, what)
     topic_id = ZERO_UUID
@@ -241,10 +260,17 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
     if not isinstance(adding, dict) or not isinstance(removing, dict):
         raise NodeFormatError(f"{what}: adding_replicas and removing_replicas must be objects")
-    partitions = {}
+    partitions: dict[int, ReplicaAssignment] = {}
+    shared: dict[tuple[int, ...], ReplicaAssignment] = {}
     for index, replicas in _field(value, "partitions", dict, what).items():
         if not (index.isascii() and index.isdigit() and len(index) <= 9):
             raise NodeFormatError(f"{what}: partition {index!r}")
+        if len(partitions) % _PARTITIONS_PER_STEP == 0:
+            yield
+        if index not in adding and index not in removing:
+            ids = tuple(_ids(replicas, what))
+            partitions[int(index)] = shared.get(ids) or shared.setdefault(ids, ReplicaAssignment(ids))
+            continue
         partitions[int(index)] = ReplicaAssignment(
             tuple(_ids(replicas, what)),
             tuple(_ids(adding[index], what)) if index in adding else (),

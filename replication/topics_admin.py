@@ -130,7 +130,7 @@ class Admin:
         for topic in topics:
             await turns.next()
             try:
-                results.append(await self._create(topic, validate_only))
+                results.append(await self._create(topic, validate_only, turns))
             except KafkaError as error:
                 results.append(error)
         created = [result for result in results if isinstance(result, CreatedTopic)]
@@ -144,7 +144,7 @@ class Admin:
             for result in results
         ]
 
-    async def _create(self, topic: NewTopic, validate_only: bool) -> CreatedTopic:
+    async def _create(self, topic: NewTopic, validate_only: bool, turns: Turns) -> CreatedTopic:
         name = topic.name
         problem = name_problem(name)
         if problem is not None:
@@ -166,8 +166,10 @@ class Admin:
         if validate_only:
             return CreatedTopic(name, bytes(16), len(assignments), factor, configs)
         topic_id = random_uuid()
-        replicas = {index: nodes.ReplicaAssignment(ids) for index, ids in assignments.items()}
+        replicas = nodes.replica_assignments(assignments)
+        await turns.next()
         data = nodes.encode_topic(nodes.TopicAssignment(topic_id, replicas))
+        await turns.next()
         # The settings first: whoever sees the topic must find them.
         config_path = nodes.config_path("topics", name)
         while True:
@@ -277,7 +279,7 @@ class Admin:
             added = self._widen(topic, count, assignments)
             if validate_only:
                 return
-            partitions = topic.partitions | {index: nodes.ReplicaAssignment(ids) for index, ids in added.items()}
+            partitions = topic.partitions | nodes.replica_assignments(added)
             data = nodes.encode_topic(nodes.TopicAssignment(topic.topic_id, partitions))
             try:
                 await self._store.set(nodes.topic_path(name), data, node[1].version)

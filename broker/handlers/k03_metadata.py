@@ -56,7 +56,8 @@ async def metadata(broker: Broker, request: MetadataRequest, call: Call) -> Meta
     leaders = _leaders(broker, call)
     answered = partial(_known, leaders, operations)
     answer = _answer(broker, request, call)
-    if sum(1 if isinstance(one, Topic) else len(one.partitions) for one in found) <= MANY_PARTITIONS:
+    few = found[: MANY_PARTITIONS + 1]
+    if sum(1 if isinstance(one, Topic) else len(one.partitions) for one in few) <= MANY_PARTITIONS:
         answer.topics = [one if isinstance(one, Topic) else answered(one, sorted(one.partitions)) for one in found]
         return answer
     kind = operations, tuple(leaders.items())

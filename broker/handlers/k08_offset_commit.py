@@ -27,6 +27,7 @@ TOPIC_IDS_FROM = 10
 async def offset_commit(broker: Broker, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
     known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
+    turns = broker.gate.turns()
     for topic in request.topics:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if call.version >= TOPIC_IDS_FROM:
@@ -34,21 +35,25 @@ async def offset_commit(broker: Broker, request: OffsetCommitRequest, call: Call
             topic.name = name or ""
             error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else error
         count = broker.metadata.partition_count(topic.name)
-        unknown = [part for part in topic.partitions if not 0 <= part.partition_index < count]
+        unknown = []
+        present = []
+        for part in topic.partitions:
+            await turns.next()
+            if 0 <= part.partition_index < count:
+                present.append(part)
+            else:
+                unknown.append(
+                    OffsetCommitResponse.OffsetCommitResponsePartition(
+                        partition_index=part.partition_index, error_code=error
+                    )
+                )
         if unknown:
             refused.append(
                 OffsetCommitResponse.OffsetCommitResponseTopic(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        OffsetCommitResponse.OffsetCommitResponsePartition(
-                            partition_index=part.partition_index, error_code=error
-                        )
-                        for part in unknown
-                    ],
+                    name=topic.name, topic_id=topic.topic_id, partitions=unknown
                 )
             )
-            topic.partitions = [part for part in topic.partitions if 0 <= part.partition_index < count]
+            topic.partitions = present
         if topic.partitions:
             known.append(topic)
     if not known and refused:

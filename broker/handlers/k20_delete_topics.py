@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from broker.registry import handles
@@ -30,8 +31,13 @@ IDS_FROM = 6
 async def delete_topics(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
     turns = broker.gate.turns()
     answers = await _resolved(broker, _wanted(request, call.version), turns)
-    doomed = [answer for answer in answers if not answer.error_code]
-    names = [answer.name or "" for answer in doomed]
+    doomed = []
+    names = []
+    for answer in answers:
+        await turns.next()
+        if not answer.error_code:
+            doomed.append(answer)
+            names.append(answer.name or "")
     try:
         results = await broker.admin.delete_topics(names, request.timeout_ms)
     except KafkaError as error:
@@ -45,23 +51,25 @@ async def delete_topics(broker: Broker, request: DeleteTopicsRequest, call: Call
     return DeleteTopicsResponse(responses=answers)
 
 
-def _wanted(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicsRequest.DeleteTopicState]:
+def _wanted(request: DeleteTopicsRequest, version: int) -> Iterator[DeleteTopicsRequest.DeleteTopicState]:
     if version >= IDS_FROM:
-        return request.topics
-    return [DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names]
+        return iter(request.topics)
+    return (DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names)
 
 
 async def _resolved(
-    broker: Broker, wanted: list[DeleteTopicsRequest.DeleteTopicState], turns: Turns
+    broker: Broker, wanted: Iterator[DeleteTopicsRequest.DeleteTopicState], turns: Turns
 ) -> list[DeleteTopicsResponse.DeletableTopicResult]:
     """One answer for each topic, refused where it cannot be deleted."""
     answers: list[DeleteTopicsResponse.DeletableTopicResult] = []
     by_name: dict[str, DeleteTopicsResponse.DeletableTopicResult] = {}
     times: Counter[tuple[str | None, Uuid]] = Counter()
+    last: dict[tuple[str | None, Uuid], DeleteTopicsRequest.DeleteTopicState] = {}
     for topic in wanted:
         await turns.next()
         times[topic.name, topic.topic_id] += 1
-    for topic in {(topic.name, topic.topic_id): topic for topic in wanted}.values():
+        last[topic.name, topic.topic_id] = topic
+    for topic in last.values():
         await turns.next()
         answer = DeleteTopicsResponse.DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
         try:

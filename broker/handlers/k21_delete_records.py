@@ -37,7 +37,10 @@ async def delete_records(broker: Broker, request: DeleteRecordsRequest, call: Ca
     wanted: dict[str, dict[int, int]] = {}
     turns = broker.gate.turns()
     for topic in request.topics:
-        wanted.setdefault(topic.name, {}).update((one.partition_index, one.offset) for one in topic.partitions)
+        offsets = wanted.setdefault(topic.name, {})
+        for one in topic.partitions:
+            await turns.next()
+            offsets[one.partition_index] = one.offset
     for name, offsets in wanted.items():
         answers = []
         for index, offset in offsets.items():

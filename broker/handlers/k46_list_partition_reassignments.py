@@ -21,12 +21,17 @@ _Partition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0)
-def list_partition_reassignments(
+async def list_partition_reassignments(
     broker: Broker, request: ListPartitionReassignmentsRequest, call: Call
 ) -> ListPartitionReassignmentsResponse:
-    wanted = None
+    wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
-        wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+        wanted = set()
+        turns = broker.gate.turns()
+        for topic in request.topics:
+            for index in topic.partition_indexes:
+                await turns.next()
+                wanted.add((topic.name, index))
     try:
         moving = broker.admin.reassignments(wanted)
     except KafkaError as error:

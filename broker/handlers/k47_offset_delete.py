@@ -24,18 +24,25 @@ _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 async def offset_delete(broker: Broker, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
     unknown: list[_Topic] = []
     known: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = []
+    turns = broker.gate.turns()
     for topic in request.topics:
         state = broker.metadata.topic(topic.name)
         present = () if state is None else state.partitions
-        there = [partition for partition in topic.partitions if partition.partition_index in present]
-        absent = [partition for partition in topic.partitions if partition.partition_index not in present]
+        there = []
+        answers = []
+        for partition in topic.partitions:
+            await turns.next()
+            if partition.partition_index in present:
+                there.append(partition)
+            else:
+                answers.append(
+                    _Partition(
+                        partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    )
+                )
         if there:
             known.append(OffsetDeleteRequest.OffsetDeleteRequestTopic(name=topic.name, partitions=there))
-        if absent:
-            answers = [
-                _Partition(partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                for partition in absent
-            ]
+        if answers:
             unknown.append(_Topic(name=topic.name, partitions=answers))
     response = await broker.groups.delete_offsets(OffsetDeleteRequest(group_id=request.group_id, topics=known))
     if not response.error_code:

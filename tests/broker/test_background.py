@@ -80,6 +80,29 @@ def test_files_and_folders_are_removed_after_their_delay(loop: Loop, tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["stays"]
 
 
+def test_what_is_to_be_removed_at_one_time_is_one_work(loop: Loop, tmp_path: Path) -> None:
+    paths = [tmp_path / f"file-{number}" for number in range(20)]
+    for path in paths:
+        path.write_bytes(b"x")
+
+    async def test() -> None:
+        background = loop.background
+        for path in paths[:15]:
+            background.remove_later([str(path)], 20)
+        assert len(background._tasks) == 1
+        background.remove_later([str(paths[15])], 30)
+        assert len(background._tasks) == 2
+        background.remove_now()
+        background.remove_later([str(paths[16])], 20)  # not with those that go now: it may be read
+        assert len(background._tasks) == 3
+        await asyncio.gather(*background._tasks)
+        background.remove_later([str(path) for path in paths[17:]], 20)
+        await asyncio.gather(*background._tasks)
+
+    loop.run(test())
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_cannot_be_removed_is_told_and_the_rest_goes(
     loop: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
