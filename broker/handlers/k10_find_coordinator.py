@@ -1,6 +1,7 @@
 """FindCoordinator (key 10), versions 0 to 6: which broker coordinates a group.
 
-- 1 key type; 3 flexible; 4 many keys in one request; 5 and 6 name coordinator types that are not served here.
+- 1 key type, and an error message, which is "NONE" without an error; 3 flexible; 4 many keys in one request, and no
+  message without an error; 5 and 6 name coordinator types that are not served here.
 - Asking for a group's coordinator creates `__consumer_offsets` where it does not exist yet.
 - Gap: transactional ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which no client retries.
 """
@@ -40,7 +41,11 @@ async def find_coordinator(broker: Broker, request: FindCoordinatorRequest, call
         return FindCoordinatorResponse(coordinators=found)
     (one,) = found
     return FindCoordinatorResponse(
-        error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
+        error_code=one.error_code,
+        error_message=one.error_message or ErrorCode(one.error_code).name,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
     )
 
 

@@ -37,6 +37,15 @@ def test_groups(harness: Harness, version: int) -> None:
     assert find(harness, version, "") == {"": HERE}
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_message_of_a_success_is_that_of_apache_kafka(harness: Harness, version: int) -> None:
+    many = version >= 4
+    request = FindCoordinatorRequest(coordinator_keys=["g"]) if many else FindCoordinatorRequest(key="g")
+    response = harness.ask(request, version)
+    found = response.coordinators[0] if many else response
+    assert (found.error_code, found.error_message) == (0, "NONE" if 1 <= version < 4 else "")
+
+
 def test_asking_makes_the_topic_and_its_coordinators_are_ready(harness: Harness) -> None:
     find(harness, 0, "g")
     response = harness.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="__consumer_offsets")]), 9)
