@@ -276,10 +276,15 @@ class LogCleaner:
         # No further than the log reaches now: of what is appended from here on, the producers below may say nothing.
         stable_offset = min(log.high_watermark, log.segments[-1].base_offset)
         while log.recovery_point < stable_offset:
-            # A record that others are dropped for must not be lost by a crash of the machine that spares the rest.
+            # A record that others are dropped for must not be lost by a crash of the machine that spares the rest, and
+            # a recovery must know that the gaps are none of such a crash.
             await flush_log(log, self._background, self._clock_ms(), rolled_only=True)
             if log.generation != generation or log.offline:
                 raise LogChanged(f"{log.topic}-{log.partition} changed before it was compacted")
+        errors = await self._background.run(self._logs.checkpoints())
+        self._logs.report(errors)
+        if self._logs.get(log.topic, log.partition) is log and self._logs.folder_of(log) in errors:
+            raise errors[self._logs.folder_of(log)]
         producers, open_from = await self._live_producers(log)
         now_ms = self._clock_ms()
         await self._background.search(log.looking(partial(log.dirty_range, now_ms)))

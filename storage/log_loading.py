@@ -245,7 +245,6 @@ class LogLoading(DataFolders):
             now_ms=self._clock_ms(),
             log_start_offset=folder.log_start_offsets.get(loading.key, 0),
             recovery_point=folder.recovery_points.get(loading.key, 0),
-            cleaned_offset=folder.cleaned_offsets.get(loading.key, 0),
         )
         return (yield from loading.loader.load(folder.was_clean))
 

@@ -144,8 +144,9 @@ class FolderLoader:
         last = self._segments[-1]
         last.create_missing_indexes()
         if last.base_offset < self._recovery_point and last.read_next_offset()[0] < self._recovery_point:
-            # A recovery point beyond the end is of another time, before a truncation or of a deleted topic's log.
-            self._recovery_point = last.base_offset
+            # A recovery point beyond the end is of another time, before a truncation or of a deleted topic's log: what
+            # lies below it now may never have been synced.
+            self._recovery_point = 0
         return max(0, sum(segment.base_offset <= self._recovery_point for segment in self._segments) - 1)
 
     def _mend_indexes(self, count: int, sizes: dict[str, int]) -> Steps:
@@ -164,6 +165,8 @@ class FolderLoader:
 
     def _check_from(self, first: int) -> Steps:
         """Checks the segments from this one on; what is not valid, and all behind it, goes."""
+        if first == 0 and self._segments and self._recovery_point <= self._segments[0].base_offset:
+            self._epochs.intact = True  # all batches are looked at here: they need not be read once more
         trusted = [entry for entry in self._epochs.entries() if entry[1] < self._recovery_point]
         epochs = trusted[-1:]
         next_offset = 0
@@ -173,6 +176,10 @@ class FolderLoader:
                 logger.warning("%s lies inside the segment before it", segment.log.path)
                 self._drop_segments(index)
                 break
+            if index > first and segment.base_offset > next_offset:
+                # A power cut took the end of a segment (gaps of compaction lie below the recovery point). Snapshots
+                # from behind it know of batches that are no more, and would take a repetition of one for a duplicate.
+                self._producers.delete_snapshots_above(next_offset)
             file_bytes = segment.size_bytes
             end, next_offset = yield from self._check(segment, self._recovery_point, self._trail, epochs)
             if end < file_bytes:

@@ -115,9 +115,13 @@ class LogLife:
         self.epoch = 0
         # The model.
         self.written: dict[int, Written] = {}
+        self.lost: set[int] = set()
+        """A crash of the machine took these, or may have: they were not synced."""
         self.end = 0
         self.start = 0
         """No record at or above it was ever given up, except to compaction."""
+        self.least_start = 0
+        """What a crash of the process leaves of the start in any case."""
         self.trimmed_to = 0
         """The highest start that the log ever had, if only for a moment: epochs are forgotten below it."""
         self.cleaned_to = 0
@@ -162,7 +166,7 @@ class LogLife:
             faulty = True
             code = rng.choice([errno.ENOSPC, errno.ENOSPC, errno.EIO])
             self.files.fail(rng.choice(FAULTS), rng.randrange(3), OSError(code, "made to fail"))
-        self.start_may_be = self.log.log_start_offset, self.log.log_start_offset
+        self.start_may_be = self.least_start, self.log.log_start_offset
         self.end_may_be = self.end, self.end
         try:
             action(self)
@@ -216,6 +220,7 @@ class LogLife:
         first, count = self.end, len(records)
         for record in records:
             offset = first + record.offset
+            self.lost.discard(offset)
             self.written[offset] = Written(record._replace(offset=offset), self.epoch)
         self.end_may_be = first, first + count
         sequence = producer.next_sequence
@@ -247,21 +252,26 @@ class LogLife:
 
     def retain(self) -> None:
         before = self.log.log_start_offset
-        self.start_may_be = before, self.log.high_watermark
+        self.start_may_be = self.least_start, self.log.high_watermark
         paths = self.log.delete_old_segments(self.now_ms)
         assert before <= self.log.log_start_offset <= self.log.high_watermark
         self.start = max(self.start, self.log.log_start_offset)
+        self.least_start = max(self.least_start, self.log.first_segment_offset)
         self.doomed += paths
 
     def delete_records(self) -> None:
         if "delete" not in self.policy:
             return
         offset = self.random.randint(0, self.log.high_watermark)
-        before = self.log.log_start_offset
-        self.start_may_be = before, max(before, offset)
+        self.start_may_be = self.least_start, max(self.log.log_start_offset, offset)
         self.log.advance_log_start_offset(offset)
         self.start = max(self.start, offset)
-        self.manager.report(self.manager.log_start_checkpoints()())
+        self._report(self.manager.log_start_checkpoints()())
+
+    def _report(self, errors: dict[str, OSError]) -> None:
+        """What came of writing checkpoints, those of the log start offsets among them."""
+        if not errors:
+            self.least_start = max(self.least_start, self.log.log_start_offset)
 
     def unlink_doomed(self) -> None:
         while self.doomed:
@@ -301,7 +311,9 @@ class LogLife:
         manager = self.manager
         for write in (manager.checkpoints, manager.high_watermark_checkpoints, manager.cleaner_checkpoints):
             if self.random.random() < 0.7:
-                write()()
+                errors = write()()
+                if write == manager.checkpoints:
+                    self._report(errors)
 
     # Compaction, as broker.log_cleaner does it
 
@@ -310,6 +322,10 @@ class LogLife:
         if self.cleaning is not None or "compact" not in self.policy or log.moving or log.offline:
             return
         self._flush_now(rolled_only=True)
+        errors = self.manager.checkpoints()()
+        self._report(errors)
+        if errors:
+            return
         dirty = log.dirty_range(self.now_ms)
         if dirty.restarts:
             log.cleaned_offset = dirty.first_dirty_offset
@@ -377,7 +393,9 @@ class LogLife:
                 plan.run()
                 move.copied(plan)
                 return
-            self.manager.report(self.manager.checkpoints()())
+            errors = self.manager.checkpoints()()
+            if move.folder.path in errors:
+                raise errors[move.folder.path]
             if not move.is_caught_up():
                 return
             self.move = None
@@ -388,7 +406,7 @@ class LogLife:
                 self.doomed.append(copy)
             raise
         self.log = moved
-        self.manager.report(self.manager.checkpoints()())
+        self._report(self.manager.checkpoints()())
         self.doomed += [f"{moved.directory}/{MOVED_FILE}", old]
 
     def cancel_move(self) -> None:
@@ -409,8 +427,9 @@ class LogLife:
         self._forget_from(offset)
         assert log.log_end_offset == self.end
         self._flush_now()
-        log.segments[-1].log.sync()  # of an empty one a flush makes durable the name alone
-        self.manager.report(self.manager.checkpoints()())
+        # Of an empty one a flush makes durable the name alone.
+        self.files.content(log.segments[-1].log.path).durable = self.files.read_bytes(log.segments[-1].log.path)
+        self._report(self.manager.checkpoints()())
 
     # Ends
 
@@ -441,6 +460,8 @@ class LogLife:
         if synced < self.log.first_segment_offset:
             synced = 0  # what was synced is deleted: nothing that is left needs to be found
         self.trimmed_to = max(self.trimmed_to, self.log.log_start_offset)
+        for content in self.files._contents.values():
+            content.unsyncable = False  # whoever starts a broker on a disk that failed has mended it
         if machine:
             self.files.crash()
             self.end_may_be = min(synced, self.end_may_be[0]), self.end_may_be[1]
@@ -462,28 +483,26 @@ class LogLife:
         log = self.log = self.manager.logs[KEY]
         self.flush = self.cleaning = self.move = None
         self.doomed = list(self.manager.unlinkable)
+        self.least_start = log.log_start_offset
         if not machine:
             assert self.start_may_be[0] <= log.log_start_offset <= self.start_may_be[1]
         assert self.end_may_be[0] <= log.log_end_offset <= self.end_may_be[1], self.end_may_be
         assert log.log_start_offset <= log.high_watermark <= log.log_end_offset
-        before = {(epoch, following) for _, _, _, epoch, following in self._history}
         if machine:
             # Of what was not synced any part may be gone, and not only at the end.
             present = self._read()
-            self.written = {one: of for one, of in self.written.items() if one < synced or one in present}
+            self.lost.update(one for one in self.written if one >= synced and one not in present)
             bases = {batch.base_offset for batch in all_batches(log)}
-            self._history = [one for one in self._history if one[1] < synced or one[0] in bases]
+            kept_below = max(synced, self.cleaned_to)  # what compaction took is in the snapshots
+            self._history = [one for one in self._history if one[1] < kept_below or one[0] in bases]
         self.start = max(self.start, log.log_start_offset)
         self.end = max(self.end, log.log_end_offset)
-
         self._forget_from(log.log_end_offset)
         self.start = min(self.start, self.end)
         for producer_id, (last_offset, epoch, next_sequence) in self._last_batches().items():
             if last_offset >= max(log.log_start_offset, self.start):
                 entry = log.producer_ids()[producer_id]
-                state = entry.epoch, entry.next_sequence
-                # A snapshot may know of a batch that a crash of the machine took.
-                assert state == (epoch, next_sequence) or (machine and state in before), producer_id
+                assert (entry.epoch, entry.next_sequence) == (epoch, next_sequence), producer_id
         self.check()
 
     def _last_batches(self) -> dict[int, tuple[int, int, int]]:
@@ -517,7 +536,7 @@ class LogLife:
                 break
             record = self.written[offset].record
             may_go = offset < self.cleaned_to and (record.key in later or record.value is None)
-            assert offset in present or may_go, f"offset {offset} is gone"
+            assert offset in present or may_go or offset in self.lost, f"offset {offset} is gone"
             if offset < self.cleaned_to:
                 later.add(record.key)
         self.trimmed_to = max(self.trimmed_to, log.log_start_offset)

@@ -52,3 +52,24 @@ def test_the_producer_of_the_batch_that_the_log_starts_in_is_known() -> None:
     log.append_as_leader(sequenced(7, 0, 0, 4), 0, NOW_MS)
     again, _ = load(files, log_start_offset=5)
     assert again.producer_ids()[7].next_sequence == 4
+
+
+def test_snapshots_behind_a_gap_that_a_power_cut_left_are_not_believed() -> None:
+    """They know of batches that are gone: sent again, these would be taken for duplicates, and be lost."""
+    files = MemoryFiles()
+    log = open_log(files, **ROLLING)
+    for number in range(12):
+        log.append_as_leader(sequenced(7, 0, number), 0, NOW_MS)
+    assert log.segments_count > 2
+    lost = log.segments[-2]
+    lost.log.truncate(0)
+    log.segments[-1].log.truncate(0)
+    again, _ = load(files)
+    assert again.log_end_offset == log.segments[-1].base_offset
+    assert again.producer_ids()[7].next_sequence == lost.base_offset
+
+
+def test_a_recovery_point_beyond_the_end_vouches_for_nothing() -> None:
+    files = written()
+    log, _ = load(files, recovery_point=1000)
+    assert log.recovery_point == 0
