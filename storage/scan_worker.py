@@ -4,8 +4,8 @@
     out  {"found": {fields of Scan.findings}, "offset_bytes": n, "time_bytes": n}, then the entries: so many bytes
     out  {"given_back": "why"}          instead: whoever asked does it himself, and finds out what is wrong
 
-It ends with its input, and in the middle of a walk as soon as its parent is gone. It yields the processor to the
-broker.
+It ends with its input, and in the middle of a walk as soon as its parent is gone. It has as much of the processor as
+the broker: partitions wait for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import IO, Any
 from storage.files import OsFiles
 from storage.segment_scan import Scan
 
-NICENESS = 10
 MOST_HEADERS = 5000
 """Of producers' batches: more of them take the event loop that gets them longer than a step."""
 
@@ -76,7 +75,6 @@ def main() -> None:
     """Entry point of the process."""
     # Ctrl-C in a terminal reaches the whole process group; the broker ends its workers itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(NICENESS)
     try:
         Worker(sys.stdin.buffer, sys.stdout.buffer).serve()
     except (ParentGone, BrokenPipeError):

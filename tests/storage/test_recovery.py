@@ -362,6 +362,30 @@ def test_epochs_that_were_not_synced_come_from_the_batches() -> None:
         assert log.epoch_entries() == [(2, 0), (5, 11)]
 
 
+@pytest.mark.parametrize("content", [None, b"", b"nonsense"])
+@pytest.mark.parametrize("recovery_point", [0, 6])
+def test_no_batch_is_read_twice_for_its_epoch(
+    content: bytes | None, recovery_point: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where everything is checked, the check tells what a missing file of epochs did; else all is read for it."""
+    files = written()
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    files.unlink(path)
+    if content is not None:
+        files.create(path).write(content)
+    read = FolderLoader._read_epochs
+    readings: list[None] = []
+
+    def counted(loader: FolderLoader) -> recovery.Steps:
+        readings.append(None)
+        return read(loader)
+
+    monkeypatch.setattr(FolderLoader, "_read_epochs", counted)
+    log, _ = load(files, recovery_point=recovery_point)
+    assert log.epoch_entries() == [(2, 0), (5, 11)]
+    assert len(readings) == (1 if recovery_point else 0)
+
+
 def test_trusted_epochs_are_kept() -> None:
     names = contents(written())
     files = copy_of(names | {"leader-epoch-checkpoint": b"0\n3\n0 0\n1 1\n2 2\n"})
