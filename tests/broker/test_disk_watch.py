@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from config.broker import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.messages import MetadataRequest
 from storage.data_folder import DataFolder
+from storage.log import Log
+from storage.recovery import FolderLoader
 from tests.broker.harness import Harness, fetch_request, running
 
 FAILED = ErrorCode.KAFKA_STORAGE_ERROR
@@ -192,4 +196,44 @@ def test_without_any_folder_there_is_no_start(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="check log.dirs"):
         harness.run(node.open_storage())
     harness.run(node.close())
+    harness.stop()
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before serving", "while serving"])
+@pytest.mark.parametrize("both", [False, True], ids=["one folder", "both folders"])
+def test_a_disk_that_fails_while_its_logs_are_loaded_takes_its_folder_offline(
+    tmp_path: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch, late: bool, both: bool
+) -> None:
+    """As in Apache Kafka: all partitions of the data folder, not the one alone whose file could not be read."""
+    harness = filled(tmp_path)
+    lost = partitions_in(harness, tmp_path / "b")
+    harness.stop()
+    load = FolderLoader.load
+    gate: list[bool] = [] if late else [True]
+
+    def failing(self: FolderLoader, clean: bool) -> Generator[int, None, Log]:
+        while not gate:
+            time.sleep(0.001)  # long enough for the manager to give others a turn
+            yield 0
+        if both or self._directory == f"{tmp_path}/b/orders-{lost[0]}":
+            raise OSError(errno.EIO, "Input/output error")
+        return (yield from load(self, clean))
+
+    monkeypatch.setattr(FolderLoader, "load", failing)
+    monkeypatch.setattr("broker.wiring._LOAD_BEFORE_SERVING_S", 0 if late else 60)
+    if both and not late:
+        with pytest.raises(StartError, match="Input/output error"):
+            started(tmp_path)
+        return
+    harness = started(tmp_path)
+    if late:
+        gate.append(True)
+    harness.until(lambda: harness.node._loading is None, 30)
+    if both:
+        harness.until(lambda: bool(ended), 30)
+    else:
+        harness.until(lambda: [leader for leader, _ in led(harness).values()].count(-1) == 2, 30)
+        assert errors(harness) == {index: (FAILED, FAILED) if index in lost else (0, 0) for index in range(4)}
+        assert [folder.failure is not None for folder in harness.broker.logs.folders] == [False, True]
+        assert not ended
     harness.stop()
