@@ -127,8 +127,14 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_of_life()
 
-    def eof_received(self) -> None:
-        self._end_of_life()  # asyncio closes the transport after this: nothing can be answered any more
+    def eof_received(self) -> bool:
+        self._broker.connections.left(self, self._broker.loop)
+        return True  # the transport is closed in its turn, not here and now
+
+    def finish(self) -> None:
+        """The peer has left: nothing can be answered any more."""
+        self._end_of_life()
+        self._transport.close()
 
     def pause_writing(self) -> None:
         self._outbound.transport_paused()

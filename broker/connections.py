@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from broker.connection import Connection
     from config.broker import BrokerConfig
 
+CLOSED_AT_ONCE = 50
 _SWEEPS_PER_IDLE_TIME = 10
 _LONGEST_SWEEP_S = 5.0
 _STALLED_AFTER_S = 10.0
@@ -41,6 +42,7 @@ class Connections:
         self._sweep_s = (
             min(self._idle_s / _SWEEPS_PER_IDLE_TIME, _LONGEST_SWEEP_S) if self._idle_s > 0 else _LONGEST_SWEEP_S
         )
+        self._left: deque[Connection] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
         self.on_opened: Callable[[int], None] | None = None
@@ -111,6 +113,18 @@ class Connections:
             self._by_host[connection.host] -= 1
             if not self._by_host[connection.host]:
                 del self._by_host[connection.host]
+
+    def left(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        """Its peer has left. When thousands do so at once, some are closed in each turn of the loop."""
+        self._left.append(connection)
+        if len(self._left) == 1:
+            loop.call_soon(self._close_some, loop)
+
+    def _close_some(self, loop: asyncio.AbstractEventLoop) -> None:
+        for _ in range(min(CLOSED_AT_ONCE, len(self._left))):
+            self._left.popleft().finish()
+        if self._left:
+            loop.call_soon(self._close_some, loop)
 
     def start_sweeping(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = loop.call_later(self._sweep_s, self._sweep, loop)

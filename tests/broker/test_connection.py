@@ -66,6 +66,9 @@ class FakeTransport(asyncio.Transport):
     def abort(self) -> None:
         self.aborted = True
 
+    def close(self) -> None:
+        self.aborted = True
+
 
 class Connections:
     def __init__(self) -> None:
@@ -73,6 +76,9 @@ class Connections:
         self.refusal: str | None = None
         self.wait_s: float | None = 0.0
         self.queued, self.max_queued = 0, 500
+
+    def left(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        connection.finish()
 
     def delay_s(self, listener: str, now_s: float) -> float | None:
         return self.wait_s
@@ -306,7 +312,8 @@ def test_loops_read_too_early_what_comes_too_fast(new_loop: Any) -> None:
 
 def test_a_client_that_leaves_cancels_its_waiting_request(harness: Harness, loop: asyncio.AbstractEventLoop) -> None:
     harness.send(sync_group(1))
-    harness.connection.eof_received()
+    assert harness.connection.eof_received() is True  # or the loop would close it here and now
+    assert harness.transport.aborted
     harness.connection.connection_lost(None)
     turn(loop)
     assert harness.parked[0].cancelled()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.connections import Connections, parse_overrides
+from broker.connections import CLOSED_AT_ONCE, Connections, parse_overrides
 from config.broker import BrokerConfig
 from protocol.messages import ApiVersionsRequest, IncrementalAlterConfigsRequest
 from tests.broker.harness import Harness, Wire, fetch_request, request_frame, running
@@ -39,6 +39,34 @@ def test_no_limits_unless_set() -> None:
     counted = connections()
     assert [counted.add(Counted()) for _ in range(500)] == [None] * 500
     assert len(counted) == 500
+
+
+def test_of_thousands_that_leave_at_once_some_are_closed_in_each_turn() -> None:
+    counted = connections()
+    finished: list[int] = []
+
+    class Leaving:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def finish(self) -> None:
+            finished.append(self.number)
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        for number in range(3 * CLOSED_AT_ONCE + 1):
+            counted.left(Leaving(number), loop)
+        assert not finished
+        for turn in range(1, 4):
+            await asyncio.sleep(0)
+            assert len(finished) == turn * CLOSED_AT_ONCE
+        await asyncio.sleep(0)
+        assert finished == list(range(3 * CLOSED_AT_ONCE + 1))
+        counted.left(Leaving(-1), loop)
+        await asyncio.sleep(0)
+        assert finished[-1] == -1
+
+    asyncio.run(run())
 
 
 def test_all_and_by_address() -> None:
