@@ -56,12 +56,14 @@ CHANGES = [
         *("no.such.key=1", "no.such.key", "broker.id=1", "num.partitions=1", "num.partitions", "queued.max.requests=5"),
         *("advertised.listeners=PLAINTEXT://x:1", "ssl.keystore.location=x", "log.retention.hours=1"),
         *("listener.name.plaintext.ssl.keystore.location=/x", "listener.name.plaintext.ssl.keystore.location"),
+        "max.connections=0",  # before the listener has a limit of its own: Apache Kafka looks at that alone
         *("listener.name.plaintext.max.connections=77", "listener.name.plaintext.message.max.bytes=5"),
         *("listener.name.plaintext.message.max.bytes", "log.retention.ms=0", "log.retention.ms=-1", "log.roll.ms=0"),
         *("log.cleaner.threads=9", "num.io.threads=100", "num.io.threads=1", "num.io.threads=9"),
         *("background.threads=0", "num.network.threads=4", "max.connections.per.ip=0"),
         *("max.connections.per.ip.overrides=nonsense", "max.connections.per.ip.overrides=127.0.0.1:x"),
         *("max.connections.per.ip.overrides=127.0.0.1:500", "max.connection.creation.rate=0"),
+        *("listener.name.plaintext.max.connections=0", "max.connections.per.ip.overrides=::1:0"),
         *("max.connection.creation.rate=1000", "log.segment.bytes=5000000", "sasl.jaas.config=x", "sasl.jaas.config"),
         *("sasl.kerberos.min.time.before.relogin=58000", "sasl.kerberos.min.time.before.relogin=soon"),
         *("sasl.login.refresh.window.jitter=0.1", "sasl.login.refresh.buffer.seconds"),
@@ -78,6 +80,7 @@ CHANGES = [
     Change(BROKER, "0", ()),
     *_sets(BROKER, "9", "message.max.bytes=1"),
     *_sets(BROKER, "zero", "message.max.bytes=1"),
+    *_sets(BROKER, " 0", "message.max.bytes=1"),
     *_sets(BROKER, "-1", "message.max.bytes=1"),
     *_sets(
         BROKER,

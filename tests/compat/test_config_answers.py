@@ -1,4 +1,4 @@
-"""The same questions about settings to gregor and to Apache Kafka 4.3.1, both started on the same file."""
+"""The same questions about settings and topics to gregor and to Apache Kafka 4.3.1, both started on the same file."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ from protocol.messages import (
     DeleteAclsRequest,
     DescribeAclsRequest,
     DescribeConfigsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
 )
+from tests.compat.admin_cases import REQUESTS, codes
 from tests.compat.config_cases import BROKER, CHANGES, GROUP, LOGGER, METRICS, OTHER_CODES, TOPIC, Change
+from tests.compat.records import WAIT_S
 from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
 from tests.support.processes import BrokerProcess, free_port
 from tests.support.wire import RawConnection
@@ -275,3 +279,17 @@ def test_access_rules(sides: tuple[Side, Side], version: int) -> None:
             )
         )
     assert answers[0] == answers[1]
+
+
+def test_topics_and_groups(sides: tuple[Side, Side]) -> None:
+    for side in sides:
+        # Until the coordinator is there Apache Kafka knows nothing of groups.
+        deadline = time.monotonic() + WAIT_S
+        while side.ask(FindCoordinatorRequest(key="absent"), 3).error_code or (
+            side.ask(DescribeGroupsRequest(groups=["absent"]), 5).groups[0].error_code
+        ):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    for number, (request, version) in enumerate(REQUESTS):
+        mine, other = (codes(side.ask(request, version)) for side in sides)
+        assert mine == other, (number, type(request).__name__)
