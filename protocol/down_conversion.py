@@ -33,6 +33,9 @@ from protocol.slices import BYTES_PER_SLICE, RECORDS_PER_SLICE, Slices
 _INLINE_COMPRESSED_BYTES = 2 * 1024
 _INLINE_PLAIN_BYTES = 16 * 1024
 
+_ATTRIBUTES_AT = 17  # offset, size, checksum and magic come first
+_CODEC_BITS = 0x07
+
 _INT32 = struct.Struct(">i")
 _NULL = _INT32.pack(-1)
 
@@ -75,6 +78,14 @@ def down_converting(data: Buffer, magic: int, first_offset: int, max_bytes: int)
             break
         next_offset = batch.next_offset
     return Converted(bytes(out), next_offset)
+
+
+def cut_off(message_set: bytes, max_bytes: int) -> bytes:
+    """The set, ended after `max_bytes` if its one message is larger, so that readers learn to ask for more. One with
+    a codec stays whole: how much a producer packs into it is nothing that a reader knows."""
+    if len(message_set) <= max_bytes or message_set[_ATTRIBUTES_AT] & _CODEC_BITS:
+        return message_set
+    return message_set[: max(0, max_bytes)]
 
 
 def _convert(

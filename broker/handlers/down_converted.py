@@ -5,20 +5,23 @@ slices, and not more is read than will be sent: a partition gives one piece of a
 
 - Batches that hold no message for the reader (control batches, what compaction left empty) are read past, or a
   consumer would stand before them for ever; with nothing behind them, the request waits on.
-- Before version 3 every partition gives at least one batch, since these consumers never change the order in which they
-  ask; from version 3 on the first one does (KIP-74).
+- Before version 3 every partition gives something, since these consumers never change the order in which they ask; from
+  version 3 on the first one does (KIP-74).
+- A message that is larger than what was asked for comes whole from version 3 on. Before, it is cut off, from which
+  consumers of that time see that they must ask for more.
 - zstd cannot be converted: UNSUPPORTED_COMPRESSION_TYPE.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.delayed_fetch import DelayedFetch
 from broker.handlers.k01_fetch import MOST_FETCHES, FetchRead, release_records, told_before_storage_errors
-from protocol.down_conversion import Converted, UnsupportedCodec, down_converting
+from protocol.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import FetchResponse
 from protocol.records import CorruptBatch
@@ -40,6 +43,7 @@ ANSWER_BYTES = 8 * 1024 * 1024
 
 async def fetch_converted(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse:
     context = broker.fetch_sessions.context(request, False, broker.now_ms())
+    asked_bytes = {(wanted.topic, wanted.index): wanted.max_bytes for wanted in context.partitions}
     for wanted in context.partitions:
         wanted.max_bytes = min(wanted.max_bytes, AT_ONCE_BYTES)
     request.min_bytes = min(request.min_bytes, AT_ONCE_BYTES)
@@ -48,7 +52,7 @@ async def fetch_converted(broker: Broker, request: FetchRequest, call: Call) -> 
     over = broker.loop.time() + max(0, request.max_wait_ms) / 1000
     while True:
         response = await _fetch(broker, request, call, context)
-        conversion = _Conversion(broker, request, call, context)
+        conversion = _Conversion(broker, request, call, context, asked_bytes)
         try:
             await conversion.convert(response)
         except BaseException:
@@ -90,9 +94,17 @@ def _release(response: FetchResponse) -> None:
 class _Conversion:
     """Of one answer."""
 
-    __slots__ = ("_broker", "_call", "_left", "_magic", "_read_to", "_wanted", "found_something")
+    __slots__ = ("_asked_bytes", "_broker", "_call", "_left", "_magic", "_read_to", "_wanted", "found_something")
 
-    def __init__(self, broker: Broker, request: FetchRequest, call: Call, context: FetchContext) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        request: FetchRequest,
+        call: Call,
+        context: FetchContext,
+        asked_bytes: Mapping[tuple[str, int], int],
+    ) -> None:
+        self._asked_bytes = asked_bytes
         self._broker = broker
         self._call = call
         self._magic = 1 if call.version >= MAGIC_1_FROM else 0
@@ -110,9 +122,12 @@ class _Conversion:
                 if data.error_code:
                     self.found_something = True
                     continue
+                key = (topic.topic, data.partition_index)
                 must = first or (self._left > 0 and self._call.version < ANSWER_LIMIT_FROM)
                 try:
-                    records = await self._records(data, self._wanted[topic.topic, data.partition_index], must)
+                    records = await self._records(data, self._wanted[key], must)
+                    if self._call.version < ANSWER_LIMIT_FROM:
+                        records = cut_off(records, self._asked_bytes[key])
                 except KafkaError as error:
                     self.found_something = True
                     data.error_code = told_before_storage_errors(error.code)

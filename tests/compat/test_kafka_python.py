@@ -392,6 +392,21 @@ def test_message_sets(bootstrap: str, new_topic: NewTopicFactory, release: tuple
     assert found == sent
 
 
+def test_a_message_larger_than_an_old_fetch_is_told(bootstrap: str, new_topic: NewTopicFactory) -> None:
+    """Which comes whole from Kafka 0.10.1 on, as the first of an answer."""
+    topic, limit = new_topic(), 4000
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    with contextlib.closing(producer):
+        producer.send(topic, b"x" * 5 * limit, partition=0).get(WAIT_S)
+    with reading(bootstrap, topic, api_version=(0, 9), max_partition_fetch_bytes=limit) as consumer:
+        consumer.seek(Partition(topic, 0), 0)
+        with pytest.raises(kafka.consumer.fetcher.RecordTooLargeError):
+            take(consumer, 1)
+    with reading(bootstrap, topic, max_partition_fetch_bytes=limit) as consumer:
+        consumer.seek(Partition(topic, 0), 0)
+        assert len(take(consumer, 1)[0].value) == 5 * limit
+
+
 def test_offsets_from_before_there_were_coordinators(
     bootstrap: str, new_topic: NewTopicFactory, unique: Unique
 ) -> None:

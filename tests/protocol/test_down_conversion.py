@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from protocol.down_conversion import Converted, UnsupportedCodec, down_converting
+from protocol.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
 from protocol.message_sets import Message, iter_messages
 from protocol.records import LOG_APPEND_TIME, CorruptBatch, Record, RecordBatch, build_batch, iter_batches
 from protocol.slices import run_slices
@@ -135,6 +135,17 @@ def test_a_plain_batch_loses_what_lies_before_the_offset_asked_for() -> None:
     # A compressed one goes out whole: the consumer leaves out what it did not ask for.
     batch = build_batch(RECORDS, compression=SNAPPY)
     assert [one.offset for one in iter_messages(convert(batch, 1, 102).message_set)] == [100, 101, 104, 105, 109]
+
+
+@MAGICS
+def test_a_large_message_is_cut_off_but_with_a_codec(magic: int) -> None:
+    plain, packed = (
+        convert(build_batch([record(7, b"v" * 99)], compression=codec), magic)[0] for codec in (NONE, GZIP)
+    )
+    for size in range(len(plain) + 2):
+        assert cut_off(plain, size) == plain[:size]
+        assert cut_off(packed, size) == packed
+    assert cut_off(plain, -1) == cut_off(b"", 0) == b""
 
 
 def test_batches_that_have_no_message() -> None:

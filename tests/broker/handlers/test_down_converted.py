@@ -110,15 +110,42 @@ def test_what_one_version_wrote_the_others_read(harness: Harness, topic: str, ve
 
 
 @VERSIONS
-def test_a_partition_gives_no_more_than_asked_for_but_one_message(harness: Harness, topic: str, version: int) -> None:
+def test_a_partition_gives_no_more_than_asked_for(harness: Harness, topic: str, version: int) -> None:
     harness.create_topic(topic)
     for at in range(4):
         harness.produce(topic, b"%d" % at * 1000)
     size = 1000 + (26 if MAGIC[version] == 0 else 34)
-    for limit, count in ((1, 1), (size, 1), (2 * size - 1, 1), (2 * size, 1), (3 * size, 2)):
+    for limit, count in ((size, 1), (2 * size - 1, 1), (2 * size, 1), (3 * size, 2)):
         # What does not fit as a batch of the log is not read: a message set is the smaller one.
         (data,) = fetch(harness, version, (topic, 0, 0), partition_max_bytes=limit)
         assert len(values(data)) == count, limit
+
+
+@VERSIONS
+def test_a_message_that_is_larger_is_cut_off_before_version_3(harness: Harness, topic: str, version: int) -> None:
+    harness.create_topic(topic)
+    for _ in range(2):
+        harness.produce(topic, b"x" * 1000)
+    (data,) = fetch(harness, version, (topic, 0, 1))
+    whole = bytes(bytes_of(data))
+    for limit in (0, 1, 12, 500, 1000):
+        (data,) = fetch(harness, version, (topic, 0, 1), partition_max_bytes=limit)
+        assert bytes(bytes_of(data)) == (whole[:limit] if version < 3 else whole)
+
+
+@VERSIONS
+def test_a_codec_makes_no_message_too_large(harness: Harness, topic: str, version: int) -> None:
+    harness.create_topic(topic)
+    harness.produce(topic, *(b"%d" % at for at in range(100)), compression=1)
+    (data,) = fetch(harness, version, (topic, 0, 0), partition_max_bytes=50)
+    assert len(values(data)) == 100
+
+
+def test_what_is_larger_than_a_part_is_not_cut_off(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic, max_message_bytes="3000000")
+    harness.produce(topic, b"x" * 2 * AT_ONCE_BYTES)
+    (data,) = fetch(harness, 1, (topic, 0, 0), partition_max_bytes=3 * AT_ONCE_BYTES)
+    assert values(data) == [b"x" * 2 * AT_ONCE_BYTES]
 
 
 @VERSIONS
@@ -127,8 +154,8 @@ def test_every_partition_gets_something_before_there_was_an_order(harness: Harne
     for partition in range(3):
         harness.produce(topic, b"x" * 1000, partition=partition)
     wanted = [(topic, partition, 0) for partition in range(3)]
-    counts = [len(values(data)) for data in fetch(harness, version, *wanted, partition_max_bytes=100)]
-    assert counts == ([1, 1, 1] if version < 3 else [1, 0, 0])
+    found = fetch(harness, version, *wanted, partition_max_bytes=100)
+    assert [bool(bytes_of(data)) for data in found] == ([True, True, True] if version < 3 else [True, False, False])
 
 
 def test_the_limit_of_version_3_is_for_the_whole_answer(harness: Harness, topic: str) -> None:
@@ -162,7 +189,7 @@ def test_what_holds_no_message_is_read_past(harness: Harness, topic: str, versio
         partition.log.append_as_leader(bytearray(marker), 0, harness.broker.now_ms(), from_client=False)
     harness.produce(topic, b"after")
     # Each marker is a piece of its own to such a small limit.
-    (data,) = fetch(harness, version, (topic, 0, 0), partition_max_bytes=1)
+    (data,) = fetch(harness, version, (topic, 0, 0), partition_max_bytes=40)
     assert [(message.offset, message.value) for message in messages(data)] == [(3, b"after")]
 
 
@@ -179,7 +206,7 @@ def test_with_nothing_behind_it_the_request_waits_on(harness: Harness, topic: st
     found = [data for one in harness.run(task).responses for data in one.partitions]
     assert [values(data) for data in found] == [[b"after"], []]
     # A time that is over ends it, too.
-    (data,) = fetch(harness, version, (topic, 0, 0), partition_max_bytes=1)
+    (data,) = fetch(harness, version, (topic, 0, 0), partition_max_bytes=40)
     assert values(data) == [b"after"]
     partition.append(bytearray(marker), harness.broker.now_ms(), 1, from_client=False)
     (data,) = fetch(harness, version, (topic, 0, 2), max_wait_ms=20)
