@@ -1,14 +1,17 @@
 """ListGroups (key 16), versions 0 to 5: the groups that this broker coordinates.
 
 - 3 flexible; 4 by state (KIP-518); 5 by type (KIP-848).
+- COORDINATOR_LOAD_IN_PROGRESS rather than some of the groups, also while a log of theirs is checked after a crash.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.internal_topics import GROUP_METADATA_TOPIC
 from broker.registry import handles
 from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
 from protocol.messages import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -17,4 +20,6 @@ if TYPE_CHECKING:
 
 @handles(ApiKey.LIST_GROUPS, 0, 5)
 async def list_groups(broker: Broker, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
+    if any(broker.logs.is_loading(GROUP_METADATA_TOPIC, index) for index in range(broker.groups.partition_count)):
+        return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return await broker.groups.list_groups(request, call.version)

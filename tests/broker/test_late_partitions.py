@@ -18,8 +18,10 @@ from protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     FindCoordinatorRequest,
+    ListGroupsRequest,
     ListOffsetsRequest,
     MetadataRequest,
+    OffsetCommitRequest,
 )
 from storage import recovery
 from storage.log import Log
@@ -233,6 +235,29 @@ def test_folders_without_metadata_are_adopted_when_they_are_ready(crashed: Path,
         assert len(harness.records(name, partition=partition)) == 1
         assert harness.produce(name, b"x", partition=partition).base_offset == 1
     harness.stop()
+
+
+def test_groups_are_not_listed_by_halves(tmp_path: Path, gate: Gate) -> None:
+    first = Harness(tmp_path / "first").start()
+    first.create_topic("slow")
+    first.produce("slow", b"x")
+    assert first.ask(FindCoordinatorRequest(key="g"), 3).error_code == 0
+    part = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_metadata="x" * 1000)
+    topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name="slow", partitions=[part])]
+    request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=topics)
+    first.until(lambda: first.ask(request, 8).topics[0].partitions[0].error_code == 0)
+    second = first.copy(tmp_path / "second")
+    first.stop()
+
+    harness = Harness(second).start()
+    try:
+        assert harness.ask(ListGroupsRequest(), 4).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        gate.open = True
+        harness.until(lambda: loaded(harness) and harness.ask(ListGroupsRequest(), 4).error_code == 0)
+        assert [group.group_id for group in harness.ask(ListGroupsRequest(), 4).groups] == ["g"]
+    finally:
+        gate.open = True
+        harness.stop()
 
 
 def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, gate: Gate) -> None:
