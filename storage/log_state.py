@@ -204,6 +204,9 @@ class LogState:
         segment.roll_jitter_ms = self._jitter_ms()
         self._directory_changed = True
         self._rolled_offset = base_offset
+        if self.recovery_point >= base_offset:
+            # The batches are synced, but not the last entry of their time index.
+            self.recovery_point = base_offset - 1
         self.flushes_soon = True
         self._add_active(segment)
         return segment

@@ -147,6 +147,10 @@ class FolderLoader:
             # A recovery point beyond the end is of another time, before a truncation or of a deleted topic's log: what
             # lies below it now may never have been synced.
             self._recovery_point = 0
+        elif any(segment.base_offset == self._recovery_point > 0 for segment in self._segments):
+            # That segment may have begun after the last flush: of the one before it the last entry of the time index
+            # is not synced then.
+            self._recovery_point -= 1
         return max(0, sum(segment.base_offset <= self._recovery_point for segment in self._segments) - 1)
 
     def _mend_indexes(self, count: int, sizes: dict[str, int]) -> Steps:

@@ -73,3 +73,36 @@ def test_a_recovery_point_beyond_the_end_vouches_for_nothing() -> None:
     files = written()
     log, _ = load(files, recovery_point=1000)
     assert log.recovery_point == 0
+
+
+def test_a_time_index_that_ends_after_the_last_flush_is_complete_all_the_same() -> None:
+    """The entry with the latest timestamp comes when a segment ends, and all of its batches may be synced by then."""
+    files = MemoryFiles()
+    log = open_log(files, segment_bytes=10_000)
+    for timestamp_ms in (NOW_MS, NOW_MS + 5000):
+        log.append_as_leader(batch(1, timestamp_ms=timestamp_ms), 0, NOW_MS)
+    log.flush(NOW_MS)
+    checkpoint = log.recovery_point
+    log.roll(NOW_MS)
+    assert log.flush_due(NOW_MS)
+    files.sync_directory(DIRECTORY)
+    files.crash()
+    for recovery_point in (checkpoint, log.recovery_point):
+        again, _ = load(files, recovery_point=recovery_point)
+        assert again.segments[0].largest_timestamp_ms == NOW_MS + 5000
+    again.flush(NOW_MS)
+    files.crash()
+    assert load(files, recovery_point=again.recovery_point)[0].segments[0].largest_timestamp_ms == NOW_MS + 5000
+
+
+def test_a_flush_after_a_roll_syncs_the_last_entry_of_the_time_index() -> None:
+    files = MemoryFiles()
+    log = open_log(files, segment_bytes=10_000)
+    for timestamp_ms in (NOW_MS, NOW_MS + 5000):
+        log.append_as_leader(batch(1, timestamp_ms=timestamp_ms), 0, NOW_MS)
+    log.flush(NOW_MS)
+    log.roll(NOW_MS)
+    log.append_as_leader(batch(1), 0, NOW_MS)
+    log.flush(NOW_MS)
+    files.crash()
+    assert load(files, recovery_point=3)[0].segments[0].largest_timestamp_ms == NOW_MS + 5000
