@@ -39,7 +39,7 @@ from replication.controller import (
     decide,
 )
 from replication.controller_reader import ControllerReader
-from replication.controller_requests import BrokerRequest
+from replication.controller_requests import BrokerRequest, answered_with, removed_by
 from replication.leader_elections import election_refusal, election_result
 from replication.local_broker import BrokerResponse
 from replication.metadata_store import (
@@ -536,44 +536,24 @@ class ControllerLoop:
         if response.error_code:
             _log.warning("Broker %d refused %s: error %d", broker_id, type(request).__name__, response.error_code)
         elif isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
-            failed = _answered_with(ErrorCode.KAFKA_STORAGE_ERROR, request, response)
+            failed = answered_with(ErrorCode.KAFKA_STORAGE_ERROR, request, response)
             if failed:
                 self._put(ReplicasFailed(broker_id, failed))
             if self.cluster is not None and self.cluster.failed:
-                served = _answered_with(ErrorCode.NONE, request, response)
+                served = answered_with(ErrorCode.NONE, request, response)
                 recovered = frozenset(key for key in served if (*key, broker_id) in self.cluster.failed)
                 if recovered:
                     self._put(ReplicasRecovered(broker_id, recovered))
         elif isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
-            asked = {
-                (topic.topic_name, partition.partition_index)
-                for topic in request.topic_states
-                for partition in topic.partition_states
-                if partition.delete_partition
-            }
-            done = {(e.topic_name, e.partition_index) for e in response.partition_errors if not e.error_code}
-            if asked & done:
-                self._put(ReplicasStopped(broker_id, frozenset(asked & done)))
+            removed = removed_by(request, response)
+            if removed:
+                self._put(ReplicasStopped(broker_id, removed))
 
 
 def _tell(done: asyncio.Future[ResultT], result: ResultT) -> None:
     """The answer to whoever asked, unless it was given already or nobody waits for it any more."""
     if not done.done():
         done.set_result(result)
-
-
-def _answered_with(
-    error: ErrorCode, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
-) -> frozenset[PartitionKey]:
-    """The partitions that were answered with this error."""
-    names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
-    code = int(error)
-    return frozenset(
-        (names[topic.topic_id], partition.partition_index)
-        for topic in response.topics
-        for partition in topic.partition_errors
-        if partition.error_code == code
-    )
 
 
 class _Sender:

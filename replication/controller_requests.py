@@ -1,11 +1,20 @@
-"""What the controller says to brokers: LeaderAndIsr 7, UpdateMetadata 8 and StopReplica 4, built from its picture."""
+"""What the controller says to brokers: LeaderAndIsr 7, UpdateMetadata 8 and StopReplica 4, built from its picture; and
+what their answers say of partitions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from protocol.errors import ErrorCode
 from protocol.ids import Uuid
-from protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from protocol.messages import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+)
 from replication.cluster import Cluster, Partition, PartitionKey
 
 # Leader of a partition in UpdateMetadata, and leader epoch in StopReplica, while its topic is being deleted.
@@ -169,3 +178,29 @@ def stop_replicas(
         broker_epoch=cluster.brokers[broker_id].epoch,
         topic_states=list(topics.values()),
     )
+
+
+def answered_with(
+    error: ErrorCode, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
+) -> frozenset[PartitionKey]:
+    """The partitions that were answered with this error."""
+    names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+    code = int(error)
+    return frozenset(
+        (names[topic.topic_id], partition.partition_index)
+        for topic in response.topics
+        for partition in topic.partition_errors
+        if partition.error_code == code
+    )
+
+
+def removed_by(request: StopReplicaRequest, response: StopReplicaResponse) -> frozenset[PartitionKey]:
+    """The partitions that were to be deleted, and are."""
+    asked = {
+        (topic.topic_name, partition.partition_index)
+        for topic in request.topic_states
+        for partition in topic.partition_states
+        if partition.delete_partition
+    }
+    done = {(entry.topic_name, entry.partition_index) for entry in response.partition_errors if not entry.error_code}
+    return frozenset(asked & done)
