@@ -6,11 +6,11 @@ may do what, throttling, topic ids and which topics exist are the caller's busin
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coordinator.group.config import GroupConfig
 from coordinator.group.joining import Joiner
-from coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, commit_response
+from coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, Offsets, commit_response
 from coordinator.group.records import decode_record, encode_record, java_hash
 from coordinator.group.shard import GroupShard
 from coordinator.ports import LogLoader, LogWriter
@@ -227,50 +227,33 @@ class GroupCoordinator:
         self, wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
     ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
         """In pieces, if it is about many partitions; an error of any piece is that of the whole."""
-        if wanted.topics is None:
-            try:
-                group_id = wanted.group_id
-                topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] = await self._runtime.run(
-                    self._partition_of(group_id), lambda shard, _now: Result(shard.offsets.committed(group_id))
-                )
-            except KafkaError:
-                topics = []  # asking for it says the same
-            wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=wanted.group_id, topics=topics)
-        fetched: OffsetFetchResponse.OffsetFetchResponseGroup | None = None
-        for piece in _pieces(wanted):
-            part = await self._fetch_piece(piece, require_stable)
-            if fetched is None or part.error_code:
-                fetched = part
-            elif fetched.topics and part.topics and fetched.topics[-1].name == part.topics[0].name:
-                fetched.topics[-1].partitions += part.topics[0].partitions
-                fetched.topics += part.topics[1:]
-            else:
+        group_id = wanted.group_id
+        fetched = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group_id)
+        try:
+            if wanted.topics is None:
+                topics = await self._read_offsets(group_id, lambda offsets: offsets.committed(group_id))
+                wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+            for piece in _pieces(wanted):
+                if fetched.topics:
+                    await self._pause()
+                part = await self._read_offsets(group_id, partial(_fetch_piece, piece, require_stable))
+                if fetched.topics and part.topics and fetched.topics[-1].name == part.topics[0].name:
+                    fetched.topics[-1].partitions += part.topics.pop(0).partitions
                 fetched.topics += part.topics
-            if fetched.error_code:
-                break
-            if fetched is not part:
-                await self._pause()
-        assert fetched is not None
+        except KafkaError as error:
+            return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group_id, error_code=error.code)
         return fetched
 
-    async def _fetch_piece(
-        self, wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
-    ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    async def _read_offsets(self, group_id: str, read: Callable[[Offsets], Any]) -> Any:
+        """Raises KafkaError."""
+        partition = self._partition_of(group_id)
         try:
-            partition = self._partition_of(wanted.group_id)
+            return await self._runtime.run(partition, lambda shard, _now: Result(read(shard.offsets)))
         except KafkaError as error:
-            return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error.code)
-        try:
-            response: OffsetFetchResponse.OffsetFetchResponseGroup = await self._runtime.run(
-                partition, lambda shard, _now: Result(shard.offsets.fetch(wanted, require_stable))
-            )
-            return response
-        except KafkaError as error:
-            code = error.code
-            if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            if error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 # Consumers before 3.9 do not expect this one here and would give up.
-                code = ErrorCode.NOT_COORDINATOR
-            return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=code)
+                raise KafkaError(ErrorCode.NOT_COORDINATOR) from None
+            raise
 
     # --- administration
 
@@ -423,6 +406,12 @@ def _pieces(
                 topics, room = [], PARTITIONS_AT_A_TIME
     if topics or not wanted.topics:
         yield OffsetFetchRequest.OffsetFetchRequestGroup(group_id=wanted.group_id, topics=topics)
+
+
+def _fetch_piece(
+    wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, offsets: Offsets
+) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    return offsets.fetch(wanted, require_stable)
 
 
 def _delete(group_ids: list[str], shard: GroupShard, _now_ms: int) -> Result:

@@ -304,6 +304,22 @@ def test_a_retention_that_came_with_the_commit_counts_instead() -> None:
         assert context.fetch_offset("long") == -1
 
 
+def test_whoever_asks_for_all_offsets_gets_them_or_an_error_but_not_none() -> None:
+    with Context() as context:
+        context.commit_offset()
+        context.hold()
+        context.commit_offset(6)
+        wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
+        fetch = context.call(context.coordinator.offset_fetch(OffsetFetchRequest(groups=[wanted]), 9))
+        context.sleep(context.config.commit_timeout_ms)
+        context.commit()
+        (group,) = fetch.response.groups
+        assert group.error_code is ErrorCode.NOT_COORDINATOR
+        fetch = context.call(context.coordinator.offset_fetch(OffsetFetchRequest(groups=[wanted]), 9))
+        (group,) = fetch.response.groups
+        assert [part.committed_offset for part in group.topics[0].partitions] == [6]
+
+
 def test_a_commit_that_is_to_be_kept_for_ever_is_kept() -> None:
     with Context(retention_ms=DAY_MS) as context:
         assert context.commit_error(retention_ms=2**63 - 1, version=3) is ErrorCode.NONE
