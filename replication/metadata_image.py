@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LEADER_DURING_DELETE = -2
 NO_CONTROLLER = -1
 _PARTITIONS_PER_STEP = 500
+_DELETED_NAMES = 1000
+"""So many are remembered, the latest."""
 
 
 class Endpoint(NamedTuple):
@@ -64,9 +66,14 @@ class MetadataImage:
         self.on_update: list[Callable[[], None]] = []
         self._topics: dict[str, TopicState] = {}
         self._names: dict[Uuid, str] = {}
+        self._deleted: dict[str, None] = {}
 
     def topic(self, name: str) -> TopicState | None:
         return self._topics.get(name)
+
+    def take_deleted(self, name: str) -> bool:
+        """Whether a topic of this name was deleted; told once, and of the latest thousand or so."""
+        return self._deleted.pop(name, self) is None
 
     @property
     def topics_count(self) -> int:
@@ -131,7 +138,12 @@ class MetadataImage:
         self.brokers = brokers
         for name, state in changed.items():
             self._forget(name)
-            if state.partitions:
+            if not state.partitions:
+                self._deleted[name] = None
+                if len(self._deleted) > _DELETED_NAMES:
+                    del self._deleted[next(iter(self._deleted))]
+            else:
+                self._deleted.pop(name, None)
                 self._topics[name] = state
                 if state.topic_id != ZERO_UUID:
                     self._names[state.topic_id] = name

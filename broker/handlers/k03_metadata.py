@@ -6,6 +6,8 @@
 - A topic is created within the request (`auto.create.topics.enable`) and answered with its leaders, not with an error
   that has the client come back. So are CREATED_AT_ONCE topics of a request; the others are LEADER_NOT_AVAILABLE, and
   come into being as the client asks again.
+- But a name whose topic was deleted is UNKNOWN_TOPIC_OR_PARTITION the first time it is asked for, although a new topic
+  is made of it: whoever asks may well be the one who deleted it, and looks whether it is gone.
 - An answer about many partitions is made in slices and kept (broker.metadata_answer).
 - Without an authorizer everybody may do everything, and the authorized operations say so.
 """
@@ -112,12 +114,15 @@ async def _wanted(
             await turns.next()
             found.append(Topic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or ""))
         return found
+    deleted = {name for name in missing if broker.metadata.take_deleted(name)}
     refused = await _create(broker, missing) if missing else {}
     absent = ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for topic in named.values():
         await turns.next()
         if topic.name is None or topic.topic_id != ZERO_UUID:
             found.append(_by_id(broker, topic))
+        elif topic.name in deleted:
+            found.append(Topic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=topic.name))
         else:
             found.append(_by_name(broker, topic.name, refused.get(topic.name, absent)))
     return found

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from protocol.errors import ErrorCode
 from protocol.messages import UpdateMetadataRequest
-from replication.metadata_image import Endpoint, MetadataImage, PartitionState
+from replication import metadata_image
+from replication.metadata_image import LEADER_DURING_DELETE, Endpoint, MetadataImage, PartitionState
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16
 
@@ -101,3 +104,23 @@ def test_older_controllers_are_refused() -> None:
     response = image.apply(update(("u", OTHER_ID, {0: 0}), controller_epoch=4))
     assert response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert (names(image), image.version) == (["t"], version)
+
+
+def test_a_deleted_name_is_told_once_unless_it_is_in_use_again() -> None:
+    image = MetadataImage()
+    gone = {0: LEADER_DURING_DELETE}
+    image.apply(update(("t", ID, {0: 1}), ("u", OTHER_ID, {0: 1})))
+    assert not image.take_deleted("t")
+    image.apply(update(("t", ID, gone), ("u", OTHER_ID, gone)))
+    assert [image.take_deleted("t") for _ in range(2)] == [True, False]
+    image.apply(update(("u", OTHER_ID, {0: 1})))
+    assert not image.take_deleted("u")
+
+
+def test_the_latest_deleted_names_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_image, "_DELETED_NAMES", 2)
+    image = MetadataImage()
+    for name in "abc":
+        image.apply(update((name, ID, {0: 1})))
+        image.apply(update((name, ID, {0: LEADER_DURING_DELETE})))
+    assert [image.take_deleted(name) for name in "abc"] == [False, True, True]

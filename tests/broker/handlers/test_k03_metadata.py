@@ -11,7 +11,7 @@ import pytest
 from broker.handlers import k03_metadata
 from broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from protocol.errors import ErrorCode
-from protocol.messages import MetadataRequest, MetadataResponse
+from protocol.messages import DeleteTopicsRequest, MetadataRequest, MetadataResponse
 from tests.broker.harness import Harness
 
 VERSIONS = range(14)
@@ -100,6 +100,19 @@ def test_a_topic_is_created_on_first_use_and_told_at_once(harness: Harness, topi
     assert codes(response) == {topic: 0, "not/legal": ErrorCode.INVALID_TOPIC_EXCEPTION}
     assert [part.leader_id for part in response.topics[0].partitions] == [0] * harness.config["num.partitions"]
     harness.produce(topic, b"x")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_deleted_topic_is_gone_for_the_first_who_asks_and_made_anew(
+    harness: Harness, topic: str, version: int
+) -> None:
+    (before,) = ask(harness, version, topic, create=True).topics
+    for _ in range(2):
+        harness.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
+        (gone,) = ask(harness, version, topic, create=True).topics
+        assert (gone.error_code, gone.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
+        (again,) = ask(harness, version, topic, create=True).topics
+        assert (again.error_code, len(again.partitions)) == (0, len(before.partitions))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
