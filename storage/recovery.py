@@ -73,6 +73,8 @@ class FolderLoader:
         self._now_ms = now_ms
         self._log_start_offset = log_start_offset
         self._recovery_point = recovery_point
+        self._ends_before_point = False
+        """The first segment that is checked ends where the recovery point was."""
         self._segments: list[Segment] = []
         self._epochs = LeaderEpochs(files, directory)
         self._producers = ProducerStates(files, directory, producer_expiration_ms)
@@ -150,6 +152,7 @@ class FolderLoader:
         elif any(segment.base_offset == self._recovery_point > 0 for segment in self._segments):
             # That segment may have begun after the last flush: of the one before it the last entry of the time index
             # is not synced then.
+            self._ends_before_point = True
             self._recovery_point -= 1
         return max(0, sum(segment.base_offset <= self._recovery_point for segment in self._segments) - 1)
 
@@ -180,7 +183,7 @@ class FolderLoader:
                 logger.warning("%s lies inside the segment before it", segment.log.path)
                 self._drop_segments(index)
                 break
-            if index > first and segment.base_offset > next_offset:
+            if index > first + self._ends_before_point and segment.base_offset > next_offset:
                 # A power cut took the end of a segment (gaps of compaction lie below the recovery point). Snapshots
                 # from behind it know of batches that are no more, and would take a repetition of one for a duplicate.
                 self._producers.delete_snapshots_above(next_offset)

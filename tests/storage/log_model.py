@@ -418,6 +418,9 @@ class LogLife:
         log = self.log
         # What is committed, or was compacted with the knowledge of later records, is never truncated. Where a batch
         # begins: a part of one does not go by itself, and leaves a gap.
+        # Nothing fails here: a broker would truncate again what its leader does not have.
+        self.files.steps_left = NEVER
+        self.files._faults.clear()
         least = max(log.high_watermark, self.cleaned_to, log.log_start_offset)
         begins = [one[0] for one in self._history if one[0] >= least]
         offset = self.random.choice([*begins, self.end])
