@@ -49,6 +49,9 @@ GROUPS_AT_A_TIME = 32
 PARTITIONS_AT_A_TIME = 256
 """What a request may be about before others have their turn."""
 
+COMMITTED_AT_A_TIME = 300
+"""Partitions of a commit that are written as one batch: each takes some 12 us."""
+
 _hash = lru_cache(maxsize=10_000)(java_hash)
 
 
@@ -193,7 +196,30 @@ class GroupCoordinator:
     # --- offsets
 
     async def offset_commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
-        """The empty group id is allowed, for the sake of old clients. Topics must have names, also in v10."""
+        """The empty group id is allowed, for the sake of old clients. Topics must have names, also in v10.
+
+        More than COMMITTED_AT_A_TIME partitions are written in pieces, each of which is answered for itself."""
+        if sum(len(topic.partitions) for topic in request.topics) <= COMMITTED_AT_A_TIME:
+            return await self._commit(request, version)
+        topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
+        for topic in request.topics:
+            answered: OffsetCommitResponse.OffsetCommitResponseTopic | None = None
+            for first in range(0, max(1, len(topic.partitions)), COMMITTED_AT_A_TIME):
+                piece = OffsetCommitRequest.OffsetCommitRequestTopic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=topic.partitions[first : first + COMMITTED_AT_A_TIME],
+                )
+                part = (await self._commit(_about(request, piece), version)).topics[0]
+                if answered is None:
+                    answered = part
+                    topics.append(part)
+                else:
+                    answered.partitions += part.partitions
+                await self._pause()
+        return OffsetCommitResponse(topics=topics)
+
+    async def _commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
         try:
             response: OffsetCommitResponse = await self._runtime.run(
                 self._partition_of(request.group_id), lambda shard, now: shard.commit_offsets(request, version, now)
@@ -412,6 +438,18 @@ def _fetch_piece(
     wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, offsets: Offsets
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
     return offsets.fetch(wanted, require_stable)
+
+
+def _about(request: OffsetCommitRequest, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> OffsetCommitRequest:
+    """The same member's commit for this topic alone."""
+    return OffsetCommitRequest(
+        group_id=request.group_id,
+        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        retention_time_ms=request.retention_time_ms,
+        topics=[topic],
+    )
 
 
 def _delete(group_ids: list[str], shard: GroupShard, _now_ms: int) -> Result:

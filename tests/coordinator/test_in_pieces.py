@@ -8,17 +8,21 @@ import pytest
 
 from coordinator.group import coordinator
 from protocol.errors import ErrorCode
-from protocol.messages import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest, OffsetFetchRequest
-from tests.broker.harness import Harness
+from protocol.messages import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from tests.broker.harness import Harness, running
 
 COMMITTED = {"a": [0, 1, 2, 5, 6, 9], "b": [3], "c": [0, 1, 2]}
 
 
 @pytest.fixture(scope="module")
 def groups(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from protocol.messages import FindCoordinatorRequest, OffsetCommitRequest
-    from tests.broker.harness import running
-
     with running(tmp_path_factory.mktemp("node")) as harness:
         harness.ask(FindCoordinatorRequest(key="g"), 1)
         for name in COMMITTED:
@@ -81,13 +85,55 @@ def test_offset_fetch(
         assert [part.committed_offset for part in found[2].partitions] == [102, 101]
 
 
+@pytest.mark.parametrize("at_a_time", [1, 2, 3, 1000])
+@pytest.mark.parametrize("generation", [-1, 7])
+@pytest.mark.parametrize("version", [2, 5, 9])
+def test_offset_commit(
+    groups: Harness, version: int, generation: int, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with a metadata too long for one partition, and refused as a whole (there is no generation 7)."""
+    monkeypatch.setattr(coordinator, "COMMITTED_AT_A_TIME", at_a_time)
+    group = f"commit-{version}-{generation}-{at_a_time}"
+    topics = [
+        OffsetCommitRequest.OffsetCommitRequestTopic(
+            name=name,
+            partitions=[
+                OffsetCommitRequest.OffsetCommitRequestPartition(
+                    partition_index=index,
+                    committed_offset=100 + index,
+                    committed_metadata="x" * (5000 if (name, index) == ("a", 2) else 5),
+                )
+                for index in indexes
+            ],
+        )
+        for name, indexes in COMMITTED.items()
+    ]
+    request = OffsetCommitRequest(
+        group_id=group, topics=topics, generation_id_or_member_epoch=generation, member_id="m" if generation > 0 else ""
+    )
+    answer = groups.ask(request, version)
+    assert {topic.name: [part.partition_index for part in topic.partitions] for topic in answer.topics} == COMMITTED
+    errors = {
+        (topic.name, part.partition_index): part.error_code for topic in answer.topics for part in topic.partitions
+    }
+    fetched = groups.ask(OffsetFetchRequest(group_id=group, topics=None), 7).topics
+    found = {topic.name: [part.partition_index for part in topic.partitions] for topic in fetched}
+    if generation > 0:
+        assert set(errors.values()) == {ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION}
+        assert found == {}
+    else:
+        assert errors.pop(("a", 2)) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+        assert set(errors.values()) == {0}
+        assert found == {**COMMITTED, "a": [0, 1, 5, 6, 9]}
+
+
 @pytest.mark.parametrize("at_a_time", [1, 3, 100])
 def test_groups(groups: Harness, at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "PARTITIONS_AT_A_TIME", at_a_time)
     monkeypatch.setattr(coordinator, "GROUPS_AT_A_TIME", at_a_time)
     names = [f"g{number}" for number in range(11)]
-    listed = groups.ask(ListGroupsRequest(), 4).groups
-    assert sorted(group.group_id for group in listed) == sorted(names)
+    listed = [group.group_id for group in groups.ask(ListGroupsRequest(), 4).groups]
+    assert sorted(name for name in listed if name.startswith("g")) == sorted(names)
     described = groups.ask(DescribeGroupsRequest(groups=[*names, "other"]), 5).groups
     assert [(group.group_id, group.group_state) for group in described] == [
         *((name, "Empty") for name in names),
