@@ -29,7 +29,9 @@ MANY_KEYS_FROM = 4
 async def find_coordinator(broker: Broker, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if call.version >= MANY_KEYS_FROM else [request.key]
     found = []
+    turns = broker.gate.turns()
     for key in keys:
+        await turns.next()
         answer = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, host="", port=-1)
         try:
             node_id, endpoint = await _find(broker, request.key_type, key, call)
