@@ -87,9 +87,10 @@ class MetadataImage:
         return self._names.get(topic_id)
 
     def topics(self) -> Iterator[TopicState]:
-        """All topics, by name."""
-        for name in sorted(self._topics):
-            yield self._topics[name]
+        """All topics by name, as they are when the first is asked for."""
+        topics = self._topics.copy()
+        for name in sorted(topics):
+            yield topics[name]
 
     def partition(self, topic: str, index: int) -> PartitionState | None:
         state = self._topics.get(topic)

@@ -80,6 +80,16 @@ def test_deleted_partitions_leave_and_with_the_last_the_topic() -> None:
     assert names(image) == []
 
 
+def test_topics_that_go_while_all_are_looked_at_are_no_trouble() -> None:
+    image = MetadataImage()
+    image.apply(update(("a", ID, {0: 0}), ("t", OTHER_ID, {0: 0})))
+    topics = image.topics()
+    assert next(topics).name == "a"
+    image.apply(update(("t", OTHER_ID, {0: LEADER_DURING_DELETE})))
+    assert [topic.name for topic in topics] == ["t"]
+    assert names(image) == ["a"]
+
+
 def test_a_new_topic_of_an_old_name_starts_afresh() -> None:
     image = MetadataImage()
     image.apply(update(("t", ID, {0: 0, 1: 0})))
