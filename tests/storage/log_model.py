@@ -1,44 +1,27 @@
-"""A log that lives through everything that can happen to one, beside a slow, obvious model of what it must hold.
-
-A `LogLife` takes random steps: appends of several producers, rolls, flushes, retention, DeleteRecords, compactions and
-moves in pieces with other steps between, truncations, errors of the disk, stops, and crashes in the middle of any of
-these: of the process, which loses no written byte, or of the machine, which loses what was not synced. After each
-start, and now and then, what can be read is compared with what was written.
-"""
+"""A slow, obvious model of what a log must hold after whatever has happened to it (tests.storage.log_life)."""
 
 from __future__ import annotations
 
-import errno
 import random
-from collections.abc import Callable
-from contextlib import suppress
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from config.broker import BrokerConfig
-from protocol.compression import GZIP, NONE
-from protocol.errors import KafkaError
 from protocol.ids import random_uuid
-from protocol.records import Record, RecordBatch, build_batch, iter_batches
-from storage.cleaner import CleaningRun
-from storage.compaction import SourceSegment
+from protocol.records import Record, RecordBatch, iter_batches
 from storage.flush import FlushPlan
 from storage.log import Log
-from storage.log_move import MOVED_FILE, LogMove
+from storage.log_move import LogMove
 from storage.manager import LogManager
 from storage.memory_files import MemoryFile, MemoryFiles
-from storage.segment import Segment
-from storage.segment_swap import LogChanged, SwapPlan, unlink_unfinished
-from tests.storage.compacting import all_batches, job_for, live_producers
+from tests.storage.compacting import all_batches
 from tests.storage.logs import NOW_MS, log_config
 
 FOLDERS = ("/data", "/more")
 KEY = "orders", 0
 TOPIC_ID = random_uuid()
-KEYS = (b"a", b"b", b"c", b"d")
-PRODUCERS = (7, 8, 9)
 NEVER = -1
+GONE = -2
 POLICIES = (["compact"], ["delete"], ["compact", "delete"])
-FAULTS = ("write", "create", "rename", "write_atomically", "truncate", "sync", "unlink", "sync_directory")
 
 
 class Crash(BaseException):
@@ -55,14 +38,15 @@ class CrashingFiles(MemoryFiles):
     def count(self, operation: str, path: str) -> int | None:
         if operation == "read" or self.steps_left == NEVER:
             return super().count(operation, path)
-        self.steps_left -= 1
-        if self.steps_left >= 0:
+        if self.steps_left > 0:
+            self.steps_left -= 1
             return super().count(operation, path)
-        if operation == "write" and self.steps_left == NEVER:
-            self.steps_left = -2
-            super().count(operation, path)
-            return 9
-        raise Crash
+        is_torn = operation == "write" and self.steps_left == 0
+        self.steps_left = GONE
+        if not is_torn:
+            raise Crash
+        super().count(operation, path)
+        return 9
 
 
 class Written(NamedTuple):
@@ -80,20 +64,9 @@ class Producer:
         """Its last batch as it was sent, and the offsets it got."""
 
 
-class Cleaning:
-    """A compaction under way, as the broker steers it."""
-
-    def __init__(self, run: CleaningRun, segments: dict[int, Segment], generation: int, log: Log) -> None:
-        self.run = run
-        self.groups: list[list[SourceSegment]] = run.groups()
-        self.segments = segments
-        self.generation = generation
-        self.log = log
-        self.swap: SwapPlan | None = None
-
-
-class LogLife:
-    """One life, of a seed. `trace` tells what was done, for whoever looks for the reason of a failure."""
+class LogModel:
+    """The log that is tested, and what is known of it. `trace` tells what was done, for whoever looks for the reason of
+    a failure."""
 
     def __init__(self, seed: int) -> None:
         self.random = rng = random.Random(seed)
@@ -127,364 +100,29 @@ class LogLife:
         self.cleaned_to = 0
         """Below it compaction may have taken away what a later record below it makes worthless."""
         self.producers: dict[int, Producer] = {}
-        self.last_of_producer: dict[int, tuple[int, int, int]] = {}
-        """Last offset, epoch, next sequence: of the batches that are in the log."""
-        self._history: list[tuple[int, int, int, int, int]] = []
+        self.history: list[tuple[int, int, int, int, int]] = []
+        """First offset, last offset, producer, its epoch, its next sequence: of the batches that are in the log."""
         # What is tested.
-        self.manager = self._started()
+        self.manager = self.started()
         self.log = self.manager.get_or_create(*KEY, TOPIC_ID, self.config)
         self.flush: tuple[Log, FlushPlan] | None = None
-        self.cleaning: Cleaning | None = None
         self.move: LogMove | None = None
         self.doomed: list[str] = []
         self.start_may_be = (0, 0)
         self.end_may_be = (0, 0)
 
-    def _started(self) -> LogManager:
+    def started(self) -> LogManager:
         manager = LogManager(BrokerConfig({"log.dirs": ",".join(FOLDERS)}), self.files, lambda: self.now_ms)
         for _ in manager.load(lambda topic: self.config):
             pass
         assert manager.failed == {}
         return manager
 
-    # The steps
-
-    def step(self) -> None:
-        rng = self.random
-        self.now_ms += rng.choice([0, 1, 500, 3000, -700])
-        self.files.now_ms = self.now_ms
-        action = rng.choices(list(self.actions), list(self.actions.values()))[0]
-        if self.log.distrusted and rng.random() < 0.3:  # as the broker does after a while
-            self._flush_now()
-        self.trace.append(action.__name__)
-        faulty = False
-        self.files.steps_left = NEVER
-        chance = rng.random()
-        if chance < 0.04:
-            self.files.steps_left = rng.randrange(12)
-        elif chance < 0.10:
-            faulty = True
-            code = rng.choice([errno.ENOSPC, errno.ENOSPC, errno.EIO])
-            self.files.fail(rng.choice(FAULTS), rng.randrange(3), OSError(code, "made to fail"))
-        self.start_may_be = self.least_start, self.log.log_start_offset
-        self.end_may_be = self.end, self.end
-        try:
-            action(self)
-        except Crash:
-            self._crash()
-        except (KafkaError, OSError, LogChanged) as error:
-            self.trace.append(f"  {error}")
-            assert faulty or isinstance(error, LogChanged) or self.log.distrusted, error
-            cause = error if isinstance(error, OSError) else error.__cause__
-            if self.log.offline or (isinstance(cause, OSError) and cause.errno == errno.EIO):
-                self._crash()
-            else:
-                self._settle_after_error()
-        finally:
-            self.files.steps_left = NEVER
-            self.files._faults.clear()
-
-    def _settle_after_error(self) -> None:
-        """What a broker would find in the log now is what counts."""
-        assert self.start_may_be[0] <= self.log.log_start_offset <= self.start_may_be[1]
-        self.start = max(self.start, self.log.log_start_offset)
-        assert self.log.log_end_offset == self.end
-
-    def append(self) -> None:
-        rng, log = self.random, self.log
-        if rng.random() < 0.1:
-            self.epoch += 1
-        producer_id = rng.choice((-1, -1, *PRODUCERS))
-        producer = self.producers.setdefault(producer_id, Producer())
-        if producer_id >= 0 and producer.last is not None and rng.random() < 0.15:
-            data, first, last = producer.last
-            info = log.append_as_leader(data, self.epoch, self.now_ms)
-            assert (info.first_offset, info.last_offset, info.duplicate) == (first, last, True)
-            return
-        if producer_id >= 0 and rng.random() < 0.05:
-            producer.epoch += 1
-            producer.next_sequence = 0
-        records = [
-            Record(index, self.now_ms + rng.randrange(-5000, 1000), self._key(), self._value(), [])
-            for index in range(rng.choice([1, 1, 2, 5]))
-        ]
-        data = bytes(
-            build_batch(
-                records,
-                compression=rng.choice([NONE, NONE, NONE, GZIP]),
-                producer_id=producer_id,
-                producer_epoch=producer.epoch if producer_id >= 0 else -1,
-                base_sequence=producer.next_sequence if producer_id >= 0 else -1,
-            )
-        )
-        first, count = self.end, len(records)
-        for record in records:
-            offset = first + record.offset
-            self.lost.discard(offset)
-            self.written[offset] = Written(record._replace(offset=offset), self.epoch)
-        self.end_may_be = first, first + count
-        sequence = producer.next_sequence
-        appended = (first, first + count - 1, producer_id, producer.epoch, sequence + count)
-        self._history.append(appended)
-        try:
-            info = log.append_as_leader(data, self.epoch, self.now_ms)
-        except KafkaError:
-            self._forget_from(first)
-            raise
-        assert (info.first_offset, info.last_offset, info.duplicate) == (first, first + count - 1, False)
-        self.end = first + count
-        producer.next_sequence = sequence + count
-        producer.last = data, info.first_offset, info.last_offset
-        if rng.random() < 0.8:
-            log.high_watermark = log.log_end_offset
-
-    def _key(self) -> bytes | None:
-        return self.random.choice(KEYS)
-
-    def _value(self) -> bytes | None:
-        return None if self.random.random() < 0.2 else self.random.randbytes(self.random.randrange(60))
-
-    def roll(self) -> None:
-        self.log.roll(self.now_ms)
-
-    def raise_high_watermark(self) -> None:
-        self.log.high_watermark = self.random.randint(self.log.high_watermark, self.log.log_end_offset)
-
-    def retain(self) -> None:
-        before = self.log.log_start_offset
-        self.start_may_be = self.least_start, self.log.high_watermark
-        paths = self.log.delete_old_segments(self.now_ms)
-        assert before <= self.log.log_start_offset <= self.log.high_watermark
-        self.start = max(self.start, self.log.log_start_offset)
-        self.least_start = max(self.least_start, self.log.first_segment_offset)
-        self.doomed += paths
-
-    def delete_records(self) -> None:
-        if "delete" not in self.policy:
-            return
-        offset = self.random.randint(0, self.log.high_watermark)
-        self.start_may_be = self.least_start, max(self.log.log_start_offset, offset)
-        self.log.advance_log_start_offset(offset)
-        self.start = max(self.start, offset)
-        self._report(self.manager.log_start_checkpoints()())
-
-    def _report(self, errors: dict[str, OSError]) -> None:
-        """What came of writing checkpoints, those of the log start offsets among them."""
-        if not errors:
-            self.least_start = max(self.least_start, self.log.log_start_offset)
-
-    def unlink_doomed(self) -> None:
-        while self.doomed:
-            path = self.doomed.pop()
-            if self.files.exists(path) and path.rpartition("/")[0] in FOLDERS:
-                self.files.remove_directory(path)
-            else:
-                self.files.unlink(path)
-
-    def plan_flush(self) -> None:
-        if self.flush is None:
-            plan = self.log.plan_flush(self.now_ms, rolled_only=self.random.random() < 0.5)
-            if plan is not None:
-                self.flush = self.log, plan
-
-    def finish_flush(self) -> None:
-        if self.flush is not None:
-            (log, plan), self.flush = self.flush, None
-            try:
-                if self.random.random() < 0.9:
-                    plan.run()
-            finally:
-                log.flushed(plan)
-
-    def _flush_now(self, *, rolled_only: bool = False) -> None:
-        """One flush comes after the other: the broker has one thread for them."""
-        if self.flush is not None:
-            (log, plan), self.flush = self.flush, None
-            plan.run()
-            log.flushed(plan)
-        plan = self.log.plan_flush(self.now_ms, rolled_only=rolled_only)
-        if plan is not None:
-            plan.run()
-            self.log.flushed(plan)
-
-    def checkpoint(self) -> None:
-        manager = self.manager
-        for write in (manager.checkpoints, manager.high_watermark_checkpoints, manager.cleaner_checkpoints):
-            if self.random.random() < 0.7:
-                errors = write()()
-                if write == manager.checkpoints:
-                    self._report(errors)
-
-    # Compaction, as broker.log_cleaner does it
-
-    def begin_cleaning(self) -> None:
-        log = self.log
-        if self.cleaning is not None or "compact" not in self.policy or log.moving or log.offline:
-            return
-        self._flush_now(rolled_only=True)
-        errors = self.manager.checkpoints()()
-        self._report(errors)
-        if errors:
-            return
-        dirty = log.dirty_range(self.now_ms)
-        if dirty.restarts:
-            log.cleaned_offset = dirty.first_dirty_offset
-        if not dirty.cleanable_bytes:
-            return
-        segments = {one.base_offset: one for one in log.segments if one.base_offset < dirty.first_uncleanable_offset}
-        changes = {"segment_bytes": self.random.choice([self.config.segment_bytes, 6000])}
-        if self.random.random() < 0.3:
-            changes["map_bytes"] = 24 * 8  # becomes full
-        run = CleaningRun(self.files, job_for(log, self.now_ms, **changes), live_producers(log))
-        run.build_map()
-        self.cleaned_to = max(self.cleaned_to, run.end_offset)
-        log.cleaning = True
-        self.cleaning = Cleaning(run, segments, log.generation, log)
-
-    def clean_on(self) -> None:
-        cleaning = self.cleaning
-        if cleaning is None:
-            return
-        log = cleaning.log
-        try:
-            if cleaning.swap is not None:
-                plan, cleaning.swap = cleaning.swap, None
-                try:
-                    plan.sync()
-                    replaced = log.finish_swap(plan)
-                except Crash:
-                    raise
-                except BaseException:
-                    unlink_unfinished(self.files, log.directory, log.discard_swap(plan))
-                    raise
-                plan.sync()
-                self.doomed += replaced
-            elif cleaning.groups:
-                done = cleaning.run.clean(cleaning.groups.pop(0))
-                sources = [cleaning.segments[base] for base in done.sources]
-                cleaning.swap = log.begin_swap(done.base_offset, done.size_bytes, sources, cleaning.generation)
-            else:
-                log.cleaning = False
-                self.cleaning = None
-                if log.generation == cleaning.generation:
-                    log.cleaned_offset = cleaning.run.end_offset
-                self.manager.report(self.manager.cleaner_checkpoints()())
-        except (LogChanged, KafkaError, OSError):
-            log.cleaning = False
-            self.cleaning = None
-            with suppress(OSError):
-                unlink_unfinished(self.files, log.directory)
-            raise
-
-    # Moves, as broker.log_mover makes them
-
-    def begin_move(self) -> None:
-        if self.move is None and not self.log.offline:
-            home = self.manager.folder_of(self.log)
-            (folder,) = [one for one in self.manager.folders if one.path != home]
-            self.move = self.manager.moves.begin(KEY, folder)
-
-    def move_on(self) -> None:
-        move = self.move
-        if move is None:
-            return
-        try:
-            if (plan := move.plan(self.random.choice([200, 1 << 20]))) is not None:
-                plan.run()
-                move.copied(plan)
-                return
-            errors = self.manager.checkpoints()()
-            if move.folder.path in errors:
-                raise errors[move.folder.path]
-            if not move.is_caught_up():
-                return
-            self.move = None
-            moved, old = self.manager.finish_move(move)
-        except (KafkaError, OSError, ValueError):
-            self.move = None
-            if (copy := self.manager.moves.cancel(KEY)) is not None:
-                self.doomed.append(copy)
-            raise
-        self.log = moved
-        self._report(self.manager.checkpoints()())
-        self.doomed += [f"{moved.directory}/{MOVED_FILE}", old]
-
-    def cancel_move(self) -> None:
-        self.move = None
-        if (copy := self.manager.moves.cancel(KEY)) is not None:
-            self.doomed.append(copy)
-
-    def truncate(self) -> None:
-        log = self.log
-        # What is committed, or was compacted with the knowledge of later records, is never truncated. Where a batch
-        # begins: a part of one does not go by itself, and leaves a gap.
-        # Nothing fails here: a broker would truncate again what its leader does not have.
-        self.files.steps_left = NEVER
-        self.files._faults.clear()
-        least = max(log.high_watermark, self.cleaned_to, log.log_start_offset)
-        begins = [one[0] for one in self._history if one[0] >= least]
-        offset = self.random.choice([*begins, self.end])
-        before = self.end
-        self.end_may_be = offset, before
-        log.truncate_to(offset, self.now_ms)
-        self._forget_from(offset)
-        assert log.log_end_offset == self.end
-        self._flush_now()
-        # Of an empty one a flush makes durable the name alone.
-        self.files.content(log.segments[-1].log.path).durable = self.files.read_bytes(log.segments[-1].log.path)
-        self._report(self.manager.checkpoints()())
-
-    # Ends
-
-    def stop(self) -> None:
-        self.trace.append("  stop")
-        self.files.steps_left = NEVER
-        self.files._faults.clear()
-        if self.cleaning is not None and self.cleaning.swap is not None:
-            paths = self.log.discard_swap(self.cleaning.swap)
-            unlink_unfinished(self.files, self.log.directory, paths)
-        self.finish_flush()
-        offline = self.log.offline
-        known = {one: (entry.epoch, entry.next_sequence) for one, entry in self.log.producer_ids().items()}
-        self.manager.close_all()
-        self._start(machine=False)
-        if not offline:
-            assert all(folder.was_clean for folder in self.manager.folders)
-            if self.log.log_end_offset:
-                again = {one: (entry.epoch, entry.next_sequence) for one, entry in self.log.producer_ids().items()}
-                assert again == known
-
-    def _crash(self) -> None:
-        machine = self.random.random() < 0.5
-        self.trace.append(f"  crash of the {'machine' if machine else 'process'}")
-        self.files.steps_left = NEVER
-        self.files._faults.clear()
-        synced = self.log.recovery_point
-        if synced < self.log.first_segment_offset:
-            synced = 0  # what was synced is deleted: nothing that is left needs to be found
-        self.trimmed_to = max(self.trimmed_to, self.log.log_start_offset)
-        for content in self.files._contents.values():
-            content.unsyncable = False  # whoever starts a broker on a disk that failed has mended it
-        if machine:
-            self.files.crash()
-            self.end_may_be = min(synced, self.end_may_be[0]), self.end_may_be[1]
-            self.start_may_be = 0, self.start_may_be[1]
-        if self.random.random() < 0.3:  # and again, in the middle of the start
-            self.files.steps_left = self.random.randrange(30)
-            try:
-                self._started()
-            except Crash:
-                self.trace.append("  crash of the start")
-            self.files.steps_left = NEVER
-            if machine:
-                self.files.crash()
-        self._start(machine=machine, synced=synced)
-
-    def _start(self, *, machine: bool, synced: int = 0) -> None:
+    def start_again(self, *, machine: bool, synced: int = 0) -> None:
         """`synced` is what the disk must hold after a crash of the machine."""
-        self.manager = self._started()
+        self.manager = self.started()
         log = self.log = self.manager.logs[KEY]
-        self.flush = self.cleaning = self.move = None
+        self.flush = self.move = None
         self.doomed = list(self.manager.unlinkable)
         self.least_start = log.log_start_offset
         if not machine:
@@ -497,10 +135,10 @@ class LogLife:
             self.lost.update(one for one in self.written if one >= synced and one not in present)
             bases = {batch.base_offset for batch in all_batches(log)}
             kept_below = max(synced, self.cleaned_to)  # what compaction took is in the snapshots
-            self._history = [one for one in self._history if one[1] < kept_below or one[0] in bases]
+            self.history = [one for one in self.history if one[1] < kept_below or one[0] in bases]
         self.start = max(self.start, log.log_start_offset)
         self.end = max(self.end, log.log_end_offset)
-        self._forget_from(log.log_end_offset)
+        self.forget_from(log.log_end_offset)
         self.start = min(self.start, self.end)
         for producer_id, (last_offset, epoch, next_sequence) in self._last_batches().items():
             if last_offset >= max(log.log_start_offset, self.start):
@@ -509,14 +147,14 @@ class LogLife:
         self.check()
 
     def _last_batches(self) -> dict[int, tuple[int, int, int]]:
-        return {one: (last, epoch, following) for _, last, one, epoch, following in self._history if one >= 0}
+        return {one: (last, epoch, following) for _, last, one, epoch, following in self.history if one >= 0}
 
-    def _forget_from(self, offset: int) -> None:
+    def forget_from(self, offset: int) -> None:
         """The log ends there now; producers go on from what it holds."""
         self.end = offset
         for gone in [one for one in self.written if one >= offset]:
             del self.written[gone]
-        self._history = [one for one in self._history if one[1] < offset]
+        self.history = [one for one in self.history if one[1] < offset]
         found = self._last_batches()
         for producer_id, producer in self.producers.items():
             _, epoch, next_sequence = found.get(producer_id, (0, producer.epoch + 1, 0))
@@ -577,24 +215,3 @@ class LogLife:
             assert batches[-1].next_offset > offset, "the reader gets on"
             offset = batches[-1].next_offset
         return found
-
-    actions: ClassVar[dict[Callable[[LogLife], None], int]] = {
-        append: 40,
-        roll: 3,
-        raise_high_watermark: 3,
-        retain: 4,
-        delete_records: 2,
-        unlink_doomed: 4,
-        plan_flush: 4,
-        finish_flush: 4,
-        checkpoint: 4,
-        begin_cleaning: 4,
-        clean_on: 12,
-        begin_move: 1,
-        move_on: 8,
-        cancel_move: 1,
-        truncate: 1,
-        check: 5,
-        stop: 1,
-        _crash: 1,
-    }

@@ -1,4 +1,4 @@
-"""Whatever happens to a log, in whatever order: it holds what it must (tests.storage.log_model)."""
+"""Whatever happens to a log, in whatever order: it holds what it must (tests.storage.log_life)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.storage.log_model import LogLife
+from tests.storage.log_life import LogLife
 
 STEPS = 120
 
