@@ -28,6 +28,7 @@ _FLUSH_LOOK_S = 1.0
 for what the broker writes.
 """
 
+_FORGET_LOOK_S = 1.0
 _LOGS_PER_LOOK = 1000
 
 ItemT = TypeVar("ItemT")
@@ -110,6 +111,7 @@ class Maintenance:
         config = self._config
         for job, interval_s in (
             (self._flush, _FLUSH_LOOK_S),
+            (self._forget_removed, _FORGET_LOOK_S),
             # Without the 30 s that Apache Kafka lets pass before its first look: a disk may be full already.
             (self.retain, config["log.retention.check.interval.ms"] / 1000),
             (self._checkpoint_high_watermarks, config["replica.high.watermark.checkpoint.interval.ms"] / 1000),
@@ -166,6 +168,9 @@ class Maintenance:
     async def _checkpoint(self) -> None:
         plan = await self._background.in_slices(self._logs.checkpoints_in_slices())
         self._logs.report(await self._background.run(plan))
+
+    async def _forget_removed(self) -> None:
+        await self._background.in_slices(self._logs.forget_removed())
 
     async def _expire_producers(self) -> None:
         now_ms = self._clock_ms()

@@ -60,6 +60,7 @@ class LogManager(LogLoading):
     def __init__(self, config: BrokerConfig, files: Files, clock_ms: Callable[[], int]) -> None:
         super().__init__(config, files, clock_ms)
         self._order = CheckpointOrder()
+        self._removals = 0
         self._unsynced_paths: list[str] = []
         self._unsynced_folders: set[str] = set()
 
@@ -122,6 +123,7 @@ class LogManager(LogLoading):
         self._high_watermarks.pop(key, None)
         folder.partitions_count -= 1
         self._stale_keys.add(key)
+        self._removals += 1
         self._unsynced_folders.add(folder.path)
         return path
 
@@ -320,6 +322,16 @@ class LogManager(LogLoading):
 
     def high_watermark_checkpoints_in_slices(self) -> Slices[Callable[[], dict[str, OSError]]]:
         return self._plan_in_slices(HIGH_WATERMARK_FILE)
+
+    def forget_removed(self) -> Slices[None]:
+        """Take the offsets of removed partitions out of the checkpoint files: who makes one of them anew before that
+        has to do it on the spot, for all partitions there are."""
+        if self._stale_keys:
+            removals = self._removals
+            errors = yield (yield from self._plan_in_slices(*_ALL_CHECKPOINTS))
+            self.report(errors)
+            if not errors and self._removals == removals:
+                self._stale_keys.clear()
 
     def _plan_in_slices(self, *names: str) -> Slices[Callable[[], dict[str, OSError]]]:
         """With them goes what was put off: syncing new partition.metadata files, and folders that were renamed."""

@@ -15,6 +15,7 @@ from broker.maintenance import Maintenance, flush_log, flush_to, sliced
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import DeleteTopicsRequest
 from storage.log import Log
+from storage.manager import LogManager
 from tests.broker.harness import Harness, batch, produce_request
 
 
@@ -310,3 +311,33 @@ def test_the_jobs_run_by_themselves_and_files_go(tmp_path: Path) -> None:
     harness.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5)
     harness.until(lambda: not list(tmp_path.glob("t-0*")))
     harness.stop()
+
+
+def test_offsets_of_removed_partitions_leave_the_checkpoints_before_one_is_made_anew(
+    harness: Harness, jobs: Maintenance, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic(topic, 3)
+    append(harness, topic)
+    logs = harness.broker.logs
+    logs.write_checkpoints()
+    file = Path(logs.folders[0].path) / "replication-offset-checkpoint"
+    assert f"{topic} 0 " in file.read_text()
+    forget_removed = LogManager.forget_removed
+    with monkeypatch.context() as patch:
+        patch.setattr(LogManager, "forget_removed", lambda _: iter(()))  # the broker's own job
+        deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=topic)], timeout_ms=5000)
+        harness.ask(deletion, 6)
+        assert {key for key in logs._stale_keys if key[0] == topic} == {(topic, index) for index in range(3)}
+        # One that is removed while the files are written is for the next time.
+        steps = forget_removed(logs)
+        while (call := next(steps)) is None:
+            pass
+        logs._removals += 1
+        with pytest.raises(StopIteration):
+            steps.send(call())
+        assert logs._stale_keys
+    harness.run(jobs._forget_removed())
+    assert not logs._stale_keys
+    assert f"{topic} " not in file.read_text()
+    harness.create_topic(topic, 3)
+    assert log_of(harness, topic).high_watermark == 0
