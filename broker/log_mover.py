@@ -140,7 +140,10 @@ class LogMover:
                     move.copied(plan)
             elif not ready:
                 # What the target's checkpoints say of the log counts from the swap on: it must be there before.
-                self._logs.report(await self._background.run(self._logs.checkpoints()))
+                errors = await self._background.run(self._logs.checkpoints())
+                self._logs.report(errors)
+                if (failure := errors.get(move.folder.path)) is not None:
+                    raise failure
                 ready = True
             elif move.log in self._background.flushes or not move.is_caught_up():
                 await asyncio.sleep(_RETRY_S)

@@ -23,6 +23,7 @@ from protocol.messages import (
     IncrementalAlterConfigsRequest,
 )
 from storage import log_move
+from storage.files import OsFiles
 from storage.log_move import CopyPlan
 from storage.throttle import Pace
 from tests.broker.harness import Harness
@@ -256,6 +257,23 @@ def test_a_copy_that_fails_leaves_all_as_it_was(two: Two, monkeypatch: pytest.Mo
     monkeypatch.undo()
     two.move("orders", two.b)
     two.harness.until(lambda: two.where() == [two.b])
+
+
+def test_a_folder_that_takes_no_checkpoints_gets_no_log(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them a crash right after the swap would bring deleted records back."""
+    two.topic()
+    write = OsFiles.write_atomically
+
+    def failing(files: OsFiles, path: str, data: bytes, *, sync: bool = True) -> None:
+        if os.path.dirname(path) == two.b and path.endswith("-checkpoint"):
+            raise OSError(errno.EACCES, "Permission denied")
+        write(files, path, data, sync=sync)
+
+    monkeypatch.setattr(OsFiles, "write_atomically", failing)
+    two.move("orders", two.b)
+    two.harness.until(lambda: two.where(future=True) == [] and two.folders() == ["a/orders-0"])
+    assert two.where() == [two.a]
+    assert len(two.values()) == 20
 
 
 @pytest.mark.parametrize("step", range(1, 4))
