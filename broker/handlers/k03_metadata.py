@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,7 @@ LISTENER_ERROR_FROM = 6
 IDS_FROM = 12
 CREATED_AT_ONCE = 100
 """Of the topics that a request names and that do not exist: each takes some milliseconds."""
+CREATED_TOGETHER = 10
 MANY_PARTITIONS = 200
 """More are answered in slices."""
 
@@ -64,7 +65,12 @@ async def metadata(broker: Broker, request: MetadataRequest, call: Call) -> Meta
         return answer
     kind = operations, tuple(leaders.items())
     work = broker.encoded_topics.collect(found, answered, call.version, kind, broker.metadata.topics_count)
-    return encoded_answer(answer, await broker.background.in_slices(work), len(found), call.version)
+    encoded = encoded_answer(answer, await broker.background.in_slices(work), len(found), call.version)
+    turns = broker.gate.turns()
+    while found:  # to free a hundred thousand at once takes long, too
+        del found[-1000:]
+        await turns.next()
+    return encoded
 
 
 def _answer(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse:
@@ -146,7 +152,7 @@ def _by_name(broker: Broker, name: str, error: ErrorCode) -> TopicState | Topic:
     return topic
 
 
-async def _create(broker: Broker, names: Iterable[str]) -> dict[str, ErrorCode]:
+async def _create(broker: Broker, names: Sequence[str]) -> dict[str, ErrorCode]:
     """Create topics; the errors of those that were refused."""
     refused: dict[str, ErrorCode] = {}
 
@@ -156,7 +162,8 @@ async def _create(broker: Broker, names: Iterable[str]) -> dict[str, ErrorCode]:
         except KafkaError as refusal:
             refused[name] = refusal.code
 
-    await asyncio.gather(*map(create, names))
+    for first in range(0, len(names), CREATED_TOGETHER):
+        await asyncio.gather(*map(create, names[first : first + CREATED_TOGETHER]))
     return refused
 
 
