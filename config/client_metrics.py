@@ -54,5 +54,5 @@ def _check_pattern(pattern: str) -> None:
         raise ConfigError("match", pattern, f"must be name=pattern, name one of {', '.join(_MATCHED)}")
     try:
         re.compile(expression.strip())
-    except (re.error, OverflowError, RecursionError) as error:
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
         raise ConfigError("match", pattern, f"is no regular expression: {error}") from None

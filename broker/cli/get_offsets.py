@@ -119,7 +119,7 @@ def rules_filter(text: str) -> Filter:
 def _topics(pattern: str | None) -> Callable[[str], object]:
     try:
         return re.compile((pattern or ".*").replace(",", "|").replace(" ", "").strip("\"'")).fullmatch
-    except (re.error, OverflowError, RecursionError) as error:
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
         raise CommandError(f"'{pattern}' is not a regular expression: {error}.") from None
 
 

@@ -48,7 +48,7 @@ def matching_topics(names: Sequence[str], pattern: str | None, exclude_internal:
     """The topics that --topic means, sorted: a regular expression for the whole name, commas being alternatives."""
     try:
         wanted = re.compile(pattern.replace(",", "|").strip("\"'")) if pattern else None
-    except (re.error, OverflowError, RecursionError) as error:
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
         raise CommandError(f"'{pattern}' is not a regular expression: {error}.") from None
     return sorted(
         name

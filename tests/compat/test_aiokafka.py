@@ -294,7 +294,9 @@ async def test_a_group_shares_the_partitions(
         await settled([first], 4)
         second = await join(partition_assignment_strategy=[assignor])
         await settled([first, second], 2, 2)
-        assert first.revocations == [{0, 1, 2, 3}], "an eager member gives up everything"
+        # Once for the other; and maybe once for itself, when it learns of the topic after it has joined.
+        given_up = {frozenset(revoked) for revoked in first.revocations}
+        assert given_up == {frozenset({0, 1, 2, 3})}, "an eager member gives up everything"
         sent = assorted(40)
         for partition in range(4):
             await produce(bootstrap, topic, sent[partition::4], partition)

@@ -29,6 +29,7 @@ def test_taken(texts: dict[str, str]) -> None:
         ({"match": "client_id=["}, False),
         ({"match": "client_id=a{99999999999}"}, False),
         ({"match": "client_id=" + "(" * 5000}, False),
+        ({"match": "client_id=a{" + "9" * 5000 + "}"}, False),
         ({"match": "client_id=a=b"}, False),
     ],
 )
