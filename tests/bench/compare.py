@@ -80,11 +80,11 @@ LOADS = [
         after=LARGE,
     ),
     Load(
-        "end to end, median, ms",
+        "end to end, mean, ms",
         f"{TOOLS}.EndToEndLatency",
         "--bootstrap-server {bootstrap} --topic {topic}e --num-records {count} --producer-acks all --record-size 100",
         5_000,
-        r"50th = ([\d.]+)",
+        r"Avg latency: ([\d.]+)",
         False,
     ),
     Load(
