@@ -370,7 +370,8 @@ class Connection(asyncio.BufferedProtocol):
         answer = serve_large(self._broker, entry, call, decoded, data, owned)
         task = self._owe(entry, call.version, call.correlation_id, answer)
         if held is not None:
-            task.add_done_callback(lambda _, admission=held: admission.release())  # type: ignore[misc]
+            release = held.release
+            task.add_done_callback(lambda _: release())
         return None
 
     def _owe(self, entry: Entry, version: int, correlation_id: int, result: Awaitable[Any]) -> asyncio.Future[Any]:

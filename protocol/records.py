@@ -293,45 +293,15 @@ def build_batch(
         attributes |= TRANSACTIONAL_BIT
     if control:
         attributes |= CONTROL_BIT
-    return assemble_batch(
-        compress(compression, body, level) if compression else body,
+    batch = bytearray(RECORD_BATCH_OVERHEAD)
+    batch += compress(compression, body, level) if compression else body
+    seal_batch(
+        batch,
         attributes=attributes,
         last_offset_delta=delta,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
         record_count=len(records),
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-    )
-
-
-def assemble_batch(
-    body: Buffer,
-    *,
-    attributes: int,
-    last_offset_delta: int,
-    base_timestamp: int,
-    max_timestamp: int,
-    record_count: int,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-) -> bytearray:
-    """Header and checksum around records that are written, and compressed, already."""
-    batch = bytearray(RECORD_BATCH_OVERHEAD)
-    batch += body
-    seal_batch(
-        batch,
-        attributes=attributes,
-        last_offset_delta=last_offset_delta,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        record_count=record_count,
         base_offset=base_offset,
         leader_epoch=leader_epoch,
         producer_id=producer_id,

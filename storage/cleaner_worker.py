@@ -16,32 +16,19 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sys
 import time
-from typing import IO, Any
 
 from protocol.records import CorruptBatch
 from storage.cleaner import CleaningJob, CleaningRun
-from storage.files import OsFiles
 from storage.throttle import Throttle
+from storage.worker import ParentGone, Worker, run_worker
 
 NICENESS = 10
 LONGEST_SLEEP_S = 0.2
 
 
-class ParentGone(Exception):
-    """Nobody waits for the result any more."""
-
-
-class Worker:
-    """Serves jobs from `source`, answers to `sink`."""
-
-    def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
-        self._source = source
-        self._sink = sink
-        self._parent = os.getppid()
-        self._files = OsFiles()
+class CleanerWorker(Worker):
+    """Compacts one log after the other."""
 
     def serve(self) -> None:
         producers: dict[int, tuple[int, int]] = {}
@@ -77,30 +64,17 @@ class Worker:
                 raise ParentGone
         self._answer(done={"end_offset": run.end_offset, "map_bytes_read": run.map_bytes_read})
 
-    def _check_parent(self) -> None:
-        if os.getppid() != self._parent:
-            raise ParentGone
-
     def _sleep(self, seconds: float) -> None:
         while seconds > 0:
             time.sleep(min(seconds, LONGEST_SLEEP_S))
             seconds -= LONGEST_SLEEP_S
             self._check_parent()
 
-    def _answer(self, **message: Any) -> None:
-        self._sink.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
-        self._sink.flush()
-
 
 def main() -> None:
     """Entry point of the process."""
-    # Ctrl-C in a terminal reaches the whole process group; the broker ends its workers itself.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
-    try:
-        Worker(sys.stdin.buffer, sys.stdout.buffer).serve()
-    except (ParentGone, BrokenPipeError):
-        os._exit(1)  # not even the last flush of a pipe that nobody reads
+    run_worker(CleanerWorker)
 
 
 if __name__ == "__main__":

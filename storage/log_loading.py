@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from posixpath import basename, dirname
@@ -92,7 +93,7 @@ class _Loading:
         return None if self.loader is None else self.loader.scan
 
 
-class LogLoading(DataFolders):
+class LogLoading(DataFolders, ABC):
     """Base of LogManager."""
 
     def __init__(self, config: BrokerConfig, files: Files, clock_ms: Callable[[], int]) -> None:
@@ -327,10 +328,10 @@ class LogLoading(DataFolders):
         self.fail_folder(folder, error)
         self._failed_at_start(folder, error)
 
-    # Of LogManager
-
+    @abstractmethod
     def fail_folder(self, folder: DataFolder, error: Exception) -> list[Key]:
-        raise NotImplementedError
+        """Give a data folder up; the partitions that are lost with it."""
 
+    @abstractmethod
     def _log_failed(self, log: LogState, error: OSError) -> None:
-        raise NotImplementedError
+        """A log that is in use had trouble with its disk."""

@@ -11,30 +11,16 @@ the broker: partitions wait for it.
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sys
-from typing import IO, Any
 
-from storage.files import OsFiles
 from storage.segment_scan import Scan
+from storage.worker import Worker, run_worker
 
 MOST_HEADERS = 5000
 """Of producers' batches: more of them take the event loop that gets them longer than a step."""
 
 
-class ParentGone(Exception):
-    """Nobody waits for the result any more."""
-
-
-class Worker:
-    """Serves jobs from `source`, answers to `sink`."""
-
-    def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
-        self._source = source
-        self._sink = sink
-        self._parent = os.getppid()
-        self._files = OsFiles()
+class ScanWorker(Worker):
+    """Walks over one segment after the other."""
 
     def serve(self) -> None:
         while line := self._source.readline():
@@ -61,24 +47,14 @@ class Worker:
         file = self._files.open(path)
         try:
             for _ in scan.run(file):
-                if os.getppid() != self._parent:
-                    raise ParentGone
+                self._check_parent()
         finally:
             file.close()
-
-    def _answer(self, data: bytes = b"", **message: Any) -> None:
-        self._sink.write(json.dumps(message, separators=(",", ":")).encode() + b"\n" + data)
-        self._sink.flush()
 
 
 def main() -> None:
     """Entry point of the process."""
-    # Ctrl-C in a terminal reaches the whole process group; the broker ends its workers itself.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        Worker(sys.stdin.buffer, sys.stdout.buffer).serve()
-    except (ParentGone, BrokenPipeError):
-        os._exit(1)  # not even the last flush of a pipe that nobody reads
+    run_worker(ScanWorker)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from storage.cleaner_worker import ParentGone, Worker
+from storage.cleaner_worker import CleanerWorker
 from storage.files import OsFiles
 from storage.log import Log
+from storage.worker import ParentGone
 from tests.storage.compacting import job_for
 from tests.storage.logs import NOW_MS, batch, open_log
 
@@ -38,7 +39,7 @@ def spoken(*messages: dict[str, Any]) -> list[dict[str, Any]]:
     """What a worker answers to these."""
     source = io.BytesIO(b"".join(json.dumps(one).encode() + b"\n" for one in messages))
     sink = io.BytesIO()
-    Worker(source, sink).serve()
+    CleanerWorker(source, sink).serve()
     return [json.loads(line) for line in sink.getvalue().splitlines()]
 
 
@@ -94,7 +95,7 @@ def test_it_does_not_go_on_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     log = filled(tmp_path / "a-0")
     with pytest.raises(ParentGone):
         spoken(order(log))  # nobody says that the first group was swapped
-    worker = Worker(io.BytesIO(json.dumps(order(log)).encode()), io.BytesIO())
+    worker = CleanerWorker(io.BytesIO(json.dumps(order(log)).encode()), io.BytesIO())
     monkeypatch.setattr(os, "getppid", lambda: 1)
     with pytest.raises(ParentGone):
         worker.serve()

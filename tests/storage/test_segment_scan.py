@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from storage import scan_worker, segment_scan
 from storage.memory_files import MemoryFiles
 from storage.producer_trail import ProducerTrail
-from storage.scan_worker import ParentGone, Worker
+from storage.scan_worker import ScanWorker
 from storage.segment import Segment
 from storage.segment_check import CheckedSegment, check_segment
 from storage.segment_scan import Scan
+from storage.worker import ParentGone
 from tests.storage.logs import DIRECTORY, NOW_MS, batch
 
 STEM = f"{DIRECTORY}/{0:020d}"
@@ -125,7 +126,7 @@ def test_how_much_is_left_is_judged_by_what_was_there(monkeypatch: pytest.Monkey
 def spoken(*orders: dict[str, Any]) -> list[Any]:
     """What a worker answers to these, with the bytes behind each line."""
     sink = io.BytesIO()
-    Worker(io.BytesIO(b"".join(json.dumps(one).encode() + b"\n" for one in orders)), sink).serve()
+    ScanWorker(io.BytesIO(b"".join(json.dumps(one).encode() + b"\n" for one in orders)), sink).serve()
     sink.seek(0)
     answers = []
     while line := sink.readline():
@@ -167,7 +168,7 @@ def test_it_gives_back_what_it_cannot_read_or_would_be_too_much(
 
 def test_it_ends_with_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = json.dumps(order(tmp_path / "a.log", log_of([(-1, "plain", 0, 0, 0)]))).encode() + b"\n"
-    worker = Worker(io.BytesIO(given), io.BytesIO())
+    worker = ScanWorker(io.BytesIO(given), io.BytesIO())
     monkeypatch.setattr(os, "getppid", lambda: 1)
     with pytest.raises(ParentGone):
         worker.serve()
