@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 from kazoo.protocol.connection import _CONNECTION_DROP
 
-from broker.zookeeper_server import ZooKeeperMissing
 from replication.embedded_store import FILE_NAME, EmbeddedStore
 from replication.metadata_store import (
     BadVersion,
@@ -81,16 +79,6 @@ class ZooKeeperHarness:
         await asyncio.to_thread(client._connection.stop, 10)
         client.close()
         await asyncio.sleep(2.5)
-
-
-@pytest.fixture(scope="session")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
-    try:
-        server = ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper"), tick_ms=200).start()
-    except ZooKeeperMissing as error:
-        pytest.skip(str(error))
-    yield server
-    server.kill()
 
 
 @pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=[pytest.mark.jvm, pytest.mark.slow])])
