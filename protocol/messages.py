@@ -28,6 +28,7 @@ APIS = {
     4: "leader_and_isr",
     5: "stop_replica",
     6: "update_metadata",
+    7: "controlled_shutdown",
     8: "offset_commit",
     9: "offset_fetch",
     10: "find_coordinator",
@@ -57,7 +58,9 @@ APIS = {
     45: "alter_partition_reassignments",
     46: "list_partition_reassignments",
     47: "offset_delete",
+    56: "alter_partition",
     60: "describe_cluster",
+    67: "allocate_producer_ids",
     74: "list_config_resources",
     75: "describe_topic_partitions",
 }

@@ -721,6 +721,23 @@ class UpdateMetadataResponse(ApiMessage):
     error_code: int
     def __init__(self, *, error_code: int = ...) -> None: ...
 
+class ControlledShutdownRequest(ApiMessage):
+    broker_id: int
+    broker_epoch: int
+    def __init__(self, *, broker_id: int = ..., broker_epoch: int = ...) -> None: ...
+
+class ControlledShutdownResponse(ApiMessage):
+    class RemainingPartition:
+        topic_name: str
+        partition_index: int
+        def __init__(self, *, topic_name: str = ..., partition_index: int = ...) -> None: ...
+
+    error_code: int
+    remaining_partitions: list[ControlledShutdownResponse.RemainingPartition]
+    def __init__(
+        self, *, error_code: int = ..., remaining_partitions: list[ControlledShutdownResponse.RemainingPartition] = ...
+    ) -> None: ...
+
 class OffsetCommitRequest(ApiMessage):
     class OffsetCommitRequestPartition:
         partition_index: int
@@ -2149,6 +2166,93 @@ class OffsetDeleteResponse(ApiMessage):
         topics: list[OffsetDeleteResponse.OffsetDeleteResponseTopic] = ...,
     ) -> None: ...
 
+class AlterPartitionRequest(ApiMessage):
+    class BrokerState:
+        broker_id: int
+        broker_epoch: int
+        def __init__(self, *, broker_id: int = ..., broker_epoch: int = ...) -> None: ...
+
+    class PartitionData:
+        partition_index: int
+        leader_epoch: int
+        new_isr: list[int]
+        new_isr_with_epochs: list[AlterPartitionRequest.BrokerState]
+        leader_recovery_state: int
+        partition_epoch: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            leader_epoch: int = ...,
+            new_isr: list[int] = ...,
+            new_isr_with_epochs: list[AlterPartitionRequest.BrokerState] = ...,
+            leader_recovery_state: int = ...,
+            partition_epoch: int = ...,
+        ) -> None: ...
+
+    class TopicData:
+        topic_name: str
+        topic_id: Uuid
+        partitions: list[AlterPartitionRequest.PartitionData]
+        def __init__(
+            self,
+            *,
+            topic_name: str = ...,
+            topic_id: Uuid = ...,
+            partitions: list[AlterPartitionRequest.PartitionData] = ...,
+        ) -> None: ...
+
+    broker_id: int
+    broker_epoch: int
+    topics: list[AlterPartitionRequest.TopicData]
+    def __init__(
+        self, *, broker_id: int = ..., broker_epoch: int = ..., topics: list[AlterPartitionRequest.TopicData] = ...
+    ) -> None: ...
+
+class AlterPartitionResponse(ApiMessage):
+    class PartitionData:
+        partition_index: int
+        error_code: int
+        leader_id: int
+        leader_epoch: int
+        isr: list[int]
+        leader_recovery_state: int
+        partition_epoch: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            leader_id: int = ...,
+            leader_epoch: int = ...,
+            isr: list[int] = ...,
+            leader_recovery_state: int = ...,
+            partition_epoch: int = ...,
+        ) -> None: ...
+
+    class TopicData:
+        topic_name: str
+        topic_id: Uuid
+        partitions: list[AlterPartitionResponse.PartitionData]
+        def __init__(
+            self,
+            *,
+            topic_name: str = ...,
+            topic_id: Uuid = ...,
+            partitions: list[AlterPartitionResponse.PartitionData] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    topics: list[AlterPartitionResponse.TopicData]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        topics: list[AlterPartitionResponse.TopicData] = ...,
+    ) -> None: ...
+
 class DescribeClusterRequest(ApiMessage):
     include_cluster_authorized_operations: bool
     endpoint_type: int
@@ -2197,6 +2301,25 @@ class DescribeClusterResponse(ApiMessage):
         controller_id: int = ...,
         brokers: list[DescribeClusterResponse.DescribeClusterBroker] = ...,
         cluster_authorized_operations: int = ...,
+    ) -> None: ...
+
+class AllocateProducerIdsRequest(ApiMessage):
+    broker_id: int
+    broker_epoch: int
+    def __init__(self, *, broker_id: int = ..., broker_epoch: int = ...) -> None: ...
+
+class AllocateProducerIdsResponse(ApiMessage):
+    throttle_time_ms: int
+    error_code: int
+    producer_id_start: int
+    producer_id_len: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        producer_id_start: int = ...,
+        producer_id_len: int = ...,
     ) -> None: ...
 
 class ListConfigResourcesRequest(ApiMessage):

@@ -379,6 +379,43 @@ class Partition:
         self._waiters.run(self._commit_verdict)
         return new_epoch
 
+    # -- following ---------------------------------------------------------------------------------------------
+
+    def append_as_follower(
+        self,
+        records: memoryview | bytes | bytearray,
+        leader_high_watermark: int,
+        leader_log_start_offset: int,
+        now_ms: int,
+    ) -> None:
+        """Write what the leader sent, and take over how far it is committed and where it begins.
+
+        Whoever reads from this replica, or waits for more, is told. Raises KafkaError as the log does.
+        """
+        log = self.log
+        assert log is not None
+        if len(records):
+            log.append_as_follower(records, now_ms)
+        before = log.high_watermark, log.log_start_offset
+        log.high_watermark = min(max(leader_high_watermark, log.log_start_offset), log.log_end_offset)
+        start_offset = min(leader_log_start_offset, log.high_watermark)
+        if start_offset > log.log_start_offset:
+            log.advance_log_start_offset(start_offset)
+        if self._waiters.active and before != (log.high_watermark, log.log_start_offset):
+            self._waiters.run(self._commit_verdict)
+
+    def truncate_to_epoch(self, leader_epoch: int, leader_end_offset: int, now_ms: int) -> None:
+        """Cut the log back towards the last place where it and the leader's agree: the leader says where its newest
+        epoch ends that is not newer than our last. If we do not know that epoch, our next older one is what the next
+        request asks about (KIP-279). Raises KafkaError as the log does."""
+        log = self.log
+        assert log is not None
+        epoch, end_offset = log.epoch_end_offset(leader_epoch) if leader_epoch >= 0 else (-1, -1)
+        place = min(log.log_end_offset, leader_end_offset if epoch < 0 else end_offset)
+        if epoch == leader_epoch:
+            place = min(place, leader_end_offset)
+        log.truncate_to(max(place, 0), now_ms)
+
     def offline(self, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
         """Stop serving: deleted, moved away, or its disk failed. Waiting acknowledgements get `error`."""
         self._resign()

@@ -24,7 +24,7 @@ from protocol.messages import (
 )
 
 SERVED = [*range(4), *range(8, 17), *range(18, 24), *range(29, 36), 37, *range(42, 48), 60, 74, 75]
-OF_THE_CONTROLLER = [4, 5, 6]
+OF_THE_CONTROLLER = [4, 5, 6, 7, 56, 67]
 
 
 def test_every_api_of_a_single_broker_is_coded() -> None:

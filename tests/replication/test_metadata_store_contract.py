@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from kazoo.protocol.connection import _CONNECTION_DROP
 
 from replication.embedded_store import FILE_NAME, EmbeddedStore
 from replication.metadata_store import (
@@ -24,7 +27,9 @@ from replication.metadata_store import (
     WatchEvent,
     subtree,
 )
+from replication.zk_client import Settings, ZooKeeperStore
 from tests.replication.fakes import on_loop
+from tests.support.zookeeper import ZooKeeperProcess
 
 
 class Harness(Protocol):
@@ -53,13 +58,35 @@ class EmbeddedHarness:
         await store._ended
 
 
-HARNESSES: dict[str, Any] = {"embedded": EmbeddedHarness}
+class ZooKeeperHarness:
+    """Each tree is a chroot of its own on one server."""
+
+    def __init__(self, connect: str) -> None:
+        self._settings = Settings(connect, session_timeout_ms=1000)
+
+    async def open(self) -> MetadataStore:
+        store = ZooKeeperStore(self._settings)
+        await store.start()
+        return store
+
+    async def kill(self, store: MetadataStore) -> None:
+        assert isinstance(store, ZooKeeperStore)
+        client = store._kazoo
+        # The connection goes without a farewell: the server waits for the session to time out.
+        client._stopped.set()
+        client._queue.append((_CONNECTION_DROP, None))
+        client._connection._write_sock.send(b"\0")
+        await asyncio.to_thread(client._connection.stop, 10)
+        client.close()
+        await asyncio.sleep(2.5)
 
 
-@pytest.fixture(params=list(HARNESSES))
+@pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=[pytest.mark.jvm, pytest.mark.slow])])
 def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Harness:
-    harness: Harness = HARNESSES[request.param](tmp_path)
-    return harness
+    if request.param == "embedded":
+        return EmbeddedHarness(tmp_path)
+    server: ZooKeeperProcess = request.getfixturevalue("zookeeper")
+    return ZooKeeperHarness(f"{server.connect}/{uuid.uuid4().hex}")
 
 
 @on_loop
@@ -220,8 +247,6 @@ async def test_watches_are_called_once_each_for_their_kind(tree: Harness) -> Non
 
 @on_loop
 async def test_a_watch_may_write_and_read(tree: Harness) -> None:
-    import asyncio
-
     store = await tree.open()
     await store.create("/a")
     done = asyncio.get_running_loop().create_future()

@@ -1,0 +1,37 @@
+"""ControlledShutdown (7): a broker that is about to stop asks the controller to have others lead its partitions.
+
+1: an ordinary request header; that of version 0 has no client id, and is not served. 2: the broker's epoch.
+3: flexible.
+"""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "ControlledShutdownRequest",
+    api_key=7,
+    versions="1-3",
+    flexible="3+",
+    fields=[
+        Field("broker_id", "int32", help="Broker that is about to stop."),
+        Field("broker_epoch", "int64", "2+", default=-1, ignorable=True, help="Its epoch, -1 when unknown."),
+    ],
+)
+
+RESPONSE = Message(
+    "ControlledShutdownResponse",
+    api_key=7,
+    versions="1-3",
+    flexible="3+",
+    fields=[
+        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field(
+            "remaining_partitions",
+            "[]RemainingPartition",
+            help="What the broker still leads, for want of another in-sync replica.",
+            fields=[
+                Field("topic_name", "string", help="Topic name."),
+                Field("partition_index", "int32", help="Partition number."),
+            ],
+        ),
+    ],
+)

@@ -1,0 +1,27 @@
+"""AllocateProducerIds (67): a broker gets a block of producer ids from the controller (KIP-730)."""
+
+from protocol.model import Field, Message
+
+REQUEST = Message(
+    "AllocateProducerIdsRequest",
+    api_key=67,
+    versions="0",
+    flexible="0+",
+    fields=[
+        Field("broker_id", "int32", help="Broker that wants ids."),
+        Field("broker_epoch", "int64", default=-1, help="Its epoch, -1 when unknown."),
+    ],
+)
+
+RESPONSE = Message(
+    "AllocateProducerIdsResponse",
+    api_key=67,
+    versions="0",
+    flexible="0+",
+    fields=[
+        Field("throttle_time_ms", "int32", help="Always 0 between brokers."),
+        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("producer_id_start", "int64", help="First id of the block."),
+        Field("producer_id_len", "int32", help="How many ids it has."),
+    ],
+)

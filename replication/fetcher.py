@@ -1,0 +1,308 @@
+"""Following one leader, without IO: what to ask it for, and what its answers do to our logs.
+
+Rules: Kafka's AbstractFetcherThread with truncation on fetch (KIP-595): each request names the epoch of the record
+before the one it wants; a leader that does not have that record says where both logs still agree, and what lies behind
+is cut off here. Incremental sessions (KIP-227): a request lists only what has changed since the last.
+
+Requests and answers take turns; partitions may come and go in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import ZERO_UUID, Uuid
+from protocol.messages import FetchRequest, FetchResponse
+
+if TYPE_CHECKING:
+    from replication.partition import Partition
+    from storage.log import Log
+
+Key = tuple[str, int]
+
+LAST_VERSION_WITH_NAMES = 12
+NO_SESSION = 0
+OPENS = 0
+"""The epoch of a session's first request."""
+SESSION_ERRORS = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+LAST_SESSION_EPOCH = 2**31 - 1
+"""After it comes 1 again."""
+NO_EPOCH = -1
+
+Question = tuple[Uuid, int, int, int, int]
+"""Topic id, leader epoch, offset, epoch of the record before it, log start offset."""
+
+_log = logging.getLogger(__name__)
+
+
+class FetcherSettings(NamedTuple):
+    """`replica.fetch.*`, in bytes and milliseconds."""
+
+    broker_id: int
+    wait_max_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 1024 * 1024
+    response_max_bytes: int = 10 * 1024 * 1024
+    backoff_ms: int = 1000
+
+
+class _Followed:
+    """One partition that this broker follows, and from where it goes on."""
+
+    __slots__ = ("key", "last_fetched_epoch", "leader_epoch", "log", "not_before_ms", "offset", "partition", "topic_id")
+
+    def __init__(self, partition: Partition, log: Log) -> None:
+        self.partition = partition
+        self.key: Key = (partition.topic, partition.partition)
+        self.topic_id = partition.topic_id
+        self.leader_epoch = partition.leader_epoch
+        self.log = log
+        self.not_before_ms = 0
+        self.find_place()
+
+    def find_place(self) -> None:
+        """Where the log ends now."""
+        self.offset = self.log.log_end_offset
+        latest = self.log.latest_epoch()
+        self.last_fetched_epoch = NO_EPOCH if latest is None else latest
+
+    @property
+    def question(self) -> Question:
+        return self.topic_id, self.leader_epoch, self.offset, self.last_fetched_epoch, self.log.log_start_offset
+
+    @property
+    def is_current(self) -> bool:
+        """False once the partition has another role, epoch or log than it was followed with."""
+        partition = self.partition
+        return not partition.is_leader and partition.leader_epoch == self.leader_epoch and partition.log is self.log
+
+
+class Fetcher:
+    """The partitions followed at one leader over one connection."""
+
+    def __init__(self, settings: FetcherSettings) -> None:
+        self._settings = settings
+        self._followed: dict[Key, _Followed] = {}
+        self._asked: dict[Key, Question] = {}
+        """What the leader has been asked, and goes on answering while the session lasts."""
+        self._changed: dict[Key, None] = {}
+        """Where that is not what should be asked now. In the order in which it became so."""
+        self._waiting: dict[Key, None] = {}
+        """Asked for again at `not_before_ms`, until then not at all."""
+        self._names: dict[Uuid, str] = {}
+        self._session_id = NO_SESSION
+        self._session_epoch = OPENS
+        self._without_id = 0
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    # -- who is followed -------------------------------------------------------------------------------------------
+
+    def follow(self, partition: Partition) -> None:
+        """Begin, or begin anew in another epoch. The partition has a log and does not lead.
+
+        A log without a single epoch cannot say where it may differ from the leader's: what is not known to be
+        committed is cut off first, as it was before there were epochs. KafkaError KAFKA_STORAGE_ERROR.
+        """
+        log = partition.log
+        assert log is not None
+        if log.latest_epoch() is None:
+            log.truncate_to(log.high_watermark)
+        followed = _Followed(partition, log)
+        self.unfollow(followed.key)
+        self._followed[followed.key] = followed
+        self._names[followed.topic_id] = partition.topic
+        self._changed[followed.key] = None
+        self._without_id += followed.topic_id == ZERO_UUID
+
+    def unfollow(self, key: Key) -> None:
+        followed = self._followed.pop(key, None)
+        if followed is not None:
+            self._waiting.pop(key, None)
+            self._changed[key] = None
+            self._without_id -= followed.topic_id == ZERO_UUID
+
+    def followed(self) -> list[Key]:
+        return list(self._followed)
+
+    # -- asking ------------------------------------------------------------------------------------------------
+
+    def wait_ms(self, now_ms: int) -> int | None:
+        """How long there is nothing to ask for: 0 to ask now, None until somebody is followed."""
+        if len(self._followed) > len(self._waiting):
+            return 0
+        if not self._waiting:
+            return None
+        return max(0, min(self._followed[key].not_before_ms for key in self._waiting) - now_ms)
+
+    @property
+    def max_version(self) -> int:
+        """The newest version of Fetch in which all topics can be named."""
+        return LAST_VERSION_WITH_NAMES if self._without_id else FetchRequest.MAX_VERSION
+
+    def request(self, now_ms: int, broker_epoch: int) -> FetchRequest:
+        """The next question. `take` or `failed` must follow, before the next."""
+        for key in [key for key in self._waiting if self._followed[key].not_before_ms <= now_ms]:
+            del self._waiting[key]
+            self._changed[key] = None
+        if self._session_epoch == OPENS:
+            self._asked.clear()
+            self._changed = dict.fromkeys(self._followed)
+        wanted: dict[str, FetchRequest.FetchTopic] = {}
+        forgotten: list[FetchRequest.ForgottenTopic] = []
+        for key in self._changed:
+            self._ask(key, wanted, forgotten)
+        self._changed = {}
+        return FetchRequest(
+            replica_id=self._settings.broker_id,
+            replica_state=FetchRequest.ReplicaState(replica_id=self._settings.broker_id, replica_epoch=broker_epoch),
+            max_wait_ms=self._settings.wait_max_ms,
+            min_bytes=self._settings.min_bytes,
+            max_bytes=self._settings.response_max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(wanted.values()),
+            forgotten_topics_data=forgotten,
+        )
+
+    def _ask(
+        self, key: Key, wanted: dict[str, FetchRequest.FetchTopic], forgotten: list[FetchRequest.ForgottenTopic]
+    ) -> None:
+        name, index = key
+        before = self._asked.get(key)
+        followed = None if key in self._waiting else self._followed.get(key)
+        question = None if followed is None else followed.question
+        if question == before:
+            return
+        if before is not None and (question is None or question[0] != before[0]):
+            forgotten.append(FetchRequest.ForgottenTopic(topic=name, topic_id=before[0], partitions=[index]))
+            del self._asked[key]
+        if question is not None:
+            topic_id, leader_epoch, offset, last_fetched_epoch, log_start_offset = self._asked[key] = question
+            topic = wanted.get(name)
+            if topic is None:
+                topic = wanted[name] = FetchRequest.FetchTopic(topic=name, topic_id=topic_id)
+            topic.partitions.append(
+                FetchRequest.FetchPartition(
+                    partition=index,
+                    current_leader_epoch=leader_epoch,
+                    fetch_offset=offset,
+                    last_fetched_epoch=last_fetched_epoch,
+                    log_start_offset=log_start_offset,
+                    partition_max_bytes=self._settings.max_bytes,
+                )
+            )
+
+    # -- being answered ----------------------------------------------------------------------------------------
+
+    def failed(self, now_ms: int) -> None:
+        """The question was not answered. The next one closes the session, if the leader still has it."""
+        self._session_epoch = OPENS
+
+    def take(self, answer: FetchResponse, now_ms: int) -> list[Key]:
+        """Write what came. Returns the partitions whose place is outside the leader's log: `found_range` them."""
+        if answer.error_code:
+            self._refused(answer.error_code)
+            return []
+        if answer.session_id == NO_SESSION:
+            self._session_id, self._session_epoch = NO_SESSION, OPENS
+        else:
+            self._session_id = answer.session_id
+            self._session_epoch = self._session_epoch % LAST_SESSION_EPOCH + 1
+        outside: list[Key] = []
+        for topic in answer.responses:
+            name = topic.topic or self._names.get(topic.topic_id, "")
+            for data in topic.partitions:
+                key = name, data.partition_index
+                followed = self._followed.get(key)
+                # Since the question it may have become another one's.
+                if followed is None or key in self._waiting or self._asked.get(key) != followed.question:
+                    continue
+                if not followed.is_current:
+                    self.unfollow(key)
+                elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    outside.append(key)
+                    self._wait(followed, now_ms)
+                elif data.error_code:
+                    self._partition_refused(followed, data.error_code, now_ms)
+                else:
+                    self._write(followed, data, now_ms)
+        return outside
+
+    def _refused(self, code: int) -> None:
+        if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            self._session_id = NO_SESSION
+        self._session_epoch = OPENS
+        if code not in SESSION_ERRORS:
+            _log.warning("a leader refuses to be followed: error %d", code)
+
+    def _partition_refused(self, followed: _Followed, code: int, now_ms: int) -> None:
+        name, index = followed.key
+        if code == ErrorCode.FENCED_LEADER_EPOCH:
+            # There is a newer leader, of which the controller will tell.
+            _log.info(
+                "%s-%d is not followed in epoch %d any more: there is a newer one", name, index, followed.leader_epoch
+            )
+            self.unfollow(followed.key)
+            return
+        # The leader may not have heard of itself yet, or has a failed disk, or is about to be another.
+        _log.info("%s-%d cannot be fetched now: error %d", name, index, code)
+        self._wait(followed, now_ms)
+
+    def _wait(self, followed: _Followed, now_ms: int) -> None:
+        followed.not_before_ms = now_ms + self._settings.backoff_ms
+        self._waiting[followed.key] = None
+        self._changed[followed.key] = None
+
+    def _write(self, followed: _Followed, data: FetchResponse.PartitionData, now_ms: int) -> None:
+        diverging = data.diverging_epoch
+        try:
+            if diverging.epoch >= 0 or diverging.end_offset >= 0:
+                followed.partition.truncate_to_epoch(diverging.epoch, diverging.end_offset, now_ms)
+            else:
+                records = cast("memoryview", data.records or b"")
+                followed.partition.append_as_follower(records, data.high_watermark, data.log_start_offset, now_ms)
+        except KafkaError as error:
+            name, index = followed.key
+            _log.error("%s-%d: what its leader sent cannot be written: %s", name, index, error)
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                self.unfollow(followed.key)
+            else:
+                self._wait(followed, now_ms)
+            return
+        followed.find_place()
+        self._changed[followed.key] = None
+
+    def found_range(self, key: Key, leader_epoch: int, start_offset: int, end_offset: int, now_ms: int) -> None:
+        """The leader's log reaches from `start_offset` to `end_offset`: go on in it.
+
+        A shorter one than ours has lost records, in an unclean election: so does ours. One that begins behind our end
+        has nothing that continues our log: it begins anew where the leader's does.
+        """
+        followed = self._followed.get(key)
+        if followed is None or followed.leader_epoch != leader_epoch or not followed.is_current:
+            return
+        log, (name, index) = followed.log, key
+        try:
+            if end_offset < log.log_end_offset:
+                _log.warning(
+                    "%s-%d: cut back from %d to %d, where its leader ends", name, index, log.log_end_offset, end_offset
+                )
+                log.truncate_to(end_offset, now_ms)
+            elif start_offset > log.log_end_offset:
+                _log.warning("%s-%d: begins anew at %d, where its leader begins", name, index, start_offset)
+                log.truncate_fully_and_start_at(start_offset, now_ms)
+        except KafkaError as error:
+            _log.error("%s-%d: %s", name, index, error)
+            self.unfollow(key)
+            return
+        followed.find_place()
+        self._waiting.pop(key, None)
+        self._changed[key] = None

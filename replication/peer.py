@@ -1,0 +1,187 @@
+"""A connection from this broker to another: one request at a time, answered in the newest version both sides know.
+
+The answer is decoded where it was received. Record batches in it are views of the connection's buffer, good until the
+next request: what goes into a log from there was copied by nobody but the kernel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from contextlib import suppress
+from typing import Any
+
+from protocol.api_keys import ApiKey
+from protocol.errors import MalformedMessage
+from protocol.messages import (
+    ApiMessage,
+    ApiVersionsRequest,
+    RequestHeader,
+    ResponseHeader,
+    request_header_version,
+    response_class,
+    response_header_version,
+)
+
+SIZE_BYTES = 4
+LEAST_BUFFER_BYTES = 64 * 1024
+KEPT_BUFFER_BYTES = 16 * 1024 * 1024
+"""A buffer that had to be larger than this, for one answer, is let go after it."""
+MAX_ANSWER_BYTES = 1024 * 1024 * 1024
+
+
+class PeerError(OSError):
+    """The other broker cannot be reached, went away, or does not answer as a broker does. Worth another try later."""
+
+
+class _Wire(asyncio.BufferedProtocol):
+    """Receives one frame after the other; the one that is complete stays where it is until the next is asked for."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self._buffer = bytearray(LEAST_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._end = 0
+        self._awaited: asyncio.Future[memoryview] | None = None
+        self._lost: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._end += nbytes
+        if self._end < SIZE_BYTES:
+            return
+        size = SIZE_BYTES + int.from_bytes(self._view[:SIZE_BYTES])
+        if self._awaited is None or self._end > size:
+            self._fail("it says something nobody asked for")
+        elif size > MAX_ANSWER_BYTES:
+            self._fail(f"it announces an answer of {size} bytes")
+        elif self._end == size:
+            self._settle()
+        elif self._end == len(self._buffer):
+            # By half of what has come, not by what is announced; nearly all answers fit anyway.
+            self._resize(min(size, self._end * 2))
+
+    def _settle(self) -> None:
+        awaited, self._awaited = self._awaited, None
+        if awaited is not None and not awaited.done():
+            awaited.set_result(self._view[SIZE_BYTES : self._end])
+
+    def _resize(self, size_bytes: int) -> None:
+        larger = bytearray(size_bytes)
+        larger[: self._end] = self._view[: self._end]
+        self._buffer, self._view = larger, memoryview(larger)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(str(exc) if exc is not None else "it closed the connection")
+
+    def _fail(self, why: str) -> None:
+        self._lost = self._lost or why
+        if self._awaited is not None and not self._awaited.done():
+            self._awaited.set_exception(PeerError(self._lost))
+        self._awaited = None
+        self.close()
+
+    def close(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+    async def exchange(self, frame: bytes | bytearray) -> memoryview:
+        """The answer to the frame, without its size. The view of the answer before is no longer good."""
+        if self._lost is not None:
+            raise PeerError(self._lost)
+        assert self.transport is not None
+        self._end = 0
+        if len(self._buffer) > KEPT_BUFFER_BYTES:
+            self._resize(LEAST_BUFFER_BYTES)
+        self._awaited = asyncio.get_running_loop().create_future()
+        self.transport.write(frame)
+        return await self._awaited
+
+
+class Peer:
+    """The way to one broker, connected when first needed, and again after a failure. Not for two at a time."""
+
+    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int, receive_buffer_bytes: int = -1) -> None:
+        """`timeout_ms`: for a connection and for each answer. `receive_buffer_bytes` of the socket: -1 for the
+        system's."""
+        self.address = host, port
+        self._client_id = client_id
+        self._timeout_s = timeout_ms / 1000
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._correlation_ids = itertools.count(1)
+        self._wire: _Wire | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
+
+    async def ask(self, request: ApiMessage) -> Any:
+        """The answer. Raises PeerError; after that, as after a cancellation, the next request connects anew."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                if self._wire is None:
+                    await self._connect()
+                return await self._exchange(request, self._version(request))
+        except TimeoutError:
+            self.close()
+            raise PeerError(f"{self}: no answer within {self._timeout_s:g} s") from None
+        except (OSError, MalformedMessage) as error:
+            self.close()
+            raise PeerError(f"{self}: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+    def __str__(self) -> str:
+        return f"{self.address[0]}:{self.address[1]}"
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        transport, self._wire = await loop.create_connection(_Wire, *self.address)
+        opened: socket.socket = transport.get_extra_info("socket")
+        with suppress(OSError):
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._receive_buffer_bytes > 0:
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+        answer = await self._exchange(ApiVersionsRequest(), 0)
+        self._versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+    def _version(self, request: ApiMessage) -> int:
+        oldest, newest = self._versions.get(request.API_KEY, (0, -1))
+        version: int = min(newest, request.MAX_VERSION)
+        if version < max(oldest, request.MIN_VERSION):
+            name = ApiKey(request.API_KEY).name
+            raise PeerError(
+                f"it offers {name} in versions {oldest} to {newest}, "
+                f"needed is one of {request.MIN_VERSION} to {request.MAX_VERSION}"
+            )
+        return version
+
+    async def _exchange(self, request: ApiMessage, version: int) -> Any:
+        assert self._wire is not None
+        key = request.API_KEY
+        correlation_id = next(self._correlation_ids) & 0x7FFFFFFF
+        header = RequestHeader(
+            request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=self._client_id
+        )
+        frame = bytearray(SIZE_BYTES)
+        header.encode_into(frame, request_header_version(key, version))
+        request.encode_into(frame, version)
+        frame[:SIZE_BYTES] = (len(frame) - SIZE_BYTES).to_bytes(SIZE_BYTES)
+        answer = await self._wire.exchange(frame)
+        answered, position = ResponseHeader.decode(answer, response_header_version(key, version))
+        if answered.correlation_id != correlation_id:
+            raise PeerError(f"it answers request {answered.correlation_id}, not {correlation_id}")
+        kind = response_class(key)
+        assert kind is not None
+        message, _ = kind.decode(answer, version, position)
+        return message

@@ -1,0 +1,372 @@
+"""The metadata store of a cluster: ZooKeeper, through kazoo. The only module that knows kazoo.
+
+kazoo talks on a thread of its own. Its answers and watch events are handed to the event loop in the order they came
+in, which keeps ZooKeeper's promise: a watch is called before the answer that shows the change.
+
+A connection may be lost while the session lives on, at this or another server of the ensemble. Reads are then asked
+again once there is a connection. Of a write nobody knows whether it was done: it is looked for, and repeated only
+where it is not there. Watches do not survive a lost connection in kazoo: each is called, as if something had changed,
+and whoever reads again arms it anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.serialization import Create as CreateRequest
+from kazoo.protocol.states import EventType, KazooState, ZnodeStat
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+from replication.metadata_store import (
+    ANY_VERSION,
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    EventKind,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    Result,
+    SessionExpired,
+    Set,
+    Stat,
+    StoreError,
+    StoreFailed,
+    Watch,
+    WatchEvent,
+)
+
+DEFAULT_SESSION_TIMEOUT_MS = 18_000
+DEFAULT_IN_FLIGHT = 10
+RECONNECT_FIRST_S, RECONNECT_MOST_S = 0.05, 1.0
+
+_log = logging.getLogger(__name__)
+
+_ERRORS: dict[type[Exception], type[StoreError]] = {
+    kazoo_errors.NoNodeError: NoNode,
+    kazoo_errors.NodeExistsError: NodeExists,
+    kazoo_errors.BadVersionError: BadVersion,
+    kazoo_errors.NotEmptyError: NotEmpty,
+    kazoo_errors.NoChildrenForEphemeralsError: NoChildrenForEphemerals,
+    kazoo_errors.SessionExpiredError: SessionExpired,
+    kazoo_errors.AuthFailedError: StoreFailed,
+    kazoo_errors.NoAuthError: StoreFailed,
+}
+_KINDS = {
+    EventType.CREATED: EventKind.CREATED,
+    EventType.DELETED: EventKind.DELETED,
+    EventType.CHANGED: EventKind.CHANGED,
+    EventType.CHILD: EventKind.CHILDREN,
+}
+
+
+class Lost(Exception):
+    """The connection went before the answer came."""
+
+
+class Settings(NamedTuple):
+    """What `zookeeper.*` says. `connect` is host:port,host:port/chroot."""
+
+    connect: str
+    session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
+    connection_timeout_ms: int | None = None
+    max_in_flight: int = DEFAULT_IN_FLIGHT
+    set_acl: bool = False
+
+
+class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Without kazoo's two worker threads: what it would have them call is called where it is found out, on the thread
+    of the connection, and is nothing but a message to the event loop."""
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def dispatch_callback(self, callback: Any) -> None:
+        callback.func(*callback.args)
+
+
+class ZooKeeperStore:
+    """A MetadataStore (see there) in a ZooKeeper ensemble, below the chroot of the connect string, which is created."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.session_id = 0
+        self.on_session_expired: list[Callable[[], None]] = []
+        self._settings = settings
+        self._acl = CREATOR_ALL_ACL + READ_ACL_UNSAFE if settings.set_acl else OPEN_ACL_UNSAFE
+        self._room = asyncio.Semaphore(settings.max_in_flight)
+        self._connected = asyncio.Event()
+        self._expired = False
+        self._closed = False
+        self._kazoo: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # -- session -----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect and begin a session. Raises StoreFailed if no server answers in time."""
+        self._loop = asyncio.get_running_loop()
+        _, _, chroot = self._settings.connect.partition("/")
+        if chroot:
+            await self._make_chroot(chroot)
+        self._kazoo = self._client(self._settings.connect)
+        self._kazoo.add_listener(partial(self._post, self._state_changed))
+        await self._connect(self._kazoo, self._connected)
+
+    async def close(self) -> None:
+        """End the session; its ephemeral nodes go."""
+        self._closed = True
+        self._connected.set()  # who waits for a connection waits in vain
+        if self._kazoo is not None:
+            await asyncio.to_thread(self._end, self._kazoo)
+
+    def _client(self, hosts: str) -> Any:
+        retry = KazooRetry(max_tries=-1, delay=RECONNECT_FIRST_S, backoff=2, max_delay=RECONNECT_MOST_S)
+        timeout_s = self._settings.session_timeout_ms / 1000
+        return KazooClient(hosts, timeout=timeout_s, handler=_LoopHandler(), connection_retry=retry, logger=_log)
+
+    async def _connect(self, client: Any, connected: asyncio.Event) -> None:
+        timeout_ms = self._settings.connection_timeout_ms or self._settings.session_timeout_ms
+        client.start_async()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await connected.wait()
+        except TimeoutError:
+            await asyncio.to_thread(self._end, client)
+            raise StoreFailed(
+                self._settings.connect, f"no ZooKeeper answered within {timeout_ms} ms: check zookeeper.connect"
+            ) from None
+
+    async def _make_chroot(self, chroot: str) -> None:
+        servers = self._settings.connect.partition("/")[0]
+        root = ZooKeeperStore(self._settings._replace(connect=servers))
+        await root.start()
+        try:
+            with suppress(NodeExists):
+                await root.create("/" + chroot.strip("/"), make_parents=True)
+        finally:
+            await root.close()
+
+    @staticmethod
+    def _end(client: Any) -> None:
+        client.stop()
+        client.close()
+
+    def _post(self, call: Callable[..., None], *arguments: Any) -> None:
+        """From kazoo's thread to the loop; a loop that has ended wants nothing any more."""
+        assert self._loop is not None
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _state_changed(self, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            client_id = self._kazoo.client_id
+            if client_id is None:  # gone again already
+                return
+            self.session_id = client_id[0]
+            expired, self._expired = self._expired, False
+            self._connected.set()
+            if expired:
+                _log.warning("A new ZooKeeper session, 0x%x: the ephemeral nodes of the last are gone", self.session_id)
+                for callback in self.on_session_expired:
+                    callback()
+        elif not self._closed:
+            self._connected.clear()
+            if state == KazooState.LOST:
+                self._expired = True
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat] | None:
+        try:
+            data, stat = await self._read(path, lambda: self._kazoo.get_async(path, self._armed(watch, path)))
+        except NoNode:
+            return None
+        return data, _stat(stat)
+
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
+        return list(await asyncio.gather(*(self.get(path, watch) for path in paths)))
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        stat = await self._read(path, lambda: self._kazoo.exists_async(path, self._armed(watch, path)))
+        return None if stat is None else _stat(stat)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        armed = self._armed(watch, path, EventKind.CHILDREN)
+        return list(await self._read(path, lambda: self._kazoo.get_children_async(path, armed)))
+
+    def _armed(
+        self, watch: Watch | None, path: str, kind: EventKind = EventKind.CHANGED
+    ) -> Callable[[Any], None] | None:
+        if watch is None:
+            return None
+
+        def called(event: Any) -> None:
+            # Of type NONE: the connection or the session went, and the watch with it.
+            happened = WatchEvent(_KINDS.get(event.type, kind), event.path or path)
+            self._post(self._call, watch, happened)
+
+        return called
+
+    def _call(self, watch: Watch, event: WatchEvent) -> None:
+        if self._closed:
+            return
+        try:
+            watch(event)
+        except Exception:
+            _log.exception("The watch of %s failed", event.path)
+
+    async def _read(self, path: str, ask: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return await self._ask(path, ask)
+            except Lost:
+                continue
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        operation = Create(path, data, ephemeral, sequential)
+        try:
+            (made,) = await self.multi([operation])
+        except NoNode:
+            if not make_parents:
+                raise
+            for parent in list(accumulate(path.split("/")[1:-1], "{}/{}".format, initial=""))[1:]:
+                with suppress(NodeExists):
+                    await self.create(parent)
+            (made,) = await self.multi([operation])
+        assert isinstance(made, str)
+        return made
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        (stat,) = await self.multi([Set(path, data, version)])
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])
+
+    async def multi(self, operations: Iterable[Operation]) -> list[Result]:
+        operations = list(operations)
+        doubtful = False
+        while True:
+            try:
+                return self._results(operations, await self._ask(operations[0].path, lambda: self._sent(operations)))
+            except Lost:
+                doubtful = True
+            except (NoNode, NodeExists, BadVersion, NotEmpty):
+                # Refused because the first attempt, whose answer was lost, did it?
+                done = await self._found_done(operations) if doubtful else None
+                if done is None:
+                    raise
+                return done
+
+    def _sent(self, operations: Sequence[Operation]) -> Any:
+        transaction = self._kazoo.transaction()
+        for operation in operations:
+            match operation:
+                case Check(path, version):
+                    transaction.check(path, version)
+                case Create(path, data, ephemeral, sequential):
+                    # kazoo's own way would drop the slash that a name of digits alone is asked for with.
+                    flags = ephemeral | sequential << 1
+                    transaction.operations.append(CreateRequest(self._kazoo.chroot + path, data, self._acl, flags))
+                case Set(path, data, version):
+                    transaction.set_data(path, data, version)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+        return transaction.commit_async()
+
+    @staticmethod
+    def _results(operations: Sequence[Operation], answers: Sequence[Any]) -> list[Result]:
+        for operation, answer in zip(operations, answers, strict=True):
+            # The operations around the one that failed say no more than that.
+            if isinstance(answer, Exception) and type(answer) in _ERRORS:
+                raise _ERRORS[type(answer)](operation.path)
+        if isinstance(answers[0], Exception):
+            raise StoreFailed(operations[0].path, f"ZooKeeper answered {answers}")
+        return [
+            answer if isinstance(answer, str) else _stat(answer) if isinstance(answer, ZnodeStat) else None
+            for answer in answers
+        ]
+
+    async def _found_done(self, operations: Sequence[Operation]) -> list[Result] | None:
+        """The results, if what the operations lead to is there; None if it is not, or cannot be told."""
+        results: list[Result] = []
+        for operation in operations:
+            found = await self.get(operation.path)
+            match operation:
+                case Check():
+                    results.append(None)
+                    continue
+                case Create(path, data, ephemeral, sequential):
+                    owner = self.session_id if ephemeral else 0
+                    if sequential or found is None or found[0] != data or found[1].ephemeral_owner != owner:
+                        return None
+                    results.append(path)
+                case Set(_, data, version):
+                    if found is None or found[0] != data or found[1].version != version + 1 > 0:
+                        return None
+                    results.append(found[1])
+                case Delete():
+                    if found is not None:
+                        return None
+                    results.append(None)
+        return results
+
+    # -- one request -------------------------------------------------------------------------------------------
+
+    async def _ask(self, path: str, ask: Callable[[], Any]) -> Any:
+        """The answer. Raises Lost, and what `_ERRORS` says."""
+        assert self._loop is not None
+        async with self._room:
+            await self._connected.wait()
+            if self._closed:
+                raise StoreFailed(path, "closed")
+            answered: asyncio.Future[Any] = self._loop.create_future()
+            ask().rawlink(partial(self._post, _settle, answered))
+            try:
+                return await answered
+            except (kazoo_errors.ConnectionLoss, kazoo_errors.ConnectionClosedError) as error:
+                if self._closed:
+                    raise StoreFailed(path, "closed") from error
+                raise Lost from error
+            except kazoo_errors.KazooException as error:
+                raise _ERRORS.get(type(error), StoreFailed)(path, str(error)) from error
+
+
+def _settle(answered: asyncio.Future[Any], result: Any) -> None:
+    if answered.done():
+        return
+    if result.exception is None:
+        answered.set_result(result.value)
+    else:
+        answered.set_exception(result.exception)
+
+
+def _stat(stat: ZnodeStat) -> Stat:
+    return Stat(stat.version, stat.czxid, stat.ephemeralOwner)

@@ -1,0 +1,358 @@
+"""Following a leader: real partitions and logs on both sides, questions and answers carried by hand."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import ZERO_UUID
+from protocol.messages import FetchRequest, FetchResponse
+from replication.fetcher import Fetcher, FetcherSettings, Key
+from replication.partition import Partition
+from storage.log import Log
+from storage.memory_files import MemoryFiles
+from tests.storage.logs import batch, open_log
+
+NOW = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+
+
+def state(leader: int, epoch: int, isr: list[int], replicas: list[int], partition_epoch: int) -> Any:
+    return SimpleNamespace(
+        partition_index=0,
+        controller_epoch=1,
+        leader=leader,
+        leader_epoch=epoch,
+        isr=isr,
+        partition_epoch=partition_epoch,
+        replicas=replicas,
+        adding_replicas=[],
+        removing_replicas=[],
+    )
+
+
+class Replica:
+    """A broker with one replica of one partition, and what it needs to lead or to follow."""
+
+    def __init__(self, broker_id: int, topic: str = "orders", topic_id: bytes = TOPIC_ID) -> None:
+        self.broker_id = broker_id
+        self.files = MemoryFiles()
+        self.partition = Partition(topic, 0, topic_id, broker_id, lag_time_max_ms=10_000)
+        self.partition.log = open_log(self.files, segment_bytes=600)
+        self.fetcher = Fetcher(FetcherSettings(broker_id, backoff_ms=1000))
+        self.session: dict[Key, FetchRequest.FetchPartition] = {}
+
+    @property
+    def log(self) -> Log:
+        assert self.partition.log is not None
+        return self.partition.log
+
+    def lead(self, epoch: int, isr: list[int], replicas: list[int], partition_epoch: int) -> None:
+        self.fetcher.unfollow((self.partition.topic, 0))
+        self.partition.become_leader(state(self.broker_id, epoch, isr, replicas, partition_epoch), NOW)
+
+    def follow(self, leader: int, epoch: int, isr: list[int], replicas: list[int], partition_epoch: int) -> None:
+        if self.partition.become_follower(state(leader, epoch, isr, replicas, partition_epoch)):
+            self.fetcher.failed(NOW)
+            self.session.clear()
+            self.fetcher.follow(self.partition)
+
+    def append(self, count: int = 1, value: int = 0) -> None:
+        self.partition.append(batch(count, size=20 + value), NOW, 1)
+
+    def contents(self, end: int) -> list[bytes]:
+        """The batches below an offset as they lie in the files."""
+        found, offset = [], self.log.log_start_offset
+        while offset < end:
+            piece = self.log.read(offset, 1, end, True)
+            data = piece.read()
+            piece.release()
+            if not data:
+                break
+            found.append(data)
+            offset = int.from_bytes(data[:8]) + int.from_bytes(data[23:27]) + 1
+        return found
+
+
+def answer(leader: Replica, asker: Replica, request: FetchRequest, max_bytes: int = 1 << 20) -> FetchResponse:
+    """What a leader says; of a session it keeps the asker's wishes, as the handler does."""
+    if request.session_epoch == 0:
+        asker.session = {}
+    for gone in request.forgotten_topics_data:
+        for index in gone.partitions:
+            asker.session.pop((gone.topic, index), None)
+    for topic in request.topics:
+        assert topic.topic_id == leader.partition.topic_id
+        for wanted in topic.partitions:
+            asker.session[topic.topic, wanted.partition] = wanted
+    partition = leader.partition
+    data = FetchResponse.PartitionData(partition_index=0, records=b"", high_watermark=-1)
+    wanted_now = asker.session.get((partition.topic, 0))
+    topics = []
+    if wanted_now is not None:
+        try:
+            partition.check_epoch(wanted_now.current_leader_epoch)
+            diverging = partition.diverging_epoch(wanted_now.last_fetched_epoch, wanted_now.fetch_offset)
+            if diverging is not None:
+                data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+            else:
+                piece = partition.read(wanted_now.fetch_offset, max_bytes, replica_id=asker.broker_id)
+                data.records = memoryview(piece.read())
+                piece.release()
+                partition.update_follower(asker.broker_id, wanted_now.fetch_offset, NOW)
+            data.high_watermark, data.log_start_offset = partition.high_watermark, partition.log_start_offset
+        except KafkaError as error:
+            data.error_code = error.code
+        topics = [FetchResponse.FetchableTopicResponse(topic_id=partition.topic_id, partitions=[data])]
+    return FetchResponse(session_id=7, responses=topics)
+
+
+def exchange(follower: Replica, leader: Replica, now_ms: int = NOW, max_bytes: int = 1 << 20) -> list[Key]:
+    request = follower.fetcher.request(now_ms, 5)
+    return follower.fetcher.take(answer(leader, follower, request, max_bytes), now_ms)
+
+
+def pair(records: int = 0) -> tuple[Replica, Replica]:
+    leader, follower = Replica(0), Replica(1)
+    leader.lead(0, [0, 1], [0, 1], 0)
+    follower.follow(0, 0, [0, 1], [0, 1], 0)
+    for number in range(records):
+        leader.append(value=number)
+    return leader, follower
+
+
+def test_records_and_the_high_watermark_come_over() -> None:
+    leader, follower = pair(10)
+    while follower.log.log_end_offset < 10:  # an answer ends with a segment
+        exchange(follower, leader)
+    assert (follower.log.log_end_offset, follower.log.high_watermark) == (10, 6)
+    exchange(follower, leader)
+    assert leader.partition.high_watermark == 10
+    assert follower.log.high_watermark == 10
+    assert follower.contents(10) == leader.contents(10)
+    assert follower.log.epoch_entries() == [(0, 0)]
+
+
+def test_a_session_names_only_what_has_changed() -> None:
+    leader, follower = pair(1)
+    first = follower.fetcher.request(NOW, 5)
+    assert (first.session_id, first.session_epoch, len(first.topics)) == (0, 0, 1)
+    assert first.replica_state.replica_id == first.replica_id == 1 and first.replica_state.replica_epoch == 5
+    follower.fetcher.take(answer(leader, follower, first), NOW)
+    second = follower.fetcher.request(NOW, 5)
+    assert (second.session_id, second.session_epoch) == (7, 1)
+    assert [p.fetch_offset for topic in second.topics for p in topic.partitions] == [1]
+    follower.fetcher.take(answer(leader, follower, second), NOW)
+    third = follower.fetcher.request(NOW, 5)
+    assert (third.session_epoch, third.topics, third.forgotten_topics_data) == (2, [], [])
+    follower.fetcher.unfollow(("orders", 0))
+    follower.fetcher.take(answer(leader, follower, third), NOW)
+    fourth = follower.fetcher.request(NOW, 5)
+    assert [(gone.topic, gone.topic_id, gone.partitions) for gone in fourth.forgotten_topics_data] == [
+        ("orders", TOPIC_ID, [0])
+    ]
+    assert follower.fetcher.wait_ms(NOW) is None
+
+
+def test_a_lost_session_or_answer_begins_anew() -> None:
+    leader, follower = pair(1)
+    exchange(follower, leader)
+    follower.fetcher.request(NOW, 5)
+    follower.fetcher.failed(NOW)
+    again = follower.fetcher.request(NOW, 5)
+    assert (again.session_id, again.session_epoch, len(again.topics)) == (7, 0, 1)
+    follower.fetcher.take(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NOW)
+    again = follower.fetcher.request(NOW, 5)
+    assert (again.session_id, again.session_epoch, len(again.topics)) == (0, 0, 1)
+    no_session = answer(leader, follower, again)
+    no_session.session_id = 0
+    follower.fetcher.take(no_session, NOW)
+    again = follower.fetcher.request(NOW, 5)
+    assert (again.session_id, again.session_epoch, len(again.topics)) == (0, 0, 1)
+
+
+def test_topics_without_an_id_are_asked_for_by_name() -> None:
+    fetcher = Fetcher(FetcherSettings(1))
+    assert fetcher.max_version == FetchRequest.MAX_VERSION
+    old = Replica(1, "old", ZERO_UUID)
+    fetcher.follow(old.partition)
+    assert fetcher.max_version == 12
+    fetcher.unfollow(("old", 0))
+    assert fetcher.max_version == FetchRequest.MAX_VERSION
+
+
+def test_a_topic_made_anew_is_forgotten_under_its_old_id() -> None:
+    leader, follower = pair(1)
+    exchange(follower, leader)
+    again = Replica(1, topic_id=bytes(16).replace(b"\0", b"\1"))
+    again.partition.become_follower(state(0, 0, [0, 1], [0, 1], 0))
+    follower.fetcher.unfollow(("orders", 0))
+    follower.fetcher.follow(again.partition)
+    request = follower.fetcher.request(NOW, 5)
+    assert [topic.topic_id for topic in request.forgotten_topics_data] == [TOPIC_ID]
+    assert [topic.topic_id for topic in request.topics] == [again.partition.topic_id]
+
+
+def test_what_the_new_leader_does_not_have_is_cut_off() -> None:
+    """Two epochs in which each had records of its own: one question for each epoch that is not common."""
+    a, b = pair(5)
+    exchange(b, a)
+    for number in range(4):
+        a.append(value=30 + number)  # never reaches b
+    b.lead(1, [1], [0, 1], 1)
+    b.append(3, 50)
+    a.follow(1, 1, [1], [0, 1], 1)
+    assert a.log.log_end_offset == 9
+    exchange(a, b)
+    assert a.log.log_end_offset == 5
+    exchange(a, b)
+    assert a.contents(8) == b.contents(8)
+    assert a.log.epoch_entries() == b.log.epoch_entries() == [(0, 0), (1, 5)]
+
+
+def test_a_log_of_no_epoch_is_cut_back_to_what_is_committed() -> None:
+    follower = Replica(1)
+    follower.log.append_as_leader(batch(3), -1, NOW)
+    assert follower.log.latest_epoch() is None
+    follower.log.high_watermark = 0
+    follower.partition.become_follower(state(0, 0, [0, 1], [0, 1], 0))
+    follower.fetcher.follow(follower.partition)
+    assert follower.log.log_end_offset == 0
+
+
+@pytest.mark.parametrize(("start", "end", "expected"), [(20, 30, (20, 20)), (0, 2, (0, 2)), (0, 50, (0, 4))])
+def test_a_place_outside_the_leaders_log(start: int, end: int, expected: tuple[int, int]) -> None:
+    leader, follower = pair(4)
+    exchange(follower, leader)
+    request = follower.fetcher.request(NOW, 5)
+    outside = answer(leader, follower, request)
+    outside.responses[0].partitions[0] = FetchResponse.PartitionData(
+        error_code=ErrorCode.OFFSET_OUT_OF_RANGE, records=b""
+    )
+    assert follower.fetcher.take(outside, NOW) == [("orders", 0)]
+    assert follower.fetcher.wait_ms(NOW) == 1000
+    follower.fetcher.found_range(("orders", 0), 0, start, end, NOW)
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == expected
+    assert follower.fetcher.wait_ms(NOW) == 0
+
+
+def test_errors_are_waited_out_and_a_newer_epoch_is_waited_for() -> None:
+    leader, follower = pair(1)
+    for code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR):
+        request = follower.fetcher.request(NOW, 5)
+        refused = answer(leader, follower, request)
+        refused.responses[0].partitions[0] = FetchResponse.PartitionData(error_code=code, records=b"")
+        follower.fetcher.take(refused, NOW)
+        assert follower.fetcher.wait_ms(NOW) == 1000
+        assert follower.fetcher.request(NOW + 999, 5).topics == []
+        follower.fetcher.take(FetchResponse(session_id=7), NOW + 999)
+        assert follower.fetcher.wait_ms(NOW + 1000) == 0
+        again = follower.fetcher.request(NOW + 1000, 5)
+        assert len(again.topics) == 1
+        follower.fetcher.failed(NOW)
+    request = follower.fetcher.request(NOW + 5000, 5)
+    refused = answer(leader, follower, request)
+    refused.responses[0].partitions[0] = FetchResponse.PartitionData(
+        error_code=ErrorCode.FENCED_LEADER_EPOCH, records=b""
+    )
+    follower.fetcher.take(refused, NOW)
+    assert follower.fetcher.followed() == []
+
+
+def test_damaged_records_are_asked_for_again_later() -> None:
+    leader, follower = pair(1)
+    request = follower.fetcher.request(NOW, 5)
+    damaged = answer(leader, follower, request)
+    data = bytearray(damaged.responses[0].partitions[0].records)  # type: ignore[arg-type]
+    data[70] ^= 1
+    damaged.responses[0].partitions[0].records = data
+    follower.fetcher.take(damaged, NOW)
+    assert (follower.log.log_end_offset, follower.fetcher.wait_ms(NOW)) == (0, 1000)
+
+
+def test_an_answer_to_an_older_role_is_ignored() -> None:
+    leader, follower = pair(3)
+    request = follower.fetcher.request(NOW, 5)
+    late = answer(leader, follower, request)
+    follower.lead(1, [1], [0, 1], 1)
+    follower.fetcher.take(late, NOW)
+    assert follower.log.log_end_offset == 0
+
+
+def test_the_leaders_log_start_hides_the_same_records() -> None:
+    leader, follower = pair(6)
+    for _ in range(2):
+        exchange(follower, leader)
+    leader.partition.delete_records(4)
+    leader.append()
+    for _ in range(2):
+        exchange(follower, leader)
+    assert follower.log.log_start_offset == 4
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_whatever_happens_committed_records_stay(seed: int) -> None:
+    """Elections out of the ISR, lost questions and answers, small fetches: what was committed once is on every leader,
+    and all logs agree below the smallest high watermark."""
+    chance = random.Random(seed)
+    replicas = [Replica(number) for number in range(3)]
+    ids = [0, 1, 2]
+    epoch = partition_epoch = 0
+    leader = replicas[0]
+    isr = [0, 1, 2]
+    committed: list[bytes] = []
+
+    def change(new_leader: int, new_isr: list[int]) -> None:
+        nonlocal epoch, partition_epoch, leader, isr
+        epoch, partition_epoch, isr = epoch + 1, partition_epoch + 1, new_isr
+        leader = replicas[new_leader]
+        for replica in chance.sample(replicas, 3):
+            if replica is leader:
+                replica.lead(epoch, isr, ids, partition_epoch)
+            else:
+                replica.follow(new_leader, epoch, isr, ids, partition_epoch)
+
+    change(0, isr)
+    for _ in range(250):
+        what = chance.random()
+        if what < 0.3:
+            leader.append(chance.randrange(1, 4), chance.randrange(100))
+        elif what < 0.85:
+            follower = replicas[chance.randrange(3)]
+            if follower is leader:
+                continue
+            request = follower.fetcher.request(NOW, 1)
+            said = answer(leader, follower, request, chance.choice([1, 200, 1 << 20]))
+            if chance.random() < 0.1:
+                follower.fetcher.failed(NOW)
+            else:
+                for key in follower.fetcher.take(said, NOW):
+                    log = leader.log
+                    follower.fetcher.found_range(key, epoch, log.log_start_offset, log.log_end_offset, NOW)
+            wanted = leader.partition.isr_to_expand(follower.broker_id)
+            if wanted is not None:
+                partition_epoch += 1
+                isr = wanted
+                leader.partition.isr_decided(isr, partition_epoch, NOW)
+        elif what < 0.93:
+            gone = chance.choice(isr)
+            if gone != leader.broker_id:
+                partition_epoch += 1
+                isr = [number for number in isr if number != gone]
+                leader.partition.isr_decided(isr, partition_epoch, NOW)
+        else:
+            candidates = [number for number in isr if number != leader.broker_id] or [leader.broker_id]
+            change(chance.choice(candidates), [n for n in isr if n != leader.broker_id or len(isr) == 1] or isr)
+        if what < 0.93 and chance.random() < 0.9:
+            continue
+        now_committed = leader.contents(leader.partition.high_watermark)
+        assert now_committed[: len(committed)] == committed[: len(now_committed)]
+        if len(now_committed) > len(committed):
+            committed = now_committed
+        assert leader.contents(leader.log.log_end_offset)[: len(committed)] == committed
+    lowest = min(replica.log.high_watermark for replica in replicas)
+    assert len({tuple(replica.contents(lowest)) for replica in replicas}) == 1

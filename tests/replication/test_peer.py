@@ -1,0 +1,181 @@
+"""The connection to another broker: to a real one, and to one that says what none would."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from protocol.messages import (
+    ApiVersionsResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderAndIsrRequest,
+    MetadataRequest,
+    MetadataResponse,
+    ResponseHeader,
+)
+from replication import peer as peer_module
+from replication.peer import Peer, PeerError
+from tests.replication.fakes import on_loop
+
+Answer = Callable[[int, int, int], bytes | None]
+VERSIONS = {1: (0, 17), 3: (1, 9), 18: (0, 3)}
+
+
+def frame(correlation_id: int, body: bytes, flexible: bool = False) -> bytes:
+    head = ResponseHeader(correlation_id=correlation_id).encode(1 if flexible else 0)
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def versions_answer(correlation_id: int) -> bytes:
+    keys = [
+        ApiVersionsResponse.ApiVersion(api_key=key, min_version=low, max_version=high)
+        for key, (low, high) in VERSIONS.items()
+    ]
+    return frame(correlation_id, ApiVersionsResponse(api_keys=keys).encode(0))
+
+
+@asynccontextmanager
+async def broker(answer: Answer, piece_bytes: int = 1 << 20) -> AsyncIterator[tuple[Peer, list[tuple[int, int]]]]:
+    """A peer of a broker that answers (key, version, correlation id) with these bytes; None ends the connection."""
+    asked: list[tuple[int, int]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                data = await reader.readexactly(size)
+                key, version, correlation_id = struct.unpack_from(">hhi", data)
+                asked.append((key, version))
+                said = versions_answer(correlation_id) if key == 18 else answer(key, version, correlation_id)
+                if said is None:
+                    break
+                for at in range(0, len(said), piece_bytes):
+                    writer.write(said[at : at + piece_bytes])
+                    await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()[:2]
+    peer = Peer(host, port, "test", 5_000)
+    try:
+        yield peer, asked
+    finally:
+        peer.close()
+        server.close()
+        await server.wait_closed()
+
+
+def metadata(key: int, version: int, correlation_id: int) -> bytes:
+    return frame(correlation_id, MetadataResponse(controller_id=7).encode(version), version >= 9)
+
+
+@on_loop
+async def test_the_newest_common_version_over_one_connection() -> None:
+    async with broker(metadata) as (peer, asked):
+        for _ in range(3):
+            assert (await peer.ask(MetadataRequest())).controller_id == 7
+        assert asked == [(18, 0), (3, 9), (3, 9), (3, 9)]
+        with pytest.raises(PeerError, match="LEADER_AND_ISR"):
+            await peer.ask(LeaderAndIsrRequest())
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 1000, 1 << 20])
+@on_loop
+async def test_answers_larger_than_the_buffer_in_pieces(piece_bytes: int) -> None:
+    records = bytes(range(256)) * (16 if piece_bytes == 1 else 4000)
+
+    def fetched(key: int, version: int, correlation_id: int) -> bytes:
+        data = FetchResponse.PartitionData(partition_index=1, records=records)
+        topic = FetchResponse.FetchableTopicResponse(partitions=[data])
+        return frame(correlation_id, FetchResponse(responses=[topic]).encode(version), version >= 12)
+
+    async with broker(fetched, piece_bytes) as (peer, _):
+        for _ in range(2):
+            answer = await peer.ask(FetchRequest())
+            found = answer.responses[0].partitions[0].records
+            assert isinstance(found, memoryview)
+            assert found == records
+
+
+@on_loop
+async def test_a_large_buffer_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_module, "KEPT_BUFFER_BYTES", 100_000)
+
+    def answer(key: int, version: int, correlation_id: int) -> bytes:
+        brokers = [MetadataResponse.MetadataResponseBroker(host="x" * 30_000) for _ in range(5)]
+        return frame(correlation_id, MetadataResponse(brokers=brokers).encode(8))
+
+    monkeypatch.setitem(VERSIONS, 3, (1, 8))
+    async with broker(answer) as (peer, _):
+        await peer.ask(MetadataRequest())
+        assert peer._wire is not None
+        first = peer._wire._buffer
+        await peer.ask(MetadataRequest())
+        assert peer._wire._buffer is not first
+
+
+def silence(key: int, version: int, correlation_id: int) -> bytes:
+    return b""
+
+
+BAD: dict[str, tuple[Answer, str]] = {
+    "closed": (lambda *_: None, "closed the connection"),
+    "wrong request": (lambda key, version, number: metadata(key, version, number + 1), "answers request"),
+    "too much": (lambda key, version, number: metadata(key, version, number) + b"x", "nobody asked"),
+    "huge": (lambda *_: struct.pack(">i", 2**31 - 1), "announces"),
+    "malformed": (lambda key, version, number: frame(number, b"\xff" * 9, True), "MetadataResponse"),
+    "empty": (lambda *_: struct.pack(">i", 0), "."),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+@on_loop
+async def test_what_goes_wrong_is_said_and_the_next_request_connects_anew(case: str) -> None:
+    answer, message = BAD[case]
+    good = []
+
+    async with broker(lambda *asked: metadata(*asked) if good else answer(*asked)) as (peer, asked):
+        with pytest.raises(PeerError, match=message) as raised:
+            await peer.ask(MetadataRequest())
+        assert str(raised.value).startswith("127.0.0.1:")
+        good.append(True)
+        assert (await peer.ask(MetadataRequest())).controller_id == 7
+        assert asked == [(18, 0), (3, 9)] * 2
+
+
+@on_loop
+async def test_no_answer_in_time() -> None:
+    async with broker(silence) as (peer, _):
+        peer._timeout_s = 0.05
+        with pytest.raises(PeerError, match=r"no answer within 0\.05 s"):
+            await peer.ask(MetadataRequest())
+
+
+@on_loop
+async def test_nobody_there() -> None:
+    async with broker(silence) as (peer, _):
+        address = peer.address
+    with pytest.raises(PeerError):
+        await Peer(*address, "test", 1000).ask(MetadataRequest())
+
+
+@on_loop
+async def test_a_cancelled_request_leaves_no_answer_behind() -> None:
+    slow = []
+
+    async with broker(lambda *asked: b"" if not slow else metadata(*asked)) as (peer, _):
+        task = asyncio.ensure_future(peer.ask(MetadataRequest()))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        slow.append(True)
+        assert (await peer.ask(MetadataRequest())).controller_id == 7

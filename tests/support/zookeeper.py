@@ -1,0 +1,75 @@
+"""A ZooKeeper server in a process of its own, for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from broker.zookeeper_server import server_command
+from tests.support.processes import clean_environment, free_port
+
+START_TIMEOUT_S = 60.0
+
+
+class ZooKeeperProcess:
+    """One server on a free port with its data in `folder`; sessions may last from 2 to 20 ticks. A context manager."""
+
+    def __init__(self, folder: Path, tick_ms: int = 500) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.output = folder / "zookeeper.out"
+        self._tick_ms = tick_ms
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def connect(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> ZooKeeperProcess:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        config = self.folder / "zoo.cfg"
+        lines = {
+            "tickTime": self._tick_ms,
+            "dataDir": self.folder / "data",
+            "clientPort": self.port,
+            "clientPortAddress": "127.0.0.1",
+            "maxClientCnxns": 0,
+        }
+        config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        with self.output.open("ab") as output:
+            self._process = subprocess.Popen(
+                server_command(config), env=clean_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self.ask(b"ruok") != b"imok":
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"ZooKeeper did not start:\n{self.output.read_text(errors='replace')}")
+            time.sleep(0.05)
+        return self
+
+    def ask(self, word: bytes) -> bytes:
+        """The answer to a four-letter word, nothing where there is no server."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+                connection.sendall(word)
+                with connection.makefile("rb") as answer:
+                    return answer.read()
+        except OSError:
+            return b""
+
+    def kill(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> ZooKeeperProcess:
+        return self.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self.kill()
