@@ -48,6 +48,9 @@ def answers_metadata(port: int) -> bool:
 class BrokerProcess:
     """`gregor start` on a free port with its data in `folder`; stop() is SIGTERM, kill() is -9; a context manager."""
 
+    start_timeout_s = START_TIMEOUT_S
+    stop_timeout_s = STOP_TIMEOUT_S
+
     def __init__(self, folder: pathlib.Path, overrides: dict[str, str] | None = None, port: int | None = None) -> None:
         self.folder = folder
         self.port = port or free_port()
@@ -71,24 +74,33 @@ class BrokerProcess:
         assert self.process is not None, "not started"
         return self.process.pid
 
-    def start(self, *, wait_until_ready: bool = True) -> BrokerProcess:
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def command(self) -> list[str]:
+        """What is run, in the project's folder."""
         command = [sys.executable, "-m", "broker", "start"]
         if self.file is not None:
             command.append(str(self.file))
         for key, value in self.overrides.items():
             command += ["--override", f"{key}={value}"]
+        return command
+
+    def start(self, *, wait_until_ready: bool = True) -> BrokerProcess:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        command = self.command()
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
                 command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + self.start_timeout_s
         while wait_until_ready and not answers_metadata(self.port):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise RuntimeError(f"the broker did not start:\n{self.log()}")
             time.sleep(0.02)
         return self
+
+    def is_ready(self) -> bool:
+        """Whether it answers, and knows a controller."""
+        return answers_metadata(self.port)
 
     def log(self) -> str:
         return self.output.read_text(errors="replace") if self.output.exists() else ""
@@ -98,10 +110,10 @@ class BrokerProcess:
         assert self.process is not None, "not started"
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(STOP_TIMEOUT_S)
+            return self.process.wait(self.stop_timeout_s)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise RuntimeError(f"the broker did not stop within {STOP_TIMEOUT_S:.0f} s:\n{self.log()}") from None
+            raise RuntimeError(f"the broker did not stop within {self.stop_timeout_s:.0f} s:\n{self.log()}") from None
 
     def kill(self) -> None:
         if self.process is not None:

@@ -1,0 +1,160 @@
+"""Brokers on one ZooKeeper, each of them gregor or Apache Kafka 3.9.1, and either on the other's data folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from tests.support.kafka_process import SMALL_JVM, KafkaProcess
+from tests.support.processes import BrokerProcess, free_port
+from tests.support.zookeeper import ZooKeeperProcess
+
+GREGOR, KAFKA = "gregor", "kafka"
+WAIT_S = 60.0
+"""For a state of the cluster, on a busy machine."""
+SETTINGS = {
+    "zookeeper.session.timeout.ms": "6000",
+    "zookeeper.connection.timeout.ms": "30000",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "replica.lag.time.max.ms": "6000",
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+}
+ONLY_KAFKA = {"num.network.threads": "2", "num.io.threads": "2", "log.cleaner.dedupe.buffer.size": "4194304"}
+"""Small pools, so that several fit beside each other."""
+
+
+class MixedCluster:
+    """`kinds` says what the brokers 0, 1, ... are. A context manager: starts ZooKeeper, not the brokers.
+
+    Ports, data folders and numbers stay when `become` makes a broker of the other kind.
+    """
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        kinds: Sequence[str],
+        overrides: dict[str, str] | None = None,
+        jvm: tuple[str, ...] = SMALL_JVM,
+    ) -> None:
+        self.folder = folder
+        self.zookeeper = ZooKeeperProcess(folder / "zookeeper")
+        self._overrides = overrides or {}
+        self._jvm = jvm
+        self._ports = [free_port() for _ in kinds]
+        self.kinds = list(kinds)
+        self.brokers: list[BrokerProcess] = []
+        self._client: KazooClient | None = None
+
+    def _make(self, broker_id: int) -> BrokerProcess:
+        port, kind = self._ports[broker_id], self.kinds[broker_id]
+        folder = self.folder / f"broker-{broker_id}"
+        settings = {
+            **SETTINGS,
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": str(folder / "data"),
+            "zookeeper.connect": self.zookeeper.connect,
+            **self._overrides,
+        }
+        if kind == KAFKA:
+            return KafkaProcess(folder, {**ONLY_KAFKA, **settings}, port, self._jvm)
+        return BrokerProcess(folder, settings, port)
+
+    # -- brokers ---------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports)
+
+    def start(self, *broker_ids: int) -> None:
+        """These, or all; returns when they are registered and answer. They start at the same time."""
+        chosen = broker_ids or range(len(self.brokers))
+        for broker_id in chosen:
+            self.brokers[broker_id].start(wait_until_ready=False)
+        for broker_id in chosen:
+            self.wait_until_ready(broker_id)
+
+    def wait_until_ready(self, broker_id: int) -> None:
+        broker = self.brokers[broker_id]
+        deadline = time.monotonic() + broker.start_timeout_s
+        while not broker.is_ready() or broker_id not in self.registered():
+            assert broker.process is not None
+            if broker.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"broker {broker_id} ({self.kinds[broker_id]}) did not start:\n{broker.log()}")
+            time.sleep(0.05)
+
+    def become(self, broker_id: int, kind: str) -> None:
+        """Another kind of broker on the same folder, port and number; not started yet. The old one has ended."""
+        process = self.brokers[broker_id].process
+        assert process is None or process.poll() is not None, "still running"
+        self.kinds[broker_id] = kind
+        self.brokers[broker_id] = self._make(broker_id)
+
+    # -- what ZooKeeper says ---------------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> KazooClient:
+        assert self._client is not None, "not entered"
+        return self._client
+
+    def node(self, path: str) -> Any:
+        """What its JSON says; None if there is no such node."""
+        try:
+            return json.loads(self.store.get(path)[0])
+        except NoNodeError:
+            return None
+
+    def registered(self) -> set[int]:
+        try:
+            return {int(name) for name in self.store.get_children("/brokers/ids")}
+        except NoNodeError:
+            return set()
+
+    def controller(self) -> int | None:
+        node = self.node("/controller")
+        return None if node is None else int(node["brokerid"])
+
+    def force_controller(self, broker_id: int) -> None:
+        """Take the office from whoever holds it, until this broker has it."""
+        deadline = time.monotonic() + WAIT_S
+        while self.controller() != broker_id:
+            assert time.monotonic() < deadline, f"broker {broker_id} does not become controller"
+            with contextlib.suppress(NoNodeError):
+                self.store.delete("/controller")
+            time.sleep(0.3)
+
+    def state(self, topic: str, partition: int) -> Any:
+        """leader, leader_epoch, isr, controller_epoch."""
+        return self.node(f"/brokers/topics/{topic}/partitions/{partition}/state")
+
+    # -- begin and end ---------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> MixedCluster:
+        self.zookeeper.start()
+        self._client = KazooClient(self.zookeeper.connect, timeout=20)
+        self._client.start(timeout=30)
+        self.brokers = [self._make(broker_id) for broker_id in range(len(self.kinds))]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for broker in self.brokers:
+            broker.kill()
+        if self._client is not None:
+            self._client.stop()
+            self._client.close()
+        self.zookeeper.kill()
