@@ -16,7 +16,8 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
 from replication import nodes
 from replication.cluster import Cluster, PartitionKey
-from replication.controller import (
+from replication.controller import decide
+from replication.controller_events import (
     Action,
     BrokersChanged,
     DiskEvents,
@@ -36,7 +37,6 @@ from replication.controller import (
     UncleanChanged,
     UncleanElection,
     Write,
-    decide,
 )
 from replication.controller_reader import ControllerReader
 from replication.controller_requests import BrokerRequest, answered_with, removed_by

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from replication import nodes
 from replication.cluster import Cluster, LiveBroker, Partition, PartitionKey, Topic
-from replication.controller import TopicRead
+from replication.controller_events import TopicRead
 from replication.metadata_store import MetadataStore, Stat, Watch, WatchEvent
 from replication.topic_configs import TopicConfigs
 from replication.turns import Turns, in_turns

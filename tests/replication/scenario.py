@@ -8,7 +8,8 @@ from config.listeners import Listener
 from protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from replication import nodes
 from replication.cluster import LEGAL_PREDECESSORS, Cluster, PartitionKey, Phase
-from replication.controller import (
+from replication.controller import decide
+from replication.controller_events import (
     Action,
     BrokersChanged,
     DropDeletion,
@@ -26,7 +27,6 @@ from replication.controller import (
     TopicsDoomed,
     UncleanChanged,
     Write,
-    decide,
 )
 from replication.metadata_store import Create, Operation, Set
 from replication.node_tree import NodeTree

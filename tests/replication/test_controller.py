@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from config.listeners import Listener
 from replication import nodes
 from replication.cluster import Cluster
-from replication.controller import BrokersChanged, Send, Write, decide
+from replication.controller import decide
+from replication.controller_events import BrokersChanged, Send, Write
 from replication.controller_requests import SECURITY_PROTOCOL_IDS
 from replication.nodes import BrokerRegistration, PartitionState
 from tests.replication.scenario import Scenario

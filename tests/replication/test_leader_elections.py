@@ -6,7 +6,8 @@ import pytest
 
 from protocol.errors import ErrorCode, KafkaError
 from replication.cluster import Cluster, LiveBroker, Partition, PartitionKey, Topic
-from replication.controller import PreferredElection, UncleanElection, decide
+from replication.controller import decide
+from replication.controller_events import PreferredElection, UncleanElection
 from replication.leader_elections import election_refusal, election_result
 from replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
 
