@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
@@ -40,6 +40,8 @@ from replication.controller_events import (
 )
 from replication.controller_reader import ControllerReader
 from replication.controller_requests import BrokerRequest, answered_with, removed_by
+from replication.controller_senders import RETRY_DELAY_S, BrokerChannels, Sender
+from replication.controller_writes import ControllerWrites, Fenced
 from replication.leader_elections import election_refusal, election_result
 from replication.local_broker import BrokerResponse
 from replication.metadata_store import (
@@ -50,36 +52,22 @@ from replication.metadata_store import (
     MetadataStore,
     NodeExists,
     NoNode,
-    NotEmpty,
-    Operation,
     SessionExpired,
     Set,
     Stat,
     StoreFailed,
     StoreFull,
-    subtree,
 )
 from replication.topic_configs import TopicConfigs
 from replication.turns import Turns
 
-# ZooKeeper takes requests up to 1 MB; a partition's state and path are about 200 bytes.
-# Here the limit is what a loop may be kept from others by one multi: some milliseconds.
-MAX_OPERATIONS = 150
 THREADED_FROM = 50
 """Decisions about more partitions are made on a thread: 1000 partitions take 30 ms."""
-RETRY_DELAY_S = 0.1
 FULL_DELAY_S = 1.0
 
 _log = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT")
-
-
-class BrokerChannels(Protocol):
-    """The way to each broker."""
-
-    async def send(self, broker_id: int, request: BrokerRequest) -> BrokerResponse:
-        """Raises OSError when the broker cannot be reached now."""
 
 
 class _Read(NamedTuple):
@@ -98,10 +86,6 @@ class _Election(NamedTuple):
     keys: Collection[PartitionKey]
     unclean: bool
     done: asyncio.Future[dict[PartitionKey, int | KafkaError]]
-
-
-class _Fenced(Exception):
-    """Another controller was elected."""
 
 
 class ControllerLoop:
@@ -129,11 +113,11 @@ class ControllerLoop:
         self._listener = listener
         self._delete_topics = delete_topics
         self._reader = ControllerReader(store, configs, lambda path: self._put(_Read(path)))
-        self._epoch_version = -1
+        self._writes = ControllerWrites(store)
         self._queue: asyncio.Queue[_Read | _Shutdown | _Election | Event] = asyncio.Queue()
         self._queued: set[str] = set()  # paths waiting to be read again: reading once is enough
         self._working = False
-        self._senders: dict[tuple[int, int], _Sender] = {}  # by broker id and epoch
+        self._senders: dict[tuple[int, int], Sender] = {}  # by broker id and epoch
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[bool]]] = []
         self._task: asyncio.Task[None] | None = None
         store.on_session_expired.append(self._session_expired)
@@ -161,7 +145,7 @@ class ControllerLoop:
         if self.is_active:
             self._resign()
             with suppress(NoNode, BadVersion, SessionExpired, StoreFailed, StoreFull):
-                check = Check(nodes.CONTROLLER_EPOCH, self._epoch_version)
+                check = Check(nodes.CONTROLLER_EPOCH, self._writes.epoch_version)
                 await self._store.multi([check, Delete(nodes.CONTROLLER)])
         for _, future in self._waiting:
             if not future.done():
@@ -222,7 +206,7 @@ class ControllerLoop:
                 self._queued.discard(item.path)
             try:
                 await self._handle(item)
-            except (_Fenced, SessionExpired) as error:
+            except (Fenced, SessionExpired) as error:
                 _log.info("No longer the controller: %s", type(error).__name__)
                 self._resign()
                 self._put(_Read(nodes.CONTROLLER))
@@ -337,7 +321,7 @@ class ControllerLoop:
             assert isinstance(stat, Stat)
             break
         _log.info("Controller with epoch %d", epoch)
-        self._epoch_version = stat.version
+        self._writes.epoch_version = stat.version
         self.cluster = Cluster(self.broker_id, epoch)
         with suppress(NodeExists):
             if await self._store.exists(nodes.FEATURE) is None:
@@ -355,7 +339,7 @@ class ControllerLoop:
     async def _drop_notices(self, path: str) -> None:
         """Notices to earlier controllers: everything is read now anyway."""
         for name in await self._store.children(path):
-            await self._guarded([Delete(f"{path}/{name}")])
+            await self._writes.guarded([Delete(f"{path}/{name}")])
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -389,7 +373,7 @@ class ControllerLoop:
         assert self.cluster is not None
         names = frozenset(await self._reader.children(nodes.DELETE_TOPICS))
         if not self._delete_topics:
-            await self._guarded([Delete(nodes.delete_topic_path(name)) for name in names])
+            await self._writes.guarded([Delete(nodes.delete_topic_path(name)) for name in names])
             return
         if not names <= self.cluster.topics.keys():
             # Asked for in the same breath as it was created: its creation may not have been read yet.
@@ -401,7 +385,7 @@ class ControllerLoop:
         await self._step(IsrChanged(states))
         for path in paths:
             with suppress(NoNode):
-                await self._guarded([Delete(path)])
+                await self._writes.guarded([Delete(path)])
 
     async def _read_disk_events(self) -> None:
         brokers, paths = await self._reader.disk_events()
@@ -409,14 +393,14 @@ class ControllerLoop:
             await self._step(DiskEvents(brokers))
         for path in paths:
             with suppress(NoNode):
-                await self._guarded([Delete(path)])
+                await self._writes.guarded([Delete(path)])
 
     async def _read_preferred_election(self) -> None:
         keys = await self._reader.preferred_election()
         if keys is not None:
             await self._step(PreferredElection(frozenset(keys)))
             with suppress(NoNode):
-                await self._guarded([Delete(nodes.PREFERRED_ELECTION)])
+                await self._writes.guarded([Delete(nodes.PREFERRED_ELECTION)])
 
     async def _read_everything(self) -> None:
         """Build the picture from nothing but the nodes, and act as if just elected."""
@@ -436,7 +420,7 @@ class ControllerLoop:
         try:
             for action in actions:
                 if isinstance(action, Write):
-                    await self._write(action)
+                    await self._writes.write(action)
         except (BadVersion, NoNode, NodeExists) as error:
             # The picture was old. What was decided on it is void.
             _log.info("Reading everything again: %s: %s", type(error).__name__, error)
@@ -464,56 +448,11 @@ class ControllerLoop:
         if isinstance(action, Send):
             await self._send(action.broker_id, action.request)
         elif isinstance(action, RemoveTopic):
-            await self._remove_topic(action.topic)
+            await self._writes.remove_topic(action.topic)
+            self._configs.forget(action.topic)
         elif isinstance(action, DropDeletion):
             with suppress(NoNode):
-                await self._guarded([Delete(nodes.delete_topic_path(action.topic))])
-
-    async def _write(self, write: Write) -> None:
-        batch: list[Operation] = []
-        for part in write.parts:
-            if len(batch) + len(part) > MAX_OPERATIONS:
-                await self._create_missing(batch)
-                batch = []
-            batch.extend(part)
-        await self._create_missing(batch)
-
-    async def _create_missing(self, operations: list[Operation]) -> None:
-        """A multi that does not mind if the empty parents it creates exist: Kafka makes them apart from the rest."""
-        while True:
-            try:
-                await self._guarded(operations)
-                return
-            except NodeExists as error:
-                rest = [o for o in operations if not (isinstance(o, Create) and o.path == error.path and not o.data)]
-                if len(rest) == len(operations):
-                    raise
-                operations = rest
-
-    async def _guarded(self, operations: list[Operation]) -> None:
-        if not operations:
-            return
-        try:
-            await self._store.multi([Check(nodes.CONTROLLER_EPOCH, self._epoch_version), *operations])
-        except (BadVersion, NoNode) as error:
-            if error.path == nodes.CONTROLLER_EPOCH:
-                raise _Fenced from error
-            raise
-
-    async def _remove_topic(self, name: str) -> None:
-        while True:
-            doomed = await subtree(self._store, nodes.topic_path(name))
-            for path in (nodes.config_path("topics", name), nodes.delete_topic_path(name)):
-                if await self._store.exists(path) is not None:
-                    doomed.append(path)
-            try:
-                for start in range(0, len(doomed), MAX_OPERATIONS):
-                    await self._guarded([Delete(path) for path in doomed[start : start + MAX_OPERATIONS]])
-                break
-            except (NoNode, NotEmpty):
-                # Somebody else writes there: look again.
-                continue
-        self._configs.forget(name)
+                await self._writes.guarded([Delete(nodes.delete_topic_path(action.topic))])
 
     async def _send(self, broker_id: int, request: BrokerRequest) -> None:
         assert self.cluster is not None
@@ -523,7 +462,7 @@ class ControllerLoop:
         key = broker_id, self.cluster.brokers[broker_id].epoch
         sender = self._senders.get(key)
         if sender is None:
-            sender = self._senders[key] = _Sender(broker_id, self._channels, self._answered)
+            sender = self._senders[key] = Sender(broker_id, self._channels, self._answered)
         sender.put(request)
 
     def _drop_senders(self) -> None:
@@ -554,37 +493,3 @@ def _tell(done: asyncio.Future[ResultT], result: ResultT) -> None:
     """The answer to whoever asked, unless it was given already or nobody waits for it any more."""
     if not done.done():
         done.set_result(result)
-
-
-class _Sender:
-    """One life of one broker: its requests in order, each until it is answered."""
-
-    def __init__(
-        self,
-        broker_id: int,
-        channels: BrokerChannels,
-        answered: Callable[[int, BrokerRequest, BrokerResponse], None],
-    ) -> None:
-        self._broker_id = broker_id
-        self._channels = channels
-        self._answered = answered
-        self._queue: asyncio.Queue[BrokerRequest] = asyncio.Queue()
-        self._task = asyncio.create_task(self._run(), name=f"controller to broker {broker_id}")
-
-    def put(self, request: BrokerRequest) -> None:
-        self._queue.put_nowait(request)
-
-    def cancel(self) -> None:
-        self._task.cancel()
-
-    async def _run(self) -> None:
-        while True:
-            request = await self._queue.get()
-            while True:
-                try:
-                    response = await self._channels.send(self._broker_id, request)
-                    break
-                except OSError as error:
-                    _log.info("Broker %d: %s; trying again", self._broker_id, error)
-                    await asyncio.sleep(RETRY_DELAY_S)
-            self._answered(self._broker_id, request, response)

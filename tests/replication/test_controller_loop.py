@@ -21,7 +21,7 @@ from protocol.messages import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from replication import controller_loop, nodes
+from replication import controller_loop, controller_writes, nodes
 from replication.controller import decide
 from replication.controller_loop import ControllerLoop
 from replication.embedded_store import FILE_NAME, EmbeddedStore
@@ -387,7 +387,7 @@ async def test_parents_that_another_controller_left_are_no_obstacle(tmp_path: Pa
 
 @on_loop
 async def test_large_writes_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_loop, "MAX_OPERATIONS", 7)
+    monkeypatch.setattr(controller_writes, "MAX_OPERATIONS", 7)
     async with running(tmp_path) as subject:
         sizes: list[int] = []
         real = subject.store.multi

@@ -1,0 +1,80 @@
+"""What the controller writes, each time only if it is still the controller: every multi checks the version of
+/controller_epoch, so that one that was replaced without knowing it can write nothing any more."""
+
+from __future__ import annotations
+
+from replication import nodes
+from replication.controller_events import Write
+from replication.metadata_store import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    subtree,
+)
+
+# ZooKeeper takes requests up to 1 MB; a partition's state and path are about 200 bytes.
+# Here the limit is what a loop may be kept from others by one multi: some milliseconds.
+MAX_OPERATIONS = 150
+
+
+class Fenced(Exception):
+    """Another controller was elected."""
+
+
+class ControllerWrites:
+    """`epoch_version` is to be set at each election."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self.epoch_version = -1
+        self._store = store
+
+    async def write(self, write: Write) -> None:
+        batch: list[Operation] = []
+        for part in write.parts:
+            if len(batch) + len(part) > MAX_OPERATIONS:
+                await self._create_missing(batch)
+                batch = []
+            batch.extend(part)
+        await self._create_missing(batch)
+
+    async def _create_missing(self, operations: list[Operation]) -> None:
+        """A multi that does not mind if the empty parents it creates exist: Kafka makes them apart from the rest."""
+        while True:
+            try:
+                await self.guarded(operations)
+                return
+            except NodeExists as error:
+                rest = [o for o in operations if not (isinstance(o, Create) and o.path == error.path and not o.data)]
+                if len(rest) == len(operations):
+                    raise
+                operations = rest
+
+    async def guarded(self, operations: list[Operation]) -> None:
+        if not operations:
+            return
+        try:
+            await self._store.multi([Check(nodes.CONTROLLER_EPOCH, self.epoch_version), *operations])
+        except (BadVersion, NoNode) as error:
+            if error.path == nodes.CONTROLLER_EPOCH:
+                raise Fenced from error
+            raise
+
+    async def remove_topic(self, name: str) -> None:
+        while True:
+            doomed = await subtree(self._store, nodes.topic_path(name))
+            for path in (nodes.config_path("topics", name), nodes.delete_topic_path(name)):
+                if await self._store.exists(path) is not None:
+                    doomed.append(path)
+            try:
+                for start in range(0, len(doomed), MAX_OPERATIONS):
+                    await self.guarded([Delete(path) for path in doomed[start : start + MAX_OPERATIONS]])
+                break
+            except (NoNode, NotEmpty):
+                # Somebody else writes there: look again.
+                continue
