@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from protocol.api_keys import ApiKey
 from protocol.errors import MalformedMessage
@@ -29,6 +30,8 @@ LEAST_BUFFER_BYTES = 64 * 1024
 KEPT_BUFFER_BYTES = 16 * 1024 * 1024
 """A buffer that had to be larger than this, for one answer, is let go after it."""
 MAX_ANSWER_BYTES = 1024 * 1024 * 1024
+
+ResultT = TypeVar("ResultT")
 
 
 class PeerError(OSError):
@@ -119,13 +122,19 @@ class Peer:
         self._wire: _Wire | None = None
         self._versions: dict[int, tuple[int, int]] = {}
 
-    async def ask(self, request: ApiMessage) -> Any:
-        """The answer. Raises PeerError; after that, as after a cancellation, the next request connects anew."""
+    async def ask(self, request: ApiMessage, version: int | None = None, *, newest: int | None = None) -> Any:
+        """The answer, if no version is named in the newest that both know, up to `newest`. Raises PeerError; after
+        that, as after a cancellation, the next request connects anew."""
+        return await self._in_time(self._ask(request, version, newest))
+
+    async def offered(self, api_key: int) -> tuple[int, int] | None:
+        """The oldest and the newest version in which the other side answers this, None if in none. Raises as `ask`."""
+        return await self._in_time(self._offered(api_key))
+
+    async def _in_time(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         try:
             async with asyncio.timeout(self._timeout_s):
-                if self._wire is None:
-                    await self._connect()
-                return await self._exchange(request, self._version(request))
+                return await work
         except TimeoutError:
             self.close()
             raise PeerError(f"{self}: no answer within {self._timeout_s:g} s") from None
@@ -135,6 +144,16 @@ class Peer:
         except BaseException:
             self.close()
             raise
+
+    async def _ask(self, request: ApiMessage, version: int | None, newest: int | None) -> Any:
+        if self._wire is None:
+            await self._connect()
+        return await self._exchange(request, self._version(request, newest) if version is None else version)
+
+    async def _offered(self, api_key: int) -> tuple[int, int] | None:
+        if self._wire is None:
+            await self._connect()
+        return self._versions.get(api_key)
 
     def close(self) -> None:
         if self._wire is not None:
@@ -155,14 +174,14 @@ class Peer:
         answer = await self._exchange(ApiVersionsRequest(), 0)
         self._versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
 
-    def _version(self, request: ApiMessage) -> int:
+    def _version(self, request: ApiMessage, wanted: int | None) -> int:
         oldest, newest = self._versions.get(request.API_KEY, (0, -1))
-        version: int = min(newest, request.MAX_VERSION)
+        most = request.MAX_VERSION if wanted is None else wanted
+        version: int = min(newest, most)
         if version < max(oldest, request.MIN_VERSION):
             name = ApiKey(request.API_KEY).name
             raise PeerError(
-                f"it offers {name} in versions {oldest} to {newest}, "
-                f"needed is one of {request.MIN_VERSION} to {request.MAX_VERSION}"
+                f"it offers {name} in versions {oldest} to {newest}, needed is one of {request.MIN_VERSION} to {most}"
             )
         return version
 
