@@ -10,6 +10,7 @@ Requests and answers take turns; partitions may come and go in between.
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from protocol.errors import ErrorCode, KafkaError
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 Key = tuple[str, int]
 
 LAST_VERSION_WITH_NAMES = 12
+MOST_NEWS = 500
+"""So many partitions are told of in one request, as long as there is a session to tell of the others next time."""
 NO_SESSION = 0
 OPENS = 0
 """The epoch of a session's first request."""
@@ -99,6 +102,8 @@ class Fetcher:
         self._session_id = NO_SESSION
         self._session_epoch = OPENS
         self._without_id = 0
+        self._has_sessions = True
+        """As far as we know: the leader may have no room for one."""
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -157,13 +162,17 @@ class Fetcher:
             self._changed = dict.fromkeys(self._followed)
         wanted: dict[str, FetchRequest.FetchTopic] = {}
         forgotten: list[FetchRequest.ForgottenTopic] = []
-        for key in self._changed:
+        changed, later = self._changed, {}
+        if self._has_sessions and len(changed) > MOST_NEWS:
+            keys = list(changed)
+            changed, later = dict.fromkeys(keys[:MOST_NEWS]), dict.fromkeys(keys[MOST_NEWS:])
+        for key in changed:
             self._ask(key, wanted, forgotten)
-        self._changed = {}
+        self._changed = later
         return FetchRequest(
             replica_id=self._settings.broker_id,
             replica_state=FetchRequest.ReplicaState(replica_id=self._settings.broker_id, replica_epoch=broker_epoch),
-            max_wait_ms=self._settings.wait_max_ms,
+            max_wait_ms=0 if later else self._settings.wait_max_ms,
             min_bytes=self._settings.min_bytes,
             max_bytes=self._settings.response_max_bytes,
             session_id=self._session_id,
@@ -208,10 +217,21 @@ class Fetcher:
 
     def take(self, answer: FetchResponse, now_ms: int) -> list[Key]:
         """Write what came. Returns the partitions whose place is outside the leader's log: `found_range` them."""
+        steps = self.take_in_steps(answer, now_ms)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                outside: list[Key] = end.value
+                return outside
+
+    def take_in_steps(self, answer: FetchResponse, now_ms: int) -> Generator[None, None, list[Key]]:
+        """`take`, a partition at a time; partitions may come and go in between."""
         if answer.error_code:
             self._refused(answer.error_code)
             return []
-        if answer.session_id == NO_SESSION:
+        self._has_sessions = answer.session_id != NO_SESSION
+        if not self._has_sessions:
             self._session_id, self._session_epoch = NO_SESSION, OPENS
         else:
             self._session_id = answer.session_id
@@ -234,6 +254,7 @@ class Fetcher:
                     self._partition_refused(followed, data.error_code, now_ms)
                 else:
                     self._write(followed, data, now_ms)
+                yield
         return outside
 
     def _refused(self, code: int) -> None:
