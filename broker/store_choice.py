@@ -1,62 +1,56 @@
-"""Where metadata is kept: so far always in the first data folder, by the broker itself.
+"""Where metadata is kept: in the first data folder, by the broker itself, or in the ZooKeeper of `zookeeper.connect`.
 
-`zookeeper.connect` stands in every server.properties that Apache Kafka came with until 3.9. One that names this machine
-only belongs to a single broker, which gregor stands in for; one that names others belongs to a cluster, and a broker
-that kept to itself there would take writes that the others never see.
+`zookeeper.connect` stands in every server.properties that Apache Kafka came with until 3.9. With gregor as with them, a
+broker that has it is a member of the cluster there, and does not start where no ZooKeeper answers: one that kept to
+itself would take writes that the others never see.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.log import logger
-
 if TYPE_CHECKING:
     from config.broker import BrokerConfig
+    from replication.metadata_store import MetadataStore
 
-_REMEDY = "leave the key out to run a single broker, which keeps its metadata itself"
+ALONE = "leave zookeeper.connect out to run a single broker, which keeps its metadata itself"
+NO_ANSWER = f"start one there (`gregor zookeeper` runs one on this machine), or {ALONE}"
 
 
 class NoSuchStore(Exception):
-    """The settings ask for a metadata store that this version does not have; the text says which, and the remedy."""
+    """The settings ask for a metadata store that gregor does not have; the text says which, and the remedy."""
+
+
+def in_cluster(config: BrokerConfig) -> bool:
+    """Whether the broker is a member of a ZooKeeper's cluster, perhaps the only one."""
+    return bool(config["zookeeper.connect"])
 
 
 def check_store(config: BrokerConfig) -> None:
-    """Says in the log where metadata is kept, if the settings name another place. Raises NoSuchStore."""
-    text: str = config["zookeeper.connect"]
-    if not text:
+    """Raises NoSuchStore."""
+    if not in_cluster(config):
         return
-    elsewhere = [host for host in _hosts(text) if not _is_this_machine(host)]
-    if elsewhere:
+    if config["zookeeper.set.acl"]:
         raise NoSuchStore(
-            f"zookeeper.connect={text}: this version cannot join a cluster by ZooKeeper (on {', '.join(elsewhere)});"
-            f" {_REMEDY}"
+            "zookeeper.set.acl=true: nodes would be open to nobody but a broker that has logged in at ZooKeeper, and"
+            " gregor has no login there; set it to false"
         )
-    if config.broker_id < 0:
-        raise NoSuchStore(f"zookeeper.connect={text}: no number is given by ZooKeeper; set broker.id, or {_REMEDY}")
-    logger.warning(
-        "zookeeper.connect=%s is left aside: this is a single broker, its metadata is kept in its first data folder and"
-        " no ZooKeeper is asked; leave the key out",
-        text,
+    servers, _, chroot = config["zookeeper.connect"].partition("/")
+    if not servers.strip() or chroot.endswith("/"):
+        raise NoSuchStore(
+            f"zookeeper.connect={config['zookeeper.connect']}: must be host:port[,host:port][/chroot]; or {ALONE}"
+        )
+
+
+def zookeeper_store(config: BrokerConfig) -> MetadataStore:
+    """The store of `zookeeper.connect`, not started yet."""
+    from replication.zk_client import Settings, ZooKeeperStore  # kazoo is only for those who need it
+
+    return ZooKeeperStore(
+        Settings(
+            config["zookeeper.connect"],
+            config["zookeeper.session.timeout.ms"],
+            config["zookeeper.connection.timeout.ms"],
+            config["zookeeper.max.in.flight.requests"],
+        )
     )
-
-
-def _hosts(text: str) -> list[str]:
-    """Of `host:port,[::1]:port/chroot`."""
-    servers = text.partition("/")[0].split(",")
-    return [host.strip("[]") for server in servers if (host := _without_port(server.strip()))]
-
-
-def _without_port(server: str) -> str:
-    return server.partition("]")[0] if server.startswith("[") else server.rpartition(":")[0] or server
-
-
-def _is_this_machine(host: str) -> bool:
-    import ipaddress  # seldom needed
-
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -29,7 +29,7 @@ from broker.receive_buffers import BufferPool, ReceiveBudget
 from broker.registry import load_handlers
 from broker.scan_helper import ScanHelper
 from broker.stalls import Stalls
-from broker.store_choice import NoSuchStore, check_store
+from broker.store_choice import NO_ANSWER, NoSuchStore, check_store, in_cluster, zookeeper_store
 from broker.turns import Gate
 from coordinator.group.config import GroupConfig
 from coordinator.group.coordinator import GroupCoordinator
@@ -38,15 +38,17 @@ from replication.consumer_offsets import ConsumerOffsets
 from replication.controller_loop import ControllerLoop
 from replication.embedded_store import FILE_NAME, EmbeddedStore
 from replication.metadata_image import MetadataImage
-from replication.metadata_store import StoreError
+from replication.metadata_store import MetadataStore, StoreError, StoreFailed
 from replication.nodes import BrokerRegistration
 from replication.registration import (
     ProducerIdAllocator,
     announce_disk_event,
+    generate_broker_id,
     join_cluster,
     make_persistent_nodes,
     pass_over_producer_ids,
     register,
+    register_when_free,
 )
 from replication.replica_manager import ReplicaManager
 from replication.topic_configs import TopicConfigs
@@ -94,7 +96,8 @@ class Node:
         self._files = OsFiles(open_files_limit())
         self._logs = LogManager(config, self._files, now_ms)
         self._background = Background()
-        self._store: EmbeddedStore | None = None
+        self._in_cluster = in_cluster(config)
+        self._store: MetadataStore | None = None
         self._controller: ControllerLoop | None = None
         self._groups: GroupCoordinator | None = None
         self._mover: LogMover | None = None
@@ -111,13 +114,7 @@ class Node:
         config, logs = self._config, self._logs
         try:
             logs.lock()
-            wanted = logs.load_meta(None, config.broker_id)
-            home = self._store_folder()
-            self._store = store = EmbeddedStore(f"{home.path}/{FILE_NAME}")
-            store.on_failed.append(self._store_failed)
-            await store.start()
-            await make_persistent_nodes(store)
-            self._cluster_id = logs.load_meta(await join_cluster(store, wanted), config.broker_id)
+            store = await (self._enter_cluster() if self._in_cluster else self._open_own_store())
             logs.helper = self._scan_helper
             self._loading = logs.load()
             self._opened = True
@@ -129,6 +126,34 @@ class Node:
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise StartError(f"{where}{error.strerror or error}; check log.dirs and its permissions") from error
+
+    async def _open_own_store(self) -> MetadataStore:
+        config, logs = self._config, self._logs
+        wanted = logs.load_meta(None, config.broker_id)
+        self._store = store = EmbeddedStore(f"{self._store_folder().path}/{FILE_NAME}")
+        store.on_failed.append(self._store_failed)
+        await store.start()
+        await make_persistent_nodes(store)
+        self._cluster_id = logs.load_meta(await join_cluster(store, wanted), config.broker_id)
+        return store
+
+    async def _enter_cluster(self) -> MetadataStore:
+        """From ZooKeeper: the cluster's id, which the data folders must agree with, and this broker's number."""
+        config, logs = self._config, self._logs
+        self._store = store = zookeeper_store(config)
+        try:
+            await store.start()
+        except StoreFailed as error:
+            raise StartError(f"zookeeper.connect={error}; {NO_ANSWER}") from None
+        await make_persistent_nodes(store)
+        cluster_id = await join_cluster(store)
+        given = config.broker_id if config.broker_id >= 0 else None
+        self._cluster_id = logs.load_meta(cluster_id, given)
+        if logs.broker_id is None:
+            logs.load_meta(cluster_id, await generate_broker_id(store, config["reserved.broker.max.id"]))
+        assert logs.broker_id is not None
+        config.broker_id = logs.broker_id
+        return store
 
     def _store_folder(self) -> DataFolder:
         """Where the metadata store lies: the first data folder, or the one that has it from an earlier order."""
@@ -245,7 +270,7 @@ class Node:
             await configs.start()
             ports = bind()
             self.broker.unadvertised = self._unadvertised()
-            self._broker_epoch = local.broker_epoch = await register(store, self._registration(ports))
+            self._broker_epoch = local.broker_epoch = await self._register(store, ports)
             await controller.start()
         except StoreError as error:
             raise StartError(str(error)) from error
@@ -260,7 +285,7 @@ class Node:
         else:
             self._mover.resume()
 
-    def _watch_disks(self, store: EmbeddedStore, replicas: ReplicaManager, maintenance: Maintenance) -> None:
+    def _watch_disks(self, store: MetadataStore, replicas: ReplicaManager, maintenance: Maintenance) -> None:
         watch = DiskWatch(
             asyncio.get_running_loop(),
             self._logs,
@@ -270,8 +295,9 @@ class Node:
             retain=maintenance.retain,
             end=self._give_up,
         )
-        home = self._store_folder()
-        store.on_full.append(lambda: watch.full(home, "the metadata store cannot be written"))
+        if isinstance(store, EmbeddedStore):
+            home = self._store_folder()
+            store.on_full.append(lambda: watch.full(home, "the metadata store cannot be written"))
         watch.start()
 
     async def advertise(self, ports: dict[str, int]) -> None:
@@ -279,6 +305,12 @@ class Node:
         assert self._store is not None
         self.broker.unadvertised = self._unadvertised()
         await register(self._store, self._registration(ports))
+
+    async def _register(self, store: MetadataStore, ports: dict[str, int]) -> int:
+        registration = self._registration(ports)
+        if not self._in_cluster:
+            return await register(store, registration)
+        return await register_when_free(store, registration, self._config["zookeeper.session.timeout.ms"])
 
     def _unadvertised(self) -> frozenset[str]:
         return frozenset(one.name for one in self._config.advertised_listeners if not one.host)
@@ -369,8 +401,12 @@ class Node:
             self._mover.resume()
 
     async def _adopt_strangers(self) -> None:
-        """Folders that the metadata does not know: a data folder of Apache Kafka, or the store's file was lost."""
+        """Folders that the metadata does not know: a data folder of Apache Kafka, or the store's file was lost. In a
+        cluster they are left alone: their topic may have been deleted, or moved to other brokers."""
         assert self._store is not None
+        if self._in_cluster:
+            self._adopted = True
+            return
         adopted = await adopt(self._store, self._config.broker_id, list(self._logs.logs.values()))
         self._adopted = True
         if adopted:

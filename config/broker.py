@@ -32,7 +32,8 @@ LISTENER_KEYS = ("max.connections", "max.connection.creation.rate")
 class BrokerConfig:
     """``config["num.partitions"]`` is the typed value in effect, None where unset; an unknown key is a KeyError.
 
-    ``warnings`` and ``notes`` are lines for the log: warnings want somebody's attention, notes do not.
+    ``warnings`` and ``notes`` are lines for the log: warnings want somebody's attention, notes do not. ``overrides``
+    win over the file whenever it is read; those of them that ``environment`` names come from there.
     """
 
     listeners: list[Listener]
@@ -46,6 +47,7 @@ class BrokerConfig:
         """From texts by key, as a properties file has them; ConfigError if one of them cannot be taken."""
         self.path: str | None = None
         self.overrides: dict[str, str] = {}
+        self.environment: frozenset[str] = frozenset()
         self.warnings: list[str] = []
         self.notes: list[str] = []
         self.static_texts: dict[str, str] = {}
@@ -67,10 +69,18 @@ class BrokerConfig:
         self._take_addresses(addresses)
 
     @classmethod
-    def load(cls, path: str | None = None, overrides: Sequence[tuple[str, str]] = ()) -> BrokerConfig:
-        """From a properties file, if any, and ``key=value`` pairs that win over it. OSError if it cannot be read."""
-        config = cls({**read_file(path), **dict(overrides)})
-        config.path, config.overrides = path, dict(overrides)
+    def load(
+        cls,
+        path: str | None = None,
+        overrides: Sequence[tuple[str, str]] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> BrokerConfig:
+        """From a properties file, if any, settings of the environment that win over it, and ``key=value`` pairs that
+        win over both. OSError if the file cannot be read."""
+        given = {**(environment or {}), **dict(overrides)}
+        config = cls({**read_file(path), **given})
+        config.path, config.overrides = path, given
+        config.environment = frozenset(given.keys() - dict(overrides).keys())
         return config
 
     def __getitem__(self, key: str) -> Any:
@@ -225,6 +235,13 @@ class BrokerConfig:
             raise ConfigError("node.id", node, f"must equal broker.id, which is {broker}")
         number: int = node if node >= 0 else broker
         if number >= 0:
+            reserved = self["reserved.broker.max.id"]
+            if number > reserved and self["zookeeper.connect"] and self["broker.id.generation.enable"]:
+                raise ConfigError(
+                    "broker.id",
+                    number,
+                    f"must be at most reserved.broker.max.id, {reserved}: numbers above are given out by ZooKeeper",
+                )
             return number
         if number < -1 or not self["broker.id.generation.enable"]:
             raise ConfigError("broker.id", number, "must be a whole number (int), at least 0")

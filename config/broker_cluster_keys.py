@@ -6,7 +6,6 @@ from config.definitions import CLUSTER_WIDE, ConfigDef
 
 _W = CLUSTER_WIDE  # rows without `dynamic` are read-only
 
-_NO_ZOOKEEPER = "metadata is kept in an embedded store"
 _ALONE = "there are no other brokers"
 _NO_TRANSACTIONS = "gregor has no transactions yet"
 
@@ -23,7 +22,6 @@ _METADATA_STORE = (
         "int",
         18000,
         "A broker silent for so long loses its registration.",
-        no_effect=_NO_ZOOKEEPER,
         retired=True,
     ),
     ConfigDef(
@@ -31,7 +29,6 @@ _METADATA_STORE = (
         "int",
         None,
         "How long to wait for the first connection; unset takes zookeeper.session.timeout.ms.",
-        no_effect=_NO_ZOOKEEPER,
         retired=True,
     ),
     ConfigDef(
@@ -39,7 +36,6 @@ _METADATA_STORE = (
         "boolean",
         False,
         "Whether nodes are created with access control lists.",
-        no_effect=_NO_ZOOKEEPER,
         retired=True,
     ),
     ConfigDef(
@@ -48,7 +44,6 @@ _METADATA_STORE = (
         10,
         "Unanswered requests to ZooKeeper before waiting.",
         minimum=1,
-        no_effect=_NO_ZOOKEEPER,
         retired=True,
     ),
 )

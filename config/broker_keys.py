@@ -33,7 +33,6 @@ _IDENTITY = (
         1000,
         "Generated broker numbers start above this one.",
         minimum=0,
-        no_effect="metadata is kept in an embedded store",
         retired=True,
     ),
     ConfigDef("broker.rack", "string", None, "Rack or zone of this broker, told to clients and used for assignment."),

@@ -148,9 +148,7 @@ class ZooKeeperStore:
                 await connected.wait()
         except TimeoutError:
             await asyncio.to_thread(self._end, client)
-            raise StoreFailed(
-                self._settings.connect, f"no ZooKeeper answered within {timeout_ms} ms: check zookeeper.connect"
-            ) from None
+            raise StoreFailed(self._settings.connect, f"no ZooKeeper answered within {timeout_ms} ms") from None
 
     async def _make_chroot(self, chroot: str) -> None:
         servers = self._settings.connect.partition("/")[0]

@@ -1,4 +1,4 @@
-"""What becomes of zookeeper.connect, and that the files that Apache Kafka came with start as they are."""
+"""What becomes of zookeeper.connect, and of the files that Apache Kafka came with, as they are."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from broker.server import Server
-from broker.store_choice import NoSuchStore, check_store
+from broker.store_choice import NoSuchStore, check_store, in_cluster
+from broker.wiring import StartError
 from config.broker import BrokerConfig
 from tests.broker.test_server import run
+from tests.support.processes import free_port
 
 __all__ = ["run"]  # a fixture
 
@@ -55,50 +57,49 @@ FILES = {
 
 
 @pytest.mark.parametrize("release", FILES)
-def test_stock_files(run: Any, tmp_path: Path, release: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Unchanged but for what a test must not share with others: the port and the folder."""
+def test_stock_files(run: Any, tmp_path: Path, release: str) -> None:
+    """Unchanged but for what a test must not share with others: ports and the folder. Those of the time of ZooKeeper
+    do as they did with Apache Kafka: without one they do not start, and say so."""
     file = tmp_path / "server.properties"
     file.write_text(FILES[release])
     as_it_is = BrokerConfig.load(str(file))
     assert (as_it_is.warnings, len(as_it_is.listeners)) == ([], 1)
+    with_zookeeper = "ZooKeeper" in release or release < "3"
+    assert in_cluster(as_it_is) is with_zookeeper
     own = [("listeners", "PLAINTEXT://127.0.0.1:0"), ("log.dirs", str(tmp_path / "data"))]
+    if with_zookeeper:
+        own += [("zookeeper.connect", f"127.0.0.1:{free_port()}"), ("zookeeper.connection.timeout.ms", "50")]
     config = BrokerConfig.load(str(file), [*own, ("advertised.listeners", "PLAINTEXT://127.0.0.1:0")])
 
     async def test() -> None:
         server = Server(config)
+        if with_zookeeper:
+            with pytest.raises(StartError, match="no ZooKeeper answered within 50 ms.*gregor zookeeper.*leave zook"):
+                await server.start()
+            return
         await server.start()
         assert server.info.broker_id == as_it_is.broker_id
         await server.stop()
 
     run(test())
-    assert ("no ZooKeeper is asked" in caplog.text) is ("ZooKeeper" in release or release < "3")
+
+
+def test_nothing_of_zookeeper_without_it() -> None:
+    config = BrokerConfig()
+    check_store(config)
+    assert not in_cluster(config)
 
 
 @pytest.mark.parametrize(
-    "text", ["localhost:2181", "127.0.0.1:2181,localhost:2182/kafka", "[::1]:2181", "LOCALHOST", "127.0.0.2:1"]
-)
-def test_a_zookeeper_of_this_machine_is_left_aside(text: str, caplog: pytest.LogCaptureFixture) -> None:
-    check_store(BrokerConfig({"zookeeper.connect": text, "broker.id": "0"}))
-    assert text in caplog.text
-    with pytest.raises(NoSuchStore, match=r"set broker\.id"):
-        check_store(BrokerConfig({"zookeeper.connect": text}))
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
+    ("key", "value", "remedy"),
     [
-        ("zk1:2181", "zk1"),
-        ("localhost:2181,zk2:2181/chroot", "zk2"),
-        ("10.0.0.1:2181,10.0.0.2:2181", "10.0.0.1, 10.0.0.2"),
-        ("[fe80::1]:2181", "fe80::1"),
+        ("zookeeper.set.acl", "true", "set it to false"),
+        ("zookeeper.connect", "/kafka", "leave zookeeper.connect out"),
+        ("zookeeper.connect", "zk:2181/kafka/", "leave zookeeper.connect out"),
     ],
 )
-def test_a_cluster_is_not_taken_for_a_single_broker(text: str, named: str) -> None:
-    with pytest.raises(NoSuchStore) as refusal:
-        check_store(BrokerConfig({"zookeeper.connect": text, "broker.id": "0"}))
-    assert f"(on {named})" in str(refusal.value) and "leave the key out" in str(refusal.value)
-
-
-def test_nothing_is_said_without_it(caplog: pytest.LogCaptureFixture) -> None:
-    check_store(BrokerConfig())
-    assert caplog.text == ""
+def test_settings_of_zookeeper_that_cannot_be_followed(key: str, value: str, remedy: str) -> None:
+    config = BrokerConfig({"zookeeper.connect": "zk:2181", key: value})
+    with pytest.raises(NoSuchStore, match=f"{key}={value}") as refusal:
+        check_store(config)
+    assert remedy in str(refusal.value)

@@ -228,9 +228,9 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     assert str(tmp_path / "file") in start_error(tmp_path / "file" / "data")
 
 
-def test_zookeeper_is_said_to_be_missing(tmp_path: Path) -> None:
-    loopless = BrokerConfig({"log.dirs": str(tmp_path), "zookeeper.connect": "localhost:2181"})
-    with pytest.raises(StartError, match="zookeeper.connect"):
+def test_settings_of_zookeeper_that_cannot_be_followed_are_named(tmp_path: Path) -> None:
+    loopless = BrokerConfig({"log.dirs": str(tmp_path), "zookeeper.connect": "zk:2181", "zookeeper.set.acl": "true"})
+    with pytest.raises(StartError, match=r"zookeeper\.set\.acl"):
         Node(loopless)
 
 

@@ -141,6 +141,10 @@ def test_numbers_that_contradict() -> None:
         BrokerConfig({"node.id": "1", "broker.id": "2"})
     with pytest.raises(ConfigError, match="at least 0"):
         BrokerConfig({"broker.id.generation.enable": "false"})
+    with pytest.raises(ConfigError, match=r"at most reserved\.broker\.max\.id, 1000"):
+        BrokerConfig({"zookeeper.connect": "zk:2181", "broker.id": "1001"})
+    given_up = {"zookeeper.connect": "zk:2181", "broker.id": "1001", "broker.id.generation.enable": "false"}
+    assert BrokerConfig(given_up).broker_id == BrokerConfig({"broker.id": "1001"}).broker_id == 1001
 
 
 @pytest.mark.parametrize(

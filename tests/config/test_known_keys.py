@@ -50,8 +50,7 @@ def test_stock_file_of_1_1_1() -> None:
     assert config.warnings == []
     # Those of its lines that gregor does not act by and that are not the defaults anyway.
     assert config.notes == [
-        "accepted, without effect here: transaction.state.log.min.isr, transaction.state.log.replication.factor, "
-        "zookeeper.connection.timeout.ms"
+        "accepted, without effect here: transaction.state.log.min.isr, transaction.state.log.replication.factor"
     ]
     assert (config.broker_id, config["zookeeper.connect"]) == (0, "localhost:2181")
 
