@@ -515,6 +515,7 @@ class MetadataResponse(ApiMessage):
 
 class LeaderAndIsrRequest(ApiMessage):
     class LeaderAndIsrPartitionState:
+        topic_name: str
         partition_index: int
         controller_epoch: int
         leader: int
@@ -529,6 +530,7 @@ class LeaderAndIsrRequest(ApiMessage):
         def __init__(
             self,
             *,
+            topic_name: str = ...,
             partition_index: int = ...,
             controller_epoch: int = ...,
             leader: int = ...,
@@ -565,6 +567,7 @@ class LeaderAndIsrRequest(ApiMessage):
     controller_epoch: int
     broker_epoch: int
     type: int
+    ungrouped_partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState]
     topic_states: list[LeaderAndIsrRequest.LeaderAndIsrTopicState]
     live_leaders: list[LeaderAndIsrRequest.LeaderAndIsrLiveLeader]
     def __init__(
@@ -575,15 +578,17 @@ class LeaderAndIsrRequest(ApiMessage):
         controller_epoch: int = ...,
         broker_epoch: int = ...,
         type: int = ...,
+        ungrouped_partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState] = ...,
         topic_states: list[LeaderAndIsrRequest.LeaderAndIsrTopicState] = ...,
         live_leaders: list[LeaderAndIsrRequest.LeaderAndIsrLiveLeader] = ...,
     ) -> None: ...
 
 class LeaderAndIsrResponse(ApiMessage):
     class LeaderAndIsrPartitionError:
+        topic_name: str
         partition_index: int
         error_code: int
-        def __init__(self, *, partition_index: int = ..., error_code: int = ...) -> None: ...
+        def __init__(self, *, topic_name: str = ..., partition_index: int = ..., error_code: int = ...) -> None: ...
 
     class LeaderAndIsrTopicError:
         topic_id: Uuid
@@ -593,12 +598,27 @@ class LeaderAndIsrResponse(ApiMessage):
         ) -> None: ...
 
     error_code: int
+    partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError]
     topics: list[LeaderAndIsrResponse.LeaderAndIsrTopicError]
     def __init__(
-        self, *, error_code: int = ..., topics: list[LeaderAndIsrResponse.LeaderAndIsrTopicError] = ...
+        self,
+        *,
+        error_code: int = ...,
+        partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError] = ...,
+        topics: list[LeaderAndIsrResponse.LeaderAndIsrTopicError] = ...,
     ) -> None: ...
 
 class StopReplicaRequest(ApiMessage):
+    class StopReplicaPartitionV0:
+        topic_name: str
+        partition_index: int
+        def __init__(self, *, topic_name: str = ..., partition_index: int = ...) -> None: ...
+
+    class StopReplicaTopicV1:
+        name: str
+        partition_indexes: list[int]
+        def __init__(self, *, name: str = ..., partition_indexes: list[int] = ...) -> None: ...
+
     class StopReplicaPartitionState:
         partition_index: int
         leader_epoch: int
@@ -618,6 +638,9 @@ class StopReplicaRequest(ApiMessage):
     is_kraft_controller: bool
     controller_epoch: int
     broker_epoch: int
+    delete_partitions: bool
+    ungrouped_partitions: list[StopReplicaRequest.StopReplicaPartitionV0]
+    topics: list[StopReplicaRequest.StopReplicaTopicV1]
     topic_states: list[StopReplicaRequest.StopReplicaTopicState]
     def __init__(
         self,
@@ -626,6 +649,9 @@ class StopReplicaRequest(ApiMessage):
         is_kraft_controller: bool = ...,
         controller_epoch: int = ...,
         broker_epoch: int = ...,
+        delete_partitions: bool = ...,
+        ungrouped_partitions: list[StopReplicaRequest.StopReplicaPartitionV0] = ...,
+        topics: list[StopReplicaRequest.StopReplicaTopicV1] = ...,
         topic_states: list[StopReplicaRequest.StopReplicaTopicState] = ...,
     ) -> None: ...
 
@@ -644,6 +670,7 @@ class StopReplicaResponse(ApiMessage):
 
 class UpdateMetadataRequest(ApiMessage):
     class UpdateMetadataPartitionState:
+        topic_name: str
         partition_index: int
         controller_epoch: int
         leader: int
@@ -655,6 +682,7 @@ class UpdateMetadataRequest(ApiMessage):
         def __init__(
             self,
             *,
+            topic_name: str = ...,
             partition_index: int = ...,
             controller_epoch: int = ...,
             leader: int = ...,
@@ -688,12 +716,16 @@ class UpdateMetadataRequest(ApiMessage):
 
     class UpdateMetadataBroker:
         id: int
+        v0_host: str
+        v0_port: int
         endpoints: list[UpdateMetadataRequest.UpdateMetadataEndpoint]
         rack: str | None
         def __init__(
             self,
             *,
             id: int = ...,
+            v0_host: str = ...,
+            v0_port: int = ...,
             endpoints: list[UpdateMetadataRequest.UpdateMetadataEndpoint] = ...,
             rack: str | None = ...,
         ) -> None: ...
@@ -703,6 +735,7 @@ class UpdateMetadataRequest(ApiMessage):
     type: int
     controller_epoch: int
     broker_epoch: int
+    ungrouped_partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState]
     topic_states: list[UpdateMetadataRequest.UpdateMetadataTopicState]
     live_brokers: list[UpdateMetadataRequest.UpdateMetadataBroker]
     def __init__(
@@ -713,6 +746,7 @@ class UpdateMetadataRequest(ApiMessage):
         type: int = ...,
         controller_epoch: int = ...,
         broker_epoch: int = ...,
+        ungrouped_partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState] = ...,
         topic_states: list[UpdateMetadataRequest.UpdateMetadataTopicState] = ...,
         live_brokers: list[UpdateMetadataRequest.UpdateMetadataBroker] = ...,
     ) -> None: ...

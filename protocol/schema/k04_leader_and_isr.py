@@ -1,14 +1,16 @@
 """LeaderAndIsr (4): the controller tells a broker which partitions it leads or follows.
 
-Only the version that Apache Kafka 3.9, the last with ZooKeeper, speaks among its own: 7.
+As Apache Kafka 3.9 has it, the last release with ZooKeeper. 1: whether a replica is new. 2: the broker's epoch,
+partitions by topic. 3: replicas that come and go. 4: flexible. 5: topic ids, in the answer for names. 6: recovery from
+an unclean election (KIP-704). 7: KRaft controllers during a migration (KIP-866).
 """
 
-from protocol.model import Field, Message
+from protocol.model import Field, Message, Struct
 
 REQUEST = Message(
     "LeaderAndIsrRequest",
     api_key=4,
-    versions="7",
+    versions="0-7",
     flexible="4+",
     fields=[
         Field("controller_id", "int32", help="Broker id of the controller."),
@@ -24,6 +26,9 @@ REQUEST = Message(
         ),
         Field("type", "int8", "5+", help="1 some partitions, 2 all that the broker should have, 0 unknown."),
         Field(
+            "ungrouped_partition_states", "[]LeaderAndIsrPartitionState", "0-1", help="Partitions, each with its topic."
+        ),
+        Field(
             "topic_states",
             "[]LeaderAndIsrTopicState",
             "2+",
@@ -36,46 +41,6 @@ REQUEST = Message(
                     "[]LeaderAndIsrPartitionState",
                     "2+",
                     help="Partitions.",
-                    fields=[
-                        Field("partition_index", "int32", help="Partition number."),
-                        Field("controller_epoch", "int32", help="Epoch of the controller that decided this."),
-                        Field("leader", "int32", help="Broker id of the leader, -1 for none."),
-                        Field("leader_epoch", "int32", help="Epoch of that leadership, -1 when unknown."),
-                        Field("isr", "[]int32", help="Broker ids of the in-sync replicas."),
-                        Field(
-                            "partition_epoch",
-                            "int32",
-                            help="Version of the partition state; in ZooKeeper, of its node.",
-                        ),
-                        Field("replicas", "[]int32", help="Broker ids of all replicas, the preferred leader first."),
-                        Field(
-                            "adding_replicas",
-                            "[]int32",
-                            "3+",
-                            ignorable=True,
-                            help="Broker ids that a running reassignment adds.",
-                        ),
-                        Field(
-                            "removing_replicas",
-                            "[]int32",
-                            "3+",
-                            ignorable=True,
-                            help="Broker ids that a running reassignment removes.",
-                        ),
-                        Field(
-                            "is_new",
-                            "bool",
-                            "1+",
-                            ignorable=True,
-                            help="Whether the replica need not exist on the broker yet.",
-                        ),
-                        Field(
-                            "leader_recovery_state",
-                            "int8",
-                            "6+",
-                            help="1 while the leader recovers from an unclean election, else 0.",
-                        ),
-                    ],
                 ),
             ],
         ),
@@ -90,15 +55,62 @@ REQUEST = Message(
             ],
         ),
     ],
+    structs=[
+        Struct(
+            "LeaderAndIsrPartitionState",
+            [
+                Field("topic_name", "string", "0-1", ignorable=True, help="Topic name."),
+                Field("partition_index", "int32", help="Partition number."),
+                Field("controller_epoch", "int32", help="Epoch of the controller that decided this."),
+                Field("leader", "int32", help="Broker id of the leader, -1 for none."),
+                Field("leader_epoch", "int32", help="Epoch of that leadership, -1 when unknown."),
+                Field("isr", "[]int32", help="Broker ids of the in-sync replicas."),
+                Field(
+                    "partition_epoch",
+                    "int32",
+                    help="Version of the partition state; in ZooKeeper, of its node.",
+                ),
+                Field("replicas", "[]int32", help="Broker ids of all replicas, the preferred leader first."),
+                Field(
+                    "adding_replicas",
+                    "[]int32",
+                    "3+",
+                    ignorable=True,
+                    help="Broker ids that a running reassignment adds.",
+                ),
+                Field(
+                    "removing_replicas",
+                    "[]int32",
+                    "3+",
+                    ignorable=True,
+                    help="Broker ids that a running reassignment removes.",
+                ),
+                Field(
+                    "is_new",
+                    "bool",
+                    "1+",
+                    ignorable=True,
+                    help="Whether the replica need not exist on the broker yet.",
+                ),
+                Field(
+                    "leader_recovery_state",
+                    "int8",
+                    "6+",
+                    help="1 while the leader recovers from an unclean election, else 0.",
+                ),
+            ],
+        ),
+    ],
 )
 
 RESPONSE = Message(
     "LeaderAndIsrResponse",
     api_key=4,
-    versions="7",
+    versions="0-7",
     flexible="4+",
     fields=[
         Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("partition_errors", "[]LeaderAndIsrPartitionError", "0-4", help="Partitions, each with its topic."),
         Field(
             "topics",
             "[]LeaderAndIsrTopicError",
@@ -106,16 +118,17 @@ RESPONSE = Message(
             help="Topics.",
             fields=[
                 Field("topic_id", "uuid", "5+", help="Topic id; all zeros where unknown."),
-                Field(
-                    "partition_errors",
-                    "[]LeaderAndIsrPartitionError",
-                    "5+",
-                    help="Partitions.",
-                    fields=[
-                        Field("partition_index", "int32", help="Partition number."),
-                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
-                    ],
-                ),
+                Field("partition_errors", "[]LeaderAndIsrPartitionError", "5+", help="Partitions."),
+            ],
+        ),
+    ],
+    structs=[
+        Struct(
+            "LeaderAndIsrPartitionError",
+            [
+                Field("topic_name", "string", "0-4", ignorable=True, help="Topic name."),
+                Field("partition_index", "int32", help="Partition number."),
+                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
             ],
         ),
     ],

@@ -1,6 +1,8 @@
 """StopReplica (5): the controller takes replicas from a broker.
 
-Only the version that Apache Kafka 3.9, the last with ZooKeeper, speaks among its own: 4.
+As Apache Kafka 3.9 has it, the last release with ZooKeeper. 1: the broker's epoch, partitions by topic. 2: flexible.
+3: of each partition its leader epoch, and whether it is deleted (KIP-570). 4: KRaft controllers during a migration
+(KIP-866).
 """
 
 from protocol.model import Field, Message
@@ -8,7 +10,7 @@ from protocol.model import Field, Message
 REQUEST = Message(
     "StopReplicaRequest",
     api_key=5,
-    versions="4",
+    versions="0-4",
     flexible="2+",
     fields=[
         Field("controller_id", "int32", help="Broker id of the controller."),
@@ -21,6 +23,27 @@ REQUEST = Message(
             default=-1,
             ignorable=True,
             help="Epoch of the broker that this is meant for, -1 for any.",
+        ),
+        Field("delete_partitions", "bool", "0-2", help="Whether the logs go too."),
+        Field(
+            "ungrouped_partitions",
+            "[]StopReplicaPartitionV0",
+            "0",
+            help="Partitions, each with its topic.",
+            fields=[
+                Field("topic_name", "string", "0", help="Topic name."),
+                Field("partition_index", "int32", "0", help="Partition number."),
+            ],
+        ),
+        Field(
+            "topics",
+            "[]StopReplicaTopicV1",
+            "1-2",
+            help="Topics.",
+            fields=[
+                Field("name", "string", "1-2", help="Topic name."),
+                Field("partition_indexes", "[]int32", "1-2", help="Partition numbers."),
+            ],
         ),
         Field(
             "topic_states",
@@ -54,7 +77,7 @@ REQUEST = Message(
 RESPONSE = Message(
     "StopReplicaResponse",
     api_key=5,
-    versions="4",
+    versions="0-4",
     flexible="2+",
     fields=[
         Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),

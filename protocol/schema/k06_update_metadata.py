@@ -1,14 +1,16 @@
 """UpdateMetadata (6): the controller tells every broker who is alive and who leads.
 
-Only the version that Apache Kafka 3.9, the last with ZooKeeper, speaks among its own: 8.
+As Apache Kafka 3.9 has it, the last release with ZooKeeper. 1: several endpoints of a broker. 2: racks. 3: names of
+listeners. 4: offline replicas. 5: the broker's epoch, partitions by topic. 6: flexible. 7: topic ids. 8: KRaft
+controllers during a migration (KIP-866).
 """
 
-from protocol.model import Field, Message
+from protocol.model import Field, Message, Struct
 
 REQUEST = Message(
     "UpdateMetadataRequest",
     api_key=6,
-    versions="8",
+    versions="0-8",
     flexible="6+",
     fields=[
         Field("controller_id", "int32", help="Broker id of the controller."),
@@ -24,6 +26,12 @@ REQUEST = Message(
             help="Epoch of the broker that this is meant for, -1 for any.",
         ),
         Field(
+            "ungrouped_partition_states",
+            "[]UpdateMetadataPartitionState",
+            "0-4",
+            help="Partitions, each with its topic.",
+        ),
+        Field(
             "topic_states",
             "[]UpdateMetadataTopicState",
             "5+",
@@ -36,26 +44,6 @@ REQUEST = Message(
                     "[]UpdateMetadataPartitionState",
                     "5+",
                     help="Partitions.",
-                    fields=[
-                        Field("partition_index", "int32", help="Partition number."),
-                        Field("controller_epoch", "int32", help="Epoch of the controller that decided this."),
-                        Field(
-                            "leader",
-                            "int32",
-                            help="Broker id of the leader, -1 for none, -2 while the topic is deleted.",
-                        ),
-                        Field("leader_epoch", "int32", help="Epoch of that leadership, -1 when unknown."),
-                        Field("isr", "[]int32", help="Broker ids of the in-sync replicas."),
-                        Field("zk_version", "int32", help="Version of the partition's node in ZooKeeper."),
-                        Field("replicas", "[]int32", help="Broker ids of all replicas, the preferred leader first."),
-                        Field(
-                            "offline_replicas",
-                            "[]int32",
-                            "4+",
-                            ignorable=True,
-                            help="Broker ids of the replicas that are not alive.",
-                        ),
-                    ],
                 ),
             ],
         ),
@@ -65,6 +53,8 @@ REQUEST = Message(
             help="All live brokers.",
             fields=[
                 Field("id", "int32", help="Broker id."),
+                Field("v0_host", "string", "0", ignorable=True, help="Host name to connect to."),
+                Field("v0_port", "int32", "0", ignorable=True, help="TCP port."),
                 Field(
                     "endpoints",
                     "[]UpdateMetadataEndpoint",
@@ -87,12 +77,38 @@ REQUEST = Message(
             ],
         ),
     ],
+    structs=[
+        Struct(
+            "UpdateMetadataPartitionState",
+            [
+                Field("topic_name", "string", "0-4", ignorable=True, help="Topic name."),
+                Field("partition_index", "int32", help="Partition number."),
+                Field("controller_epoch", "int32", help="Epoch of the controller that decided this."),
+                Field(
+                    "leader",
+                    "int32",
+                    help="Broker id of the leader, -1 for none, -2 while the topic is deleted.",
+                ),
+                Field("leader_epoch", "int32", help="Epoch of that leadership, -1 when unknown."),
+                Field("isr", "[]int32", help="Broker ids of the in-sync replicas."),
+                Field("zk_version", "int32", help="Version of the partition's node in ZooKeeper."),
+                Field("replicas", "[]int32", help="Broker ids of all replicas, the preferred leader first."),
+                Field(
+                    "offline_replicas",
+                    "[]int32",
+                    "4+",
+                    ignorable=True,
+                    help="Broker ids of the replicas that are not alive.",
+                ),
+            ],
+        ),
+    ],
 )
 
 RESPONSE = Message(
     "UpdateMetadataResponse",
     api_key=6,
-    versions="8",
+    versions="0-8",
     flexible="6+",
     fields=[
         Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),

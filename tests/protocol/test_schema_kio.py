@@ -104,7 +104,8 @@ def test_kio_knows_what_the_4_x_releases_serve() -> None:
         if (name, version) not in {(known, at) for known, at, _, _ in KNOWN_TO_BOTH}
     }
     # What only brokers with ZooKeeper speak is gone; the offsets topic's records are not in kio.
-    dropped = ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "OffsetCommitKey", "OffsetCommitValue", "GroupMetadata")
+    dropped = ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown")
+    dropped += ("OffsetCommitKey", "OffsetCommitValue", "GroupMetadata")
     missing = {(name, version) for name, version in missing if not name.startswith(dropped)}
     # Of the others it lacks only versions that come before all those it knows.
     oldest = {name: min(at for known, at, _, _ in KNOWN_TO_BOTH if known == name) for name, _ in missing}
