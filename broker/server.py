@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from broker.wiring import Node, StartError
 
 if TYPE_CHECKING:
     from config.broker import BrokerConfig
+    from config.environment import TopicWish
 
 
 _SWITCH_S = 0.001
@@ -41,7 +42,11 @@ class ServerInfo:
     log_dirs: list[str]
 
 
-def run(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None = None) -> int:
+def run(
+    config: BrokerConfig,
+    on_ready: Callable[[ServerInfo], None] | None = None,
+    first_topics: Sequence[TopicWish] = (),
+) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the process's exit status: 1 if it could not start or go on."""
     log.configure()
     raise_limit()
@@ -54,15 +59,17 @@ def run(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None = No
             import uvloop
 
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                return runner.run(_serve(config, on_ready))
+                return runner.run(_serve(config, on_ready, first_topics))
         else:
-            return asyncio.run(_serve(config, on_ready))
+            return asyncio.run(_serve(config, on_ready, first_topics))
     except (StartError, BindError) as error:
         logger.error("%s", error)
         return 1
 
 
-async def _serve(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None) -> int:
+async def _serve(
+    config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | None, first_topics: Sequence[TopicWish]
+) -> int:
     # What a thread of ours does in Python (decisions about many partitions, long checkpoints) gives way this soon.
     sys.setswitchinterval(_SWITCH_S)
     stop = asyncio.Event()
@@ -75,6 +82,8 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[ServerInfo], None] | 
     try:
         if on_ready is not None:
             on_ready(server.info)
+        if first_topics:
+            server.make_topics(first_topics)
         await stop.wait()
         logger.info("stopping")
     finally:
@@ -125,6 +134,12 @@ class Server:
     def failed(self) -> bool:
         """Whether the broker ends for a fault of its own."""
         return self._node.failed
+
+    def make_topics(self, wishes: Sequence[TopicWish]) -> None:
+        """Have topics made, beside everything else."""
+        from broker.first_topics import make_first_topics
+
+        self._node.broker.background.spawn(make_first_topics(self._node.broker, wishes))
 
     def reload(self) -> None:
         """SIGHUP: read the properties file again; a line in the log for each key that differs."""

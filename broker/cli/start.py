@@ -9,11 +9,13 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from broker.server import ServerInfo
+    from config.broker import BrokerConfig
+    from config.environment import TopicWish
 
 DESCRIPTION = """\
 Run a broker in the foreground. Without a file it takes the defaults: listeners=PLAINTEXT://localhost:9092, which is
@@ -25,6 +27,7 @@ examples:
   gregor start
   gregor start server.properties
   gregor start --override listeners=PLAINTEXT://localhost:19092 --override log.dirs=/var/lib/gregor
+  KAFKA_BROKER_ID=1 KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092 gregor start --env
 """
 
 
@@ -71,6 +74,12 @@ def make_parser() -> argparse.ArgumentParser:
         type=_override,
         metavar="KEY=VALUE",
         help="a setting that wins over the file; repeatable",
+    )
+    parser.add_argument(
+        "--env",
+        action="store_true",
+        help="take settings from KAFKA_* variables as Kafka's container images do: they win over the file, and "
+        "--override over them",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show gregor's version")
     parser.add_argument("-daemon", action=_Daemon, nargs=0, help=argparse.SUPPRESS)
@@ -131,11 +140,10 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as end:  # argparse ends the program for --help and for bad arguments
         return end.code if isinstance(end.code, int) else 1
 
-    from config.broker import BrokerConfig
     from config.definitions import ConfigError
 
     try:
-        config = BrokerConfig.load(given.file, given.override)
+        config, topics = load_config(given, os.environ)
     except ConfigError as error:
         print(f"gregor start: {error}", file=sys.stderr)
         return 1
@@ -146,4 +154,33 @@ def main(arguments: Sequence[str]) -> int:
     from broker.server import run
 
     show = sys.stdout.isatty() if given.banner is None else given.banner
-    return run(config, (lambda info: print(banner(info, program_name()), flush=True)) if show else None)
+    return run(config, (lambda info: print(banner(info, program_name()), flush=True)) if show else None, topics)
+
+
+def load_config(given: argparse.Namespace, environ: Mapping[str, str]) -> tuple[BrokerConfig, list[TopicWish]]:
+    """The settings, and the topics that the environment wishes for. ConfigError or OSError as BrokerConfig.load."""
+    from config.broker import BrokerConfig, read_file
+
+    if not given.env:
+        config = BrokerConfig.load(given.file, given.override)
+        if any(name.startswith("KAFKA_") for name in environ):
+            from config.environment import variables_left_aside
+
+            names = variables_left_aside(environ)
+            if names:
+                config.notes.append(f"without --env these variables set nothing: {', '.join(names)}")
+        return config, []
+
+    from config.definitions import ConfigError
+    from config.environment import read_environment
+
+    found = read_environment(environ, read_file(given.file), dict(given.override))
+    try:
+        config = BrokerConfig.load(given.file, given.override, found.settings)
+    except ConfigError as error:
+        if error.key in found.settings and error.key not in dict(given.override):
+            raise ConfigError(error.key, error.value, f"{error.message} (it comes from the environment)") from None
+        raise
+    config.notes = [f"environment: {line}" for line in found.notes] + config.notes
+    config.warnings = [f"environment: {line}" for line in found.warnings] + config.warnings
+    return config, found.topics

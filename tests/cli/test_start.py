@@ -10,6 +10,8 @@ import pytest
 
 from broker.cli import start
 from broker.server import ServerInfo
+from config.broker import BrokerConfig
+from config.environment import TopicWish
 
 
 def info(*listeners: tuple[str, str, int]) -> ServerInfo:
@@ -75,3 +77,36 @@ def test_program_name_can_be_typed_again(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert start.program_name() == "gregor"
     monkeypatch.setattr(sys, "argv", ["/x/broker/__main__.py"])
     assert start.program_name().endswith("-m broker")
+
+
+def load(environ: dict[str, str], *arguments: str) -> tuple[BrokerConfig, list[TopicWish]]:
+    return start.load_config(start.make_parser().parse_args(arguments), environ)
+
+
+def test_command_line_over_environment_over_file(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=1\nnum.partitions=1\nlog.dirs=a")
+    environ = {"KAFKA_NUM_PARTITIONS": "2", "KAFKA_LOG_DIRS": "b", "KAFKA_CREATE_TOPICS": "orders:1:1"}
+    config, topics = load(environ, str(file), "--env", "--override", "log.dirs=c")
+    assert (config.broker_id, config["num.partitions"], config.log_dirs) == (1, 2, ["c"])
+    assert topics == [TopicWish("orders", 1, 1, None)]
+    assert "environment: KAFKA_NUM_PARTITIONS sets num.partitions=2" in config.notes
+
+
+def test_stray_variables_set_nothing_unless_asked() -> None:
+    config, topics = load(
+        {"KAFKA_NUM_PARTITIONS": "2", "KAFKA_HOME": "/opt/kafka", "KAFKA_CREATE_TOPICS": "orders:1:1"}
+    )
+    assert (config["num.partitions"], topics) == (1, [])
+    assert config.notes == ["without --env these variables set nothing: KAFKA_CREATE_TOPICS, KAFKA_NUM_PARTITIONS"]
+    assert load({"PATH": "/bin", "KAFKA_HOME": "/opt/kafka"})[0].notes == []
+
+
+def test_a_bad_value_of_the_environment_says_where_it_comes_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "0")
+    assert start.main(["--env"]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("gregor start: num.partitions=0: ")
+    assert "(it comes from the environment)" in message

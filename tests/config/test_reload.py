@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 
 from config.broker import BrokerConfig
@@ -57,6 +59,20 @@ def test_what_wins_over_the_file() -> None:
     }
     config.update_dynamic({}, {})
     assert (config["message.max.bytes"], config["min.insync.replicas"]) == (5, 6)
+
+
+def test_the_environment_wins_over_the_file_too(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=2\nmessage.max.bytes=1\nbroker.rack=a")
+    config = BrokerConfig.load(
+        str(file), [("message.max.bytes", "3")], {"num.partitions": "4", "message.max.bytes": "2"}
+    )
+    assert (config["num.partitions"], config["message.max.bytes"], config["broker.rack"]) == (4, 3, "a")
+    found = lines(config, {"num.partitions": "5", "message.max.bytes": "4", "broker.rack": "a"})
+    assert found == {
+        "message.max.bytes": (False, "message.max.bytes=4 is ignored: the command line gives it, and wins"),
+        "num.partitions": (False, "num.partitions=5 is ignored: the environment gives it, and wins"),
+    }
 
 
 def test_settings_that_fit_only_together() -> None:
