@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 Key = tuple[str, int]
 
+FIRST_VERSION = 12
+"""Of Fetch: the first in which a leader tells where the logs diverge."""
 LAST_VERSION_WITH_NAMES = 12
+STATE_FROM = 15
 MOST_NEWS = 500
 """So many partitions are told of in one request, as long as there is a session to tell of the others next time."""
 NO_SESSION = 0
@@ -137,6 +140,11 @@ class Fetcher:
     def followed(self) -> list[Key]:
         return list(self._followed)
 
+    def leader_epoch(self, key: Key) -> int | None:
+        """In which a partition is followed."""
+        followed = self._followed.get(key)
+        return None if followed is None else followed.leader_epoch
+
     # -- asking ------------------------------------------------------------------------------------------------
 
     def wait_ms(self, now_ms: int) -> int | None:
@@ -152,8 +160,9 @@ class Fetcher:
         """The newest version of Fetch in which all topics can be named."""
         return LAST_VERSION_WITH_NAMES if self._without_id else FetchRequest.MAX_VERSION
 
-    def request(self, now_ms: int, broker_epoch: int) -> FetchRequest:
-        """The next question. `take` or `failed` must follow, before the next."""
+    def request(self, now_ms: int, broker_epoch: int, version: int = FetchRequest.MAX_VERSION) -> FetchRequest:
+        """The next question, as that version of Fetch words it (FIRST_VERSION to `max_version`). `take` or `failed`
+        must follow, before the next."""
         for key in [key for key in self._waiting if self._followed[key].not_before_ms <= now_ms]:
             del self._waiting[key]
             self._changed[key] = None
@@ -169,9 +178,13 @@ class Fetcher:
         for key in changed:
             self._ask(key, wanted, forgotten)
         self._changed = later
+        broker_id = self._settings.broker_id
+        has_state = version >= STATE_FROM
         return FetchRequest(
-            replica_id=self._settings.broker_id,
-            replica_state=FetchRequest.ReplicaState(replica_id=self._settings.broker_id, replica_epoch=broker_epoch),
+            replica_id=-1 if has_state else broker_id,
+            replica_state=FetchRequest.ReplicaState(replica_id=broker_id, replica_epoch=broker_epoch)
+            if has_state
+            else FetchRequest.ReplicaState(),
             max_wait_ms=0 if later else self._settings.wait_max_ms,
             min_bytes=self._settings.min_bytes,
             max_bytes=self._settings.response_max_bytes,

@@ -56,6 +56,7 @@ class ReplicaManager:
         # (new leaders, new followers) after each LeaderAndIsr; the stopped ones after each StopReplica.
         self.on_leadership: list[LeadershipListener] = []
         self.on_stopped: list[StopListener] = []
+        self.on_log_moved: list[Callable[[Partition], None]] = []
         self._logs = logs
         self._topic_config = topic_config
         self._clock_ms = clock_ms
@@ -187,10 +188,14 @@ class ReplicaManager:
     def disk_failed(self, keys: Iterable[tuple[str, int]]) -> None:
         """Stop serving these: their disk failed. Whoever asks for one, or waits for one, gets KAFKA_STORAGE_ERROR. The
         controller hears of it from the answer to its next LeaderAndIsr (see `registration.announce_disk_event`)."""
+        self.take_offline(keys, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def take_offline(self, keys: Iterable[tuple[str, int]], error: ErrorCode) -> None:
+        """Stop serving these until the controller says anew what they are here; who waits for one gets `error`."""
         lost = [partition for key in keys if (partition := self.partitions.get(key)) is not None]
         self.generation += 1
         for partition in lost:
-            partition.offline(ErrorCode.KAFKA_STORAGE_ERROR)
+            partition.offline(error)
         if lost:
             for listener in self.on_stopped:
                 listener(lost)
@@ -201,6 +206,8 @@ class ReplicaManager:
         if partition is not None and partition.log is not None:
             partition.log = log
             self.generation += 1
+            for listener in self.on_log_moved:
+                listener(partition)
 
     # -- StopReplica -------------------------------------------------------------------------------------------
 

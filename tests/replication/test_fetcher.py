@@ -141,7 +141,7 @@ def test_a_session_names_only_what_has_changed() -> None:
     leader, follower = pair(1)
     first = follower.fetcher.request(NOW, 5)
     assert (first.session_id, first.session_epoch, len(first.topics)) == (0, 0, 1)
-    assert first.replica_state.replica_id == first.replica_id == 1 and first.replica_state.replica_epoch == 5
+    assert first.replica_state.replica_id == 1 and first.replica_state.replica_epoch == 5
     follower.fetcher.take(answer(leader, follower, first), NOW)
     second = follower.fetcher.request(NOW, 5)
     assert (second.session_id, second.session_epoch) == (7, 1)
