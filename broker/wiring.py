@@ -24,9 +24,11 @@ from broker.log import logger
 from broker.log_cleaner import LogCleaner
 from broker.log_mover import LogMover
 from broker.maintenance import Maintenance
+from broker.membership import Membership
 from broker.metadata_answer import EncodedTopics
 from broker.receive_buffers import BufferPool, ReceiveBudget
 from broker.registry import load_handlers
+from broker.replicating import Replicating
 from broker.scan_helper import ScanHelper
 from broker.stalls import Stalls
 from broker.store_choice import NO_ANSWER, NoSuchStore, check_store, in_cluster, zookeeper_store
@@ -34,6 +36,7 @@ from broker.turns import Gate
 from coordinator.group.config import GroupConfig
 from coordinator.group.coordinator import GroupCoordinator
 from replication.adoption import adopt
+from replication.brokers import Brokers
 from replication.consumer_offsets import ConsumerOffsets
 from replication.controller_loop import ControllerLoop
 from replication.embedded_store import FILE_NAME, EmbeddedStore
@@ -48,7 +51,6 @@ from replication.registration import (
     make_persistent_nodes,
     pass_over_producer_ids,
     register,
-    register_when_free,
 )
 from replication.replica_manager import ReplicaManager
 from replication.topic_configs import TopicConfigs
@@ -99,11 +101,14 @@ class Node:
         self._in_cluster = in_cluster(config)
         self._store: MetadataStore | None = None
         self._controller: ControllerLoop | None = None
+        self._member: Membership | None = None
         self._groups: GroupCoordinator | None = None
         self._mover: LogMover | None = None
+        self._replicating: Replicating | None = None
         self._loading: Iterator[Log | None] | None = None
         self._scan_helper = ScanHelper(self._recovery_processes())
-        self._broker_epoch = -1
+        self._local: LatePartitions | None = None
+        self._ports: dict[str, int] = {}
         self._opened = False
         self._adopted = False
         self.failed = False
@@ -213,7 +218,17 @@ class Node:
             config, logs, self._background, now_ms, lambda topic, index: replicas.get(topic, index) is not None
         )
         self._watch_disks(store, replicas, maintenance)
-        local = LatePartitions(replicas, image, configs, logs.is_loading)
+        local = self._local = LatePartitions(replicas, image, configs, logs.is_loading)
+        if self._in_cluster:
+            self._member = Membership(
+                store,
+                local,
+                replicas,
+                self._background,
+                registration=self._registration,
+                session_timeout_ms=config["zookeeper.session.timeout.ms"],
+                end=self._give_up,
+            )
         group_log = GroupLog(replicas)
         gate = Gate()
         self._groups = groups = GroupCoordinator(
@@ -224,16 +239,24 @@ class Node:
             partition_count=config["offsets.topic.num.partitions"],
             pause=gate.turns().next,
         )
+        if self._in_cluster:
+            self._replicating = Replicating(
+                config, replicas, image, self._background, now_ms, lambda: local.broker_epoch
+            )
+            configs.on_broker_changed.append(self._replicating.settings_changed)
         self._follow_topics(replicas, image, configs, groups)
+        listener = config.inter_broker_listener_name
+        brokers = Brokers(config.broker_id, local, listener, config["controller.socket.timeout.ms"])
         controller = self._controller = ControllerLoop(
             config.broker_id,
             store,
-            local,
+            brokers,
             configs,
             now_ms,
-            listener=config.inter_broker_listener_name,
+            listener=listener,
             delete_topics=config["delete.topic.enable"],
         )
+        brokers.live = lambda: {} if controller.cluster is None else controller.cluster.brokers
         local.on_late_answer.append(controller.answered_late)
         admin = Admin(store, config, config.broker_id, controller, image, configs)
         admin.is_reserved = lambda name: not self._adopted and logs.has_topic(name)
@@ -242,7 +265,7 @@ class Node:
             broker_id=config.broker_id,
             cluster_id=self._cluster_id,
             loop=loop,
-            handlers=load_handlers(),
+            handlers=load_handlers(in_cluster=self._in_cluster),
             connections=Connections(config),
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
@@ -254,6 +277,7 @@ class Node:
             replicas=replicas,
             metadata=image,
             topic_configs=configs,
+            local_broker=local,
             admin=admin,
             topic_creator=TopicCreator(config, admin, image),
             groups=groups,
@@ -268,14 +292,19 @@ class Node:
             if self._loading is None:
                 await self._adopt_strangers()
             await configs.start()
-            ports = bind()
+            self._ports = bind()
             self.broker.unadvertised = self._unadvertised()
-            self._broker_epoch = local.broker_epoch = await self._register(store, ports)
+            if self._member is not None:
+                await self._member.join()
+            else:
+                local.broker_epoch = await register(store, self._registration())
             await controller.start()
         except StoreError as error:
             raise StartError(str(error)) from error
         self.broker.connections.on_opened = Share(self._files).connections
         maintenance.start()
+        if self._replicating is not None:
+            self._replicating.start()
         self.cleaner = LogCleaner(config, logs, self._background, now_ms)
         self.cleaner.start()
         self.control = Control(config, logs, self.cleaner, maintenance, self._background, now_ms, self.stalls)
@@ -303,19 +332,19 @@ class Node:
     async def advertise(self, ports: dict[str, int]) -> None:
         """Tell the cluster that the listeners are others now. `ports`: as bound, by listener name."""
         assert self._store is not None
+        self._ports = ports
         self.broker.unadvertised = self._unadvertised()
-        await register(self._store, self._registration(ports))
-
-    async def _register(self, store: MetadataStore, ports: dict[str, int]) -> int:
-        registration = self._registration(ports)
-        if not self._in_cluster:
-            return await register(store, registration)
-        return await register_when_free(store, registration, self._config["zookeeper.session.timeout.ms"])
+        if self._member is not None:
+            await self._member.renew()
+        else:
+            await register(self._store, self._registration())
 
     def _unadvertised(self) -> frozenset[str]:
         return frozenset(one.name for one in self._config.advertised_listeners if not one.host)
 
-    def _registration(self, ports: dict[str, int]) -> BrokerRegistration:
+    def _registration(self) -> BrokerRegistration:
+        ports = self._ports
+
         def reachable(listener: Listener) -> Listener:
             return listener._replace(
                 host=listener.host or socket.gethostname(), port=listener.port or ports[listener.name]
@@ -433,6 +462,8 @@ class Node:
                 steps.callback(self._mover.close)
             if self._store is not None:
                 steps.push_async_callback(self._store.close)
+            if self._replicating is not None:
+                steps.push_async_callback(self._replicating.close)
             steps.push_async_callback(self._background.close)
             steps.push_async_callback(self._scan_helper.close)
             if self._controller is not None:
@@ -446,6 +477,6 @@ class Node:
 
     def _close_logs(self) -> None:
         if self._opened:
-            self._logs.close_all(self._broker_epoch)
+            self._logs.close_all(-1 if self._local is None else self._local.broker_epoch)
         else:
             self._logs.unlock()

@@ -3,10 +3,6 @@ blocks of producer ids."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import time
-
 from protocol.ids import random_uuid, uuid_to_text
 from replication.metadata_store import (
     ANY_VERSION,
@@ -18,7 +14,6 @@ from replication.metadata_store import (
     Set,
     Stat,
     StoreError,
-    WatchEvent,
 )
 from replication.nodes import (
     BROKER_SEQUENCE,
@@ -39,12 +34,6 @@ from replication.nodes import (
 )
 
 MAX_PRODUCER_ID = 2**63 - 1
-FREED_WITHIN_SHARE = 1.5
-FREED_WITHIN_MORE_MS = 5000
-"""ZooKeeper ends a session some ticks after its time-out, and later where it has much to do."""
-_COUNTDOWN_EVERY_S = 2.0
-
-_log = logging.getLogger(__name__)
 
 
 class BrokerIdTaken(StoreError):
@@ -97,48 +86,6 @@ async def register(store: MetadataStore, broker: BrokerRegistration) -> int:
         stat = await store.set(path, data)
     assert isinstance(stat, Stat)
     return stat.czxid
-
-
-async def register_when_free(store: MetadataStore, broker: BrokerRegistration, session_timeout_ms: int) -> int:
-    """`register`, but where a session holds the number that may be this broker's own from before a crash, wait until
-    ZooKeeper ends it. Raises BrokerIdTaken if it is still there when it should long be gone: it lives."""
-    path = broker_path(broker.broker_id)
-    patience_s = (session_timeout_ms * FREED_WITHIN_SHARE + FREED_WITHIN_MORE_MS) / 1000
-    until = time.monotonic() + patience_s
-    while True:
-        try:
-            return await register(store, broker)
-        except BrokerIdTaken:
-            left_s = until - time.monotonic()
-            if left_s <= 0:
-                raise BrokerIdTaken(
-                    path,
-                    f"another live broker is registered as broker.id={broker.broker_id} and stayed so for"
-                    f" {patience_s:.0f} s, longer than a session outlasts its broker; give this one another broker.id,"
-                    f" or stop the other",
-                ) from None
-        _log.warning(
-            "broker.id=%d is still registered, by this broker's session from before its last end or by another broker;"
-            " waiting for ZooKeeper to end that session, %.0f s at most",
-            broker.broker_id,
-            left_s,
-        )
-        await _until_freed(store, path, min(left_s, _COUNTDOWN_EVERY_S))
-
-
-async def _until_freed(store: MetadataStore, path: str, most_s: float) -> None:
-    freed = asyncio.Event()
-
-    def changed(_event: WatchEvent) -> None:
-        freed.set()
-
-    if await store.exists(path, changed) is None:
-        return
-    try:
-        async with asyncio.timeout(most_s):
-            await freed.wait()
-    except TimeoutError:
-        return
 
 
 async def announce_disk_event(store: MetadataStore, broker_id: int) -> None:

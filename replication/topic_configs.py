@@ -26,6 +26,7 @@ from replication.nodes import (
 
 # Notices are kept for brokers that are slow to read them (Kafka: 15 minutes).
 CHANGE_KEPT_MS = 15 * 60 * 1000
+_TOPICS_PER_READ = 100
 
 _log = logging.getLogger(__name__)
 
@@ -53,11 +54,13 @@ class TopicConfigs:
         self._configs: dict[str, LogConfig] = {}
         # Notices already acted on, by node name, with the time we first saw them.
         self._seen: dict[str, int] = {}
+        self._watched = False
+        store.on_session_expired.append(self._session_expired)
 
     async def start(self) -> None:
         """Put the brokers' dynamic settings into effect and listen for changes."""
         # Listen first: what changes from here on is read again.
-        names = await self._store.children(CONFIG_CHANGES, self._changed)
+        names = await self._notices()
         self._seen = dict.fromkeys(names, self._clock_ms())
         await self.refresh_broker()
 
@@ -80,8 +83,11 @@ class TopicConfigs:
     async def refresh(self, topic: str) -> None:
         """Read a topic's settings again and tell, if they are others than before."""
         node = await self._store.get(config_path("topics", topic))
+        self._take_and_tell(topic, b"" if node is None else node[0])
+
+    def _take_and_tell(self, topic: str, data: bytes) -> None:
         before = self.log_config(topic)
-        self._take(topic, b"" if node is None else node[0])
+        self._take(topic, data)
         if self.log_config(topic) != before:
             self._tell(topic)
 
@@ -127,11 +133,39 @@ class TopicConfigs:
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
+    async def _notices(self) -> list[str]:
+        """Watched, once: a second watch would be called besides the first, and so for ever."""
+        watch, self._watched = (None if self._watched else self._changed), True
+        try:
+            return await self._store.children(CONFIG_CHANGES, watch)
+        except BaseException:
+            self._watched = self._watched and watch is None
+            raise
+
     def _changed(self, _event: WatchEvent) -> None:
+        self._watched = False
         self._spawn(self._read_changes())
 
+    def _session_expired(self) -> None:
+        self._watched = False
+        self._spawn(self._read_all())
+
+    async def _read_all(self) -> None:
+        """What changed while nobody told us; the notices of it may be gone as well."""
+        names = await self._notices()
+        now_ms = self._clock_ms()
+        self._seen = {name: self._seen.get(name, now_ms) for name in names}
+        await self.refresh_broker()
+        topics = list(self._overrides)
+        for start in range(0, len(topics), _TOPICS_PER_READ):
+            part = topics[start : start + _TOPICS_PER_READ]
+            found = await self._store.get_many([config_path("topics", topic) for topic in part])
+            for topic, node in zip(part, found, strict=True):
+                if topic in self._overrides:
+                    self._take_and_tell(topic, b"" if node is None else node[0])
+
     async def _read_changes(self) -> None:
-        names = sorted(await self._store.children(CONFIG_CHANGES, self._changed))
+        names = sorted(await self._notices())
         now_ms = self._clock_ms()
         news = [name for name in names if name not in self._seen]
         old = [name for name in names if now_ms - self._seen.get(name, now_ms) > CHANGE_KEPT_MS]
