@@ -1,0 +1,224 @@
+"""Three brokers under load while things break, and the judgement of what their clients saw.
+
+    python -m tests.cluster.chaos --minutes 30 --seed 7
+    python -m tests.cluster.chaos --brokers kafka-3.9.1 --kinds 'kill,full disk'
+    python -m tests.cluster.chaos --acks 1                the judge must find lost records then
+
+Needs namespaces of its own (see network.py), so root or the right to make user namespaces. The exit code is 0 when
+nothing is amiss; what is amiss, and the figures, are the last things printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+
+from tests.cluster import network
+from tests.cluster.clients import Load
+from tests.cluster.cluster import Cluster
+from tests.cluster.faults import KINDS, WHOLE_TIMEOUT_S, Fault, plan
+from tests.cluster.history import History
+from tests.cluster.judge import different_replicas, judge, longest_gap_ms
+from tests.cluster.servers import KINDS as BROKER_KINDS
+
+TOPIC = "chaos"
+INSIDE = "GREGOR_CHAOS_INSIDE"
+SETTLE_S = 3.0
+DRAIN_TIMEOUT_S = 120.0
+
+
+@dataclass(slots=True)
+class Happened:
+    """A fault, when it began, when its cause was gone, and when the cluster was whole again."""
+
+    fault: Fault
+    begun_ms: int
+    gone_ms: int = 0
+    whole_ms: int = 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run came to."""
+
+    violations: list[str] = field(default_factory=list)
+    happened: list[Happened] = field(default_factory=list)
+    history: History = field(default_factory=History)
+    records: int = 0
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def say(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+
+
+class Run:
+    """One run in a folder; call `go` once."""
+
+    def __init__(self, folder: pathlib.Path, options: argparse.Namespace) -> None:
+        self._folder = folder
+        self._options = options
+        self._outcome = Outcome()
+
+    def go(self) -> Outcome:
+        options = self._options
+        settings = {"unclean.leader.election.enable": "true", "min.insync.replicas": 1} if options.unclean else {}
+        with Cluster(self._folder, options.brokers, settings) as cluster:
+            say(f"three brokers: {options.brokers}")
+            cluster.create_topic(TOPIC, options.partitions)
+            load = Load(self._folder, cluster.bootstrap, TOPIC, options.partitions, options.rate, options.acks)
+            try:
+                with cluster.explained():
+                    self._wait_for_groups(cluster, load)
+                    self._break_things(cluster, load)
+                    self._finish(cluster, load)
+            except (TimeoutError, AssertionError) as error:
+                self._outcome.violations.append(str(error))
+                say("\n".join([str(error), *getattr(error, "__notes__", [])]))
+                self._outcome.history = load.history()
+            finally:
+                for client in load.all:
+                    client.kill()
+                if self._outcome.violations:
+                    for broker in cluster.brokers:
+                        shutil.copytree(broker.data, self._folder / f"data-{broker.number}")
+        return self._outcome
+
+    def _wait_for_groups(self, cluster: Cluster, load: Load) -> None:
+        """Everything in full swing, the offsets topic there and in sync."""
+        for group in load.groups:
+            cluster.wait_until(
+                lambda group=group: len(cluster.committed(group)) == self._options.partitions,  # type: ignore[misc]
+                DRAIN_TIMEOUT_S,
+                f"commits of group {group}",
+            )
+        cluster.wait_until_whole(WHOLE_TIMEOUT_S)
+
+    def _break_things(self, cluster: Cluster, load: Load) -> None:
+        options = self._options
+        deadline = time.monotonic() + options.minutes * 60
+        kinds = [kind.strip() for kind in options.kinds.split(",")] if options.kinds else None
+        for fault in plan(options.seed, kinds):
+            if time.monotonic() > deadline:
+                break
+            happened = Happened(fault, now_ms())
+            self._outcome.happened.append(happened)
+            KINDS[fault.kind].act(cluster, fault)
+            happened.gone_ms = now_ms()
+            cluster.wait_until_whole(WHOLE_TIMEOUT_S)
+            happened.whole_ms = now_ms()
+            took_s = (happened.whole_ms - happened.gone_ms) / 1000
+            say(f"{len(self._outcome.happened):3} {fault}: whole {took_s:.1f} s after its end")
+            if gone := load.gone():
+                raise AssertionError(f"ended by themselves: {', '.join(gone)}")
+            time.sleep(SETTLE_S)
+
+    def _finish(self, cluster: Cluster, load: Load) -> None:
+        say("all producers end, all groups read to the end")
+        load.end(load.producers)
+        log = cluster.read_all(TOPIC, self._options.partitions)
+        ends = {partition: max(records, default=-1) + 1 for partition, records in log.items()}
+        for group in load.groups:
+            # The judge says what is missing.
+            with contextlib.suppress(TimeoutError):
+                cluster.wait_until(
+                    lambda group=group: cluster.committed(group) == ends,  # type: ignore[misc]
+                    DRAIN_TIMEOUT_S,
+                    "commits",
+                )
+        committed = {group: cluster.committed(group) for group in load.groups}
+        load.end([member for members in load.groups.values() for member in members])
+        history = load.history()
+        self._outcome.history = history
+        self._outcome.records = sum(map(len, log.values()))
+        self._outcome.violations += judge(history, log, committed)
+        cluster.wait_until_whole(WHOLE_TIMEOUT_S)
+        for broker in cluster.brokers:
+            broker.stop()
+        logs = {broker.name: broker.partition_bytes(TOPIC) for broker in cluster.brokers}
+        self._outcome.violations += different_replicas(logs)
+
+
+def report(outcome: Outcome) -> list[str]:
+    """The figures, and what is amiss."""
+    history = outcome.history
+    lines = [
+        f"records: {outcome.records} in the log, {len(history.acks)} acknowledged, {len(history.failed)} given up",
+        f"faults: {len(outcome.happened)}",
+    ]
+    for name, group in history.groups.items():
+        failed = sum(group.failed_commits.values())
+        lines.append(
+            f"group {name}: {group.records} deliveries, {len(group.commits)} commits and {failed} that failed, "
+            f"{len(group.starts)} beginnings"
+        )
+    lines += _unavailability(outcome)
+    lines += [f"AMISS: {violation}" for violation in outcome.violations] or ["nothing is amiss"]
+    return lines
+
+
+def _unavailability(outcome: Outcome) -> list[str]:
+    """A table: kind of fault, how many, the longest time that a partition took no record or gave none, until whole."""
+    writes: dict[int, list[int]] = {}
+    for ack in sorted(outcome.history.acks, key=lambda ack: ack.at_ms):
+        writes.setdefault(ack.partition, []).append(ack.at_ms)
+    reads = [sorted(times) for group in outcome.history.groups.values() for times in group.times_ms.values()]
+    by_kind: dict[str, list[Happened]] = {}
+    for happened in outcome.happened:
+        if happened.whole_ms:
+            by_kind.setdefault(happened.fault.kind, []).append(happened)
+    lines = [f"{'fault':38}{'times':>6}{'no write, s':>13}{'no read, s':>12}{'whole after, s':>16}"]
+    for kind, found in sorted(by_kind.items()):
+        spans = [(one.begun_ms, one.whole_ms) for one in found]
+        written = max(longest_gap_ms(times, *span) for times in writes.values() for span in spans) / 1000
+        read = max(longest_gap_ms(times, *span) for times in reads for span in spans) / 1000
+        whole = max(one.whole_ms - one.gone_ms for one in found) / 1000
+        lines.append(f"{kind:38}{len(found):6}{written:13.1f}{read:12.1f}{whole:16.1f}")
+    return lines
+
+
+def arguments(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.chaos", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--brokers", choices=BROKER_KINDS, default="gregor")
+    parser.add_argument("--kinds", help=f"only these, with commas: {', '.join(KINDS)}")
+    parser.add_argument("--rate", type=int, default=400, help="records a second of all producers together")
+    parser.add_argument("--partitions", type=int, default=6)
+    parser.add_argument("--acks", default="all", help="with less than all, records may be lost")
+    parser.add_argument("--unclean", action="store_true", help="allow unclean elections; records may be lost")
+    parser.add_argument("--folder", type=pathlib.Path, help="where the files of the run go; they stay there")
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    options = arguments(sys.argv[1:])
+    if INSIDE not in os.environ:
+        if reason := network.missing():
+            print(reason, file=sys.stderr)
+            return 2
+        command = [sys.executable, "-m", "tests.cluster.chaos", *sys.argv[1:]]
+        os.execvpe("unshare", network.inside(command), {**os.environ, INSIDE: "1"})
+    folder = options.folder or pathlib.Path(tempfile.mkdtemp(prefix="gregor-chaos-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    outcome = Run(folder, options).go()
+    print("\n".join(report(outcome)), flush=True)
+    if options.folder is None and not outcome.violations:
+        shutil.rmtree(folder, ignore_errors=True)
+    elif outcome.violations:
+        print(f"the files are in {folder}")
+    return 1 if outcome.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

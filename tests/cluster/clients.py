@@ -1,0 +1,138 @@
+"""The load: Java and librdkafka producers and members of consumer groups, each a process on the clients' host."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+from tests.cluster.history import Group, History
+from tests.support.kafka import java_command
+from tests.support.processes import ROOT, clean_environment
+
+END_TIMEOUT_S = 120.0
+TOOLS = "org.apache.kafka.tools"
+
+PRODUCER: dict[str, object] = {
+    "linger.ms": 5,
+    "request.timeout.ms": 5000,
+    "delivery.timeout.ms": 300_000,
+    "max.block.ms": 300_000,
+    "metadata.max.age.ms": 5000,
+    "socket.connection.setup.timeout.ms": 3000,
+    "reconnect.backoff.max.ms": 500,
+    "retries": 2_147_483_647,
+    "buffer.memory": 67_108_864,
+}
+CONSUMER: dict[str, object] = {
+    "request.timeout.ms": 6000,
+    "default.api.timeout.ms": 20_000,
+    "metadata.max.age.ms": 5000,
+    "fetch.max.wait.ms": 200,
+    "heartbeat.interval.ms": 1000,
+    "socket.connection.setup.timeout.ms": 3000,
+    "reconnect.backoff.max.ms": 500,
+}
+JAVA_PRODUCER = 1
+"""The producer numbers from which those of each kind count up."""
+LIBRDKAFKA_PRODUCER = 101
+
+
+class Client:
+    """One process; its events are the lines of `events`."""
+
+    def __init__(self, folder: pathlib.Path, name: str, command: list[str]) -> None:
+        self.name = name
+        self.events = folder / f"{name}.json"
+        self.errors = folder / f"{name}.err"
+        with self.events.open("ab") as events, self.errors.open("ab") as errors:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=events, stderr=errors
+            )
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        """Asks it to end when its work is done."""
+        self._process.terminate()
+
+    def ended(self) -> None:
+        """Waits for that. Raises TimeoutError."""
+        try:
+            self._process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"{self.name} did not end within {END_TIMEOUT_S:.0f} s") from None
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+class Load:
+    """Two producers and two groups of two members on one topic; one group has members of both kinds."""
+
+    def __init__(self, folder: pathlib.Path, bootstrap: str, topic: str, partitions: int, rate: int, acks: str) -> None:
+        self._folder, self._bootstrap, self._topic = folder, bootstrap, topic
+        each = rate // 2
+        own = ["producer", bootstrap, topic, str(partitions), str(LIBRDKAFKA_PRODUCER), str(each), acks]
+        flags = [
+            "--throughput",
+            str(each),
+            "--value-prefix",
+            str(JAVA_PRODUCER),
+            "--acks",
+            "-1" if acks == "all" else acks,
+        ]
+        idempotent: dict[str, object] = {"enable.idempotence": str(acks == "all").lower()}
+        self.producers = [
+            self._own("producer-librdkafka", *own),
+            self._java("producer-java", "VerifiableProducer", "--producer.config", PRODUCER | idempotent, *flags),
+        ]
+        member = ["--verbose", "--reset-policy", "earliest", "--session-timeout", "10000", "--group-id"]
+        self.groups = {
+            "mixed": [
+                self._own("mixed-librdkafka", "consumer", bootstrap, topic, "mixed"),
+                self._java("mixed-java", "VerifiableConsumer", "--consumer.config", CONSUMER, *member, "mixed"),
+            ],
+            "plain": [self._own(f"plain-{index}", "consumer", bootstrap, topic, "plain") for index in range(2)],
+        }
+
+    def _own(self, name: str, module: str, *arguments: str) -> Client:
+        return Client(self._folder, name, [sys.executable, "-m", f"tests.cluster.{module}", *arguments])
+
+    def _java(self, name: str, tool: str, option: str, settings: dict[str, object], *flags: str) -> Client:
+        config = self._folder / f"{name}.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        common = ["--bootstrap-server", self._bootstrap, "--topic", self._topic, option, str(config)]
+        return Client(
+            self._folder, name, java_command(f"{TOOLS}.{tool}", *common, *flags, heap_mb=128, version="3.9.1")
+        )
+
+    @property
+    def all(self) -> list[Client]:
+        return [*self.producers, *(member for members in self.groups.values() for member in members)]
+
+    def gone(self) -> list[str]:
+        """Clients that ended although nobody asked them to."""
+        return [client.name for client in self.all if not client.running]
+
+    def end(self, clients: list[Client]) -> None:
+        for client in clients:
+            client.end()
+        for client in clients:
+            client.ended()
+
+    def history(self) -> History:
+        """All that has been said so far."""
+        history = History()
+        for producer in self.producers:
+            with producer.events.open() as lines:
+                history.read_producer(lines)
+        for name, members in self.groups.items():
+            group = history.groups.setdefault(name, Group())
+            for member in members:
+                with member.events.open() as lines:
+                    group.read(lines)
+        return history

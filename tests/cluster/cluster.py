@@ -1,0 +1,199 @@
+"""Three brokers and a ZooKeeper on hosts of their own, and what ZooKeeper and the brokers say of themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import logging
+import pathlib
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from protocol.api_keys import ApiKey
+from protocol.messages import MetadataRequest, MetadataResponse, ResponseHeader, response_header_version
+from tests.cluster.network import Network
+from tests.cluster.servers import PORT, Broker, ZooKeeper
+from tests.support.wire import request_bytes
+
+BROKERS = 3
+START_TIMEOUT_S = 120.0
+ASK_TIMEOUT_S = 5.0
+METADATA_VERSION = 9
+
+
+class NotWhole(Exception):
+    """What is still amiss, in a word or two."""
+
+
+class Cluster:
+    """A context manager: started, and at its end killed."""
+
+    def __init__(self, folder: pathlib.Path, kind: str, settings: dict[str, object] | None = None) -> None:
+        logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+        names = [f"broker-{number}" for number in range(BROKERS)]
+        self.network = Network(["zookeeper", *names])
+        self.zookeeper = ZooKeeper(self.network, folder)
+        wanted = {"zookeeper.connect": self.zookeeper.connect, **(settings or {})}
+        self.brokers = [Broker(self.network, folder, number, kind, wanted) for number in range(BROKERS)]
+        self.bootstrap = ",".join(broker.address for broker in self.brokers)
+
+    def __enter__(self) -> Cluster:
+        self.zookeeper.start()
+        for broker in self.brokers:
+            broker.start()
+        with self.explained():
+            self.wait_until_whole(START_TIMEOUT_S)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for server in (*self.brokers, self.zookeeper):
+            server.kill()
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Adds the end of what each server printed to an error about the cluster."""
+        try:
+            yield
+        except TimeoutError as error:
+            for server in (*self.brokers, self.zookeeper):
+                state = "runs" if server.running else f"ended with {server.exit_code}"
+                error.add_note(f"--- {server.name} {state}\n{server.output.read_text(errors='replace')[-3000:]}")
+            raise
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=BROKERS)
+        self._admin.create_topics([wanted])[topic].result(START_TIMEOUT_S)
+
+    @functools.cached_property
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    @contextlib.contextmanager
+    def _nodes(self) -> Iterator[KazooClient]:
+        client = KazooClient(hosts=self.zookeeper.connect, timeout=6)
+        try:
+            client.start(timeout=ASK_TIMEOUT_S)
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
+    def controller(self) -> int | None:
+        """The controller's broker id by its node; None where there is none."""
+        try:
+            with self._nodes() as nodes:
+                return int(json.loads(nodes.get("/controller")[0])["brokerid"])
+        except (NoNodeError, KazooTimeoutError, KazooException):
+            return None
+
+    def wait_until_whole(self, timeout_s: float) -> float:
+        """Until every broker is there and every replica in sync, in all brokers' opinion; returns the seconds it took.
+
+        Raises TimeoutError with what is amiss.
+        """
+        begun = time.monotonic()
+        while True:
+            try:
+                self.check_whole()
+                return time.monotonic() - begun
+            except (NotWhole, KazooTimeoutError, KazooException, OSError) as error:
+                if time.monotonic() - begun > timeout_s:
+                    raise TimeoutError(f"not whole after {timeout_s:.0f} s: {type(error).__name__} {error}") from None
+                time.sleep(0.2)
+
+    def check_whole(self) -> None:
+        """Raises NotWhole, or an error of the way to ask."""
+        leaders = self._leaders_by_zookeeper()
+        for broker in self.brokers:
+            said = ask_metadata(broker.address.rpartition(":")[0])
+            if len(said.brokers) != BROKERS:
+                raise NotWhole(f"{broker.name} knows {len(said.brokers)} brokers")
+            for topic in said.topics:
+                for part in topic.partitions:
+                    place = f"{topic.name}-{part.partition_index}"
+                    if len(part.isr_nodes) != BROKERS:
+                        raise NotWhole(f"{broker.name} says that {place} has the ISR {part.isr_nodes}")
+                    if leaders.pop((broker.number, place), None) != part.leader_id:
+                        raise NotWhole(f"{broker.name} says that {place} is led by {part.leader_id}")
+        if leaders:
+            raise NotWhole(f"a broker does not know of {next(iter(leaders))[1]}")
+
+    def _leaders_by_zookeeper(self) -> dict[tuple[int, str], int]:
+        """(broker, partition) -> leader, the same for all brokers."""
+        with self._nodes() as nodes:
+            live = sorted(map(int, nodes.get_children("/brokers/ids")))
+            if live != list(range(BROKERS)):
+                raise NotWhole(f"only {live} are registered")
+            leaders = {}
+            for topic in nodes.get_children("/brokers/topics"):
+                for partition in nodes.get_children(f"/brokers/topics/{topic}/partitions"):
+                    state = json.loads(nodes.get(f"/brokers/topics/{topic}/partitions/{partition}/state")[0])
+                    if len(state["isr"]) != BROKERS:
+                        raise NotWhole(f"{topic}-{partition} has the ISR {state['isr']} in ZooKeeper")
+                    leaders.update(
+                        {(broker.number, f"{topic}-{partition}"): state["leader"] for broker in self.brokers}
+                    )
+            return leaders
+
+    def read_all(self, topic: str, partitions: int) -> dict[int, dict[int, str]]:
+        """partition -> offset -> value, from the start to the high watermark of each."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False, "check.crcs": True}
+        )
+        log: dict[int, dict[int, str]] = {}
+        try:
+            for partition in range(partitions):
+                place = TopicPartition(topic, partition, 0)
+                low, high = consumer.get_watermark_offsets(place, timeout=30)
+                if low:
+                    raise NotWhole(f"partition {partition} begins at {low}")
+                records = log.setdefault(partition, {})
+                consumer.assign([place])
+                deadline = time.monotonic() + START_TIMEOUT_S
+                while len(records) < high:
+                    if time.monotonic() > deadline:
+                        raise TimeoutError(f"partition {partition}: {len(records)} of {high} records can be read")
+                    for message in consumer.consume(1000, timeout=1):
+                        value, offset = message.value(), message.offset()
+                        if message.error() is None and isinstance(value, bytes) and offset is not None:
+                            records[offset] = value.decode()
+        finally:
+            consumer.close()
+        return log
+
+    def committed(self, group: str) -> dict[int, int]:
+        """partition -> offset that the group committed."""
+        with contextlib.suppress(KafkaException):
+            answer = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+            return {part.partition: part.offset for part in answer.result(ASK_TIMEOUT_S).topic_partitions or []}
+        return {}
+
+    def wait_until(self, holds: Callable[[], bool], timeout_s: float, what: str) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not holds():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{what}: not within {timeout_s:.0f} s")
+            time.sleep(0.2)
+
+
+def ask_metadata(host: str) -> MetadataResponse:
+    """What this very broker says about all topics. Raises OSError."""
+    request = request_bytes(MetadataRequest(topics=None, allow_auto_topic_creation=False), METADATA_VERSION, 1)
+    with socket.create_connection((host, PORT), timeout=ASK_TIMEOUT_S) as connection:
+        connection.sendall(request)
+        with connection.makefile("rb") as answer:
+            (size,) = struct.unpack(">i", answer.read(4).ljust(4, b"\0"))
+            body = answer.read(size)
+    if len(body) != size or not body:
+        raise NotWhole(f"{host} gave no answer")
+    _, position = ResponseHeader.decode(body, response_header_version(ApiKey.METADATA, METADATA_VERSION))
+    return MetadataResponse.decode(body, METADATA_VERSION, position)[0]

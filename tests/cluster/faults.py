@@ -1,0 +1,158 @@
+"""What is broken in a run, in which order and for how long: a plan that a seed decides, and how each kind is done."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from tests.cluster.cluster import BROKERS, Cluster
+from tests.cluster.network import CLIENTS
+from tests.cluster.servers import SESSION_MS, Broker
+
+WHOLE_TIMEOUT_S = 120.0
+SESSION_S = SESSION_MS / 1000
+
+
+class Fault(NamedTuple):
+    """One thing to break: `kind` in KINDS, for `hold_s`; `victim` and `other` are different broker ids."""
+
+    kind: str
+    victim: int
+    other: int
+    hold_s: float
+
+    def __str__(self) -> str:
+        return f"{self.kind} ({self.victim}, {self.other}; {self.hold_s:.1f} s)"
+
+
+Act = Callable[[Cluster, Fault], None]
+
+
+def _kill(cluster: Cluster, fault: Fault) -> None:
+    broker = cluster.brokers[fault.victim]
+    broker.kill()
+    time.sleep(fault.hold_s)
+    broker.start()
+
+
+def _kill_controller(cluster: Cluster, fault: Fault) -> None:
+    controller = cluster.controller()
+    _kill(cluster, fault if controller is None else fault._replace(victim=controller))
+
+
+def _pause(cluster: Cluster, fault: Fault) -> None:
+    broker = cluster.brokers[fault.victim]
+    broker.pause()
+    time.sleep(fault.hold_s)
+    broker.resume()
+
+
+def _pause_controller(cluster: Cluster, fault: Fault) -> None:
+    controller = cluster.controller()
+    _pause(cluster, fault if controller is None else fault._replace(victim=controller))
+
+
+def _cut(cluster: Cluster, fault: Fault, *others: str) -> None:
+    for other in others:
+        cluster.network.cut(cluster.brokers[fault.victim].name, other)
+    time.sleep(fault.hold_s)
+    cluster.network.mend_all()
+
+
+def _cut_peer(cluster: Cluster, fault: Fault) -> None:
+    _cut(cluster, fault, cluster.brokers[fault.other].name)
+
+
+def _cut_peers(cluster: Cluster, fault: Fault) -> None:
+    _cut(cluster, fault, *(broker.name for broker in cluster.brokers if broker.number != fault.victim))
+
+
+def _cut_zookeeper(cluster: Cluster, fault: Fault) -> None:
+    _cut(cluster, fault, cluster.zookeeper.name)
+
+
+def _cut_clients(cluster: Cluster, fault: Fault) -> None:
+    _cut(cluster, fault, CLIENTS)
+
+
+def _isolate(cluster: Cluster, fault: Fault) -> None:
+    _cut(cluster, fault, *cluster.network.others(cluster.brokers[fault.victim].name))
+
+
+def _kill_zookeeper(cluster: Cluster, fault: Fault) -> None:
+    cluster.zookeeper.kill()
+    time.sleep(fault.hold_s)
+    cluster.zookeeper.start()
+
+
+def _pause_zookeeper(cluster: Cluster, fault: Fault) -> None:
+    cluster.zookeeper.pause()
+    time.sleep(fault.hold_s)
+    cluster.zookeeper.resume()
+
+
+def _full_disk(cluster: Cluster, fault: Fault) -> None:
+    """A broker whose only log folder is gone ends by itself; one that goes on is restarted, as its operator would."""
+    broker = cluster.brokers[fault.victim]
+    broker.fill_disk()
+    broker.wait(fault.hold_s)
+    broker.free_disk()
+    _end(broker)
+    broker.start()
+
+
+def _end(broker: Broker) -> None:
+    if broker.running:
+        try:
+            broker.stop(timeout_s=30)
+        except TimeoutError:
+            broker.kill()
+
+
+def _rolling_restart(cluster: Cluster, fault: Fault) -> None:
+    """Every broker in turn, each when the cluster is whole again; they end by themselves and with success."""
+    for step in range(BROKERS):
+        broker = cluster.brokers[(fault.victim + step) % BROKERS]
+        code = broker.stop()
+        # The JVM's own answer to SIGTERM is 143.
+        if code not in (0, 143):
+            raise AssertionError(f"{broker.name} ended with exit code {code}")
+        broker.start()
+        cluster.wait_until_whole(WHOLE_TIMEOUT_S)
+
+
+class Kind(NamedTuple):
+    act: Act
+    shortest_s: float
+    longest_s: float
+
+
+KINDS: dict[str, Kind] = {
+    "kill": Kind(_kill, 0, SESSION_S + 4),
+    "kill controller": Kind(_kill_controller, 0, SESSION_S + 4),
+    "rolling restart": Kind(_rolling_restart, 0, 0),
+    "pause beyond the session": Kind(_pause, SESSION_S + 2, SESSION_S + 8),
+    "pause controller beyond the session": Kind(_pause_controller, SESSION_S + 2, SESSION_S + 8),
+    "pause": Kind(_pause, 0.5, SESSION_S - 3),
+    "cut two brokers": Kind(_cut_peer, 2, 15),
+    "cut a broker from its peers": Kind(_cut_peers, 2, 15),
+    "cut a broker from ZooKeeper": Kind(_cut_zookeeper, 2, SESSION_S + 8),
+    "cut a broker from clients": Kind(_cut_clients, 2, 12),
+    "isolate a broker": Kind(_isolate, 2, SESSION_S + 8),
+    "kill ZooKeeper": Kind(_kill_zookeeper, 0, SESSION_S + 4),
+    "pause ZooKeeper": Kind(_pause_zookeeper, 1, SESSION_S + 4),
+    "full disk": Kind(_full_disk, 4, 8),
+}
+
+
+def plan(seed: int, kinds: list[str] | None = None) -> Iterator[Fault]:
+    """Without end: all kinds in a shuffled order, and again. The same seed gives the same faults."""
+    dice = random.Random(seed)
+    names = list(kinds or KINDS)
+    while True:
+        dice.shuffle(names)
+        for name in names:
+            victim, other = dice.sample(range(BROKERS), 2)
+            yield Fault(name, victim, other, dice.uniform(KINDS[name].shortest_s, KINDS[name].longest_s))

@@ -1,0 +1,199 @@
+"""ZooKeeper and brokers as processes on the hosts of a run; gregor's, or Apache Kafka 3.9.1 with the same settings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from broker.zookeeper_server import server_command
+from tests.cluster.network import Network
+from tests.support.kafka import java_command
+from tests.support.processes import ROOT, clean_environment
+
+PORT = 9092
+CLIENT_PORT = 2181
+SESSION_MS = 6000
+LAG_MS = 6000
+STOP_TIMEOUT_S = 60.0
+KINDS = ("gregor", "kafka-3.9.1")
+
+SETTINGS = {
+    "zookeeper.session.timeout.ms": SESSION_MS,
+    "zookeeper.connection.timeout.ms": 60_000,
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "offsets.topic.replication.factor": 3,
+    "offsets.topic.num.partitions": 4,
+    "replica.lag.time.max.ms": LAG_MS,
+    "replica.socket.timeout.ms": 5000,
+    "controller.socket.timeout.ms": 5000,
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "true",
+    "leader.imbalance.check.interval.seconds": 5,
+    "group.initial.rebalance.delay.ms": 0,
+    # Segments are rolled all along, so that followers roll and truncate across them.
+    "log.segment.bytes": 262_144,
+    "num.network.threads": 2,
+    "num.io.threads": 2,
+    "log.cleaner.dedupe.buffer.size": 4_194_304,
+}
+
+_LOG4J = """\
+log4j.rootLogger=WARN, out
+log4j.logger.kafka=INFO
+log4j.logger.state.change.logger=INFO
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss,SSS} %p %c{1} %m%n
+"""
+
+
+class Server:
+    """A process on a host. It is started, ended and started again; what it prints is added to one file."""
+
+    def __init__(self, network: Network, name: str, folder: pathlib.Path) -> None:
+        self.network = network
+        self.name = name
+        self.folder = folder
+        self.output = folder / f"{name}.out"
+        self.starts = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def start(self) -> None:
+        assert not self.running, f"{self.name} runs already"
+        self.starts += 1
+        with self.output.open("ab") as output:
+            output.write(f"===== start {self.starts}\n".encode())
+            output.flush()
+            # A session of its own: what is stopped or killed is the server with the processes that it started.
+            self._process = subprocess.Popen(
+                self.network.on(self.name, *self.command()),
+                cwd=ROOT,
+                env=clean_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return None if self._process is None else self._process.poll()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """SIGTERM; the exit code. Raises TimeoutError about a server that does not end."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"{self.name} did not end within {timeout_s:.0f} s of SIGTERM") from None
+
+    def wait(self, timeout_s: float) -> int | None:
+        """The exit code, or None when it is still running after that time."""
+        deadline = time.monotonic() + timeout_s
+        while self.running and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return self.exit_code
+
+
+class ZooKeeper(Server):
+    def __init__(self, network: Network, folder: pathlib.Path) -> None:
+        super().__init__(network, "zookeeper", folder)
+        self.connect = f"{network.address(self.name)}:{CLIENT_PORT}"
+        self._config = folder / "zoo.cfg"
+        self._config.write_text(
+            f"tickTime=500\ndataDir={folder}/zookeeper-data\nclientPort={CLIENT_PORT}\nmaxClientCnxns=0\n"
+            "maxSessionTimeout=60000\n"
+        )
+
+    def command(self) -> list[str]:
+        return server_command(self._config, heap_mb=128)
+
+
+class Broker(Server):
+    """Broker `number` with one log folder, a small file system of its own that can be made full."""
+
+    def __init__(
+        self, network: Network, folder: pathlib.Path, number: int, kind: str, settings: dict[str, object]
+    ) -> None:
+        super().__init__(network, f"broker-{number}", folder)
+        self.number = number
+        self.kind = kind
+        self.address = f"{network.address(self.name)}:{PORT}"
+        self.mount = folder / f"disk-{number}"
+        self.mount.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "none", str(self.mount)], check=True)
+        self.data = self.mount / "data"
+        lines = {
+            **SETTINGS,
+            **settings,
+            "broker.id": number,
+            "listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": self.data,
+        }
+        self._config = folder / f"server-{number}.properties"
+        self._config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        (folder / "log4j.properties").write_text(_LOG4J)
+
+    def command(self) -> list[str]:
+        if self.kind == "gregor":
+            return [sys.executable, "-m", "broker", "start", str(self._config)]
+        command = java_command("kafka.Kafka", str(self._config), version="3.9.1")
+        return [command[0], f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}", *command[1:]]
+
+    def fill_disk(self) -> None:
+        """Not a byte more fits from now on."""
+        statistics = subprocess.run(
+            ["stat", "-f", "-c", "%b %f %S", str(self.mount)], check=True, capture_output=True, text=True
+        )
+        blocks, free, size = map(int, statistics.stdout.split())
+        self._remount(f"{(blocks - free) * size}")
+
+    def free_disk(self) -> None:
+        self._remount("1g")
+
+    def _remount(self, size: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,size={size}", str(self.mount)], check=True)
+
+    def partition_bytes(self, topic: str) -> dict[int, bytes]:
+        """partition -> the bytes of all its segments, in the order of their offsets."""
+        return {
+            int(folder.name.rpartition("-")[2]): b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
+            for folder in self.data.glob(f"{topic}-[0-9]*")
+            if folder.name.rpartition("-")[0] == topic
+        }
