@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from config.broker import BrokerConfig
     from coordinator.group.coordinator import GroupCoordinator
     from replication.consumer_offsets import ConsumerOffsets
+    from replication.local_broker import LocalBroker
     from replication.metadata_image import MetadataImage
     from replication.partition import Partition
     from replication.registration import ProducerIdAllocator
@@ -55,6 +56,7 @@ class Broker:
     replicas: ReplicaManager
     metadata: MetadataImage
     topic_configs: TopicConfigs
+    local_broker: LocalBroker
     admin: Admin
     topic_creator: TopicCreator
     groups: GroupCoordinator

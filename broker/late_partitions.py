@@ -40,12 +40,12 @@ class LatePartitions(LocalBroker):
         # What the controller said last of each late partition, as a request about it alone.
         self._kept: dict[Key, LeaderAndIsrRequest | StopReplicaRequest] = {}
 
-    async def handle(self, request: BrokerRequest) -> BrokerResponse:
+    async def _obey(self, request: BrokerRequest) -> BrokerResponse:
         if isinstance(request, LeaderAndIsrRequest):
             request = self._roles_of_loaded(request)
         elif isinstance(request, StopReplicaRequest):
             request = self._stops_of_loaded(request)
-        return await super().handle(request)
+        return await super()._obey(request)
 
     def _roles_of_loaded(self, request: LeaderAndIsrRequest) -> LeaderAndIsrRequest:
         topics = []

@@ -49,6 +49,8 @@ class Entry:
     happened when the handler returns (Produce: the append).
 
     `changes`: what was begun is done to its end, also when its client leaves; a mere question is dropped then.
+
+    `among_brokers`: what only brokers of a cluster say to each other; a broker that is alone serves it to nobody.
     """
 
     key: ApiKey
@@ -57,6 +59,7 @@ class Entry:
     handler: Handler
     pipelined: bool = False
     changes: bool = False
+    among_brokers: bool = False
 
     def decode(self, buffer: memoryview, version: int, position: int) -> Any:
         return request_class(self.key).decode(buffer, version, position)[0]  # type: ignore[union-attr]
@@ -80,7 +83,13 @@ _entries: dict[int, Entry] = {}
 
 
 def handles(
-    key: ApiKey, min_version: int, max_version: int, *, pipelined: bool = False, changes: bool = False
+    key: ApiKey,
+    min_version: int,
+    max_version: int,
+    *,
+    pipelined: bool = False,
+    changes: bool = False,
+    among_brokers: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
     """Register a handler for versions `min_version` to `max_version` of an API. A second one for the same key is an
     error.
@@ -91,16 +100,17 @@ def handles(
             raise ValueError(
                 f"{key.name} has two handlers: {_entries[key].handler.__module__} and {handler.__module__}"
             )
-        _entries[key] = Entry(key, min_version, max_version, handler, pipelined, changes)
+        _entries[key] = Entry(key, min_version, max_version, handler, pipelined, changes, among_brokers)
         return handler
 
     return register
 
 
-def load_handlers() -> dict[int, Entry]:
-    """Import every module of broker.handlers and return the table by API key."""
+def load_handlers(*, in_cluster: bool = True) -> dict[int, Entry]:
+    """Import every module of broker.handlers and return the table by API key, without `in_cluster` less what only
+    brokers say to each other."""
     import broker.handlers
 
     for module in pkgutil.iter_modules(broker.handlers.__path__):
         importlib.import_module(f"broker.handlers.{module.name}")
-    return _entries
+    return {key: entry for key, entry in _entries.items() if in_cluster or not entry.among_brokers}

@@ -158,9 +158,7 @@ _REPLICATION = (
     ),
     ConfigDef("num.replica.fetchers", "int", 1, "Fetchers per leader broker.", minimum=1, dynamic=_W, no_effect=_ALONE),
     ConfigDef("replica.high.watermark.checkpoint.interval.ms", "long", 5000, "How often high watermarks are saved."),
-    ConfigDef(
-        "controller.socket.timeout.ms", "int", 30000, "Socket timeout from controller to broker.", no_effect=_ALONE
-    ),
+    ConfigDef("controller.socket.timeout.ms", "int", 30000, "Socket timeout from controller to broker."),
     ConfigDef(
         "auto.leader.rebalance.enable",
         "boolean",

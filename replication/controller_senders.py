@@ -21,6 +21,9 @@ class BrokerChannels(Protocol):
     async def send(self, broker_id: int, request: BrokerRequest) -> BrokerResponse:
         """Raises OSError when the broker cannot be reached now."""
 
+    def close(self, broker_id: int) -> None:
+        """Nothing more will be sent in this life of the broker, or in this term of the controller."""
+
 
 class Sender:
     """One life of one broker: its requests in order, each until it is answered."""
@@ -42,6 +45,7 @@ class Sender:
 
     def cancel(self) -> None:
         self._task.cancel()
+        self._channels.close(self._broker_id)
 
     async def _run(self) -> None:
         while True:

@@ -43,6 +43,9 @@ class Brokers:
         self.broken: set[tuple[int, str, int]] = set()
         self.changed = asyncio.Event()
 
+    def close(self, broker_id: int) -> None:
+        return
+
     async def send(self, broker_id: int, request: Any) -> Any:
         if broker_id in self.unreachable:
             raise ConnectionRefusedError(f"broker {broker_id}")

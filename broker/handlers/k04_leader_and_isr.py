@@ -1,0 +1,42 @@
+"""LeaderAndIsr (key 4), versions 0 to 7: the controller says which partitions this broker leads, and whom it follows.
+
+- 1 whether a replica is new; 2 the broker's epoch, partitions by topic; 3 replicas that come and go; 4 flexible;
+  5 topic ids, in the answer for names; 6 recovery from an unclean election; 7 KRaft controllers during a migration.
+- Requests of controllers that were replaced, and for an earlier life of this broker, are refused as a whole.
+- Known gap: partitions that a KRaft controller's full request (type 2) leaves out are not removed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+BY_TOPIC_FROM = 2
+ANSWERED_BY_TOPIC_FROM = 5
+
+_Topic = LeaderAndIsrRequest.LeaderAndIsrTopicState
+
+
+@handles(ApiKey.LEADER_AND_ISR, 0, 7, changes=True, among_brokers=True)
+async def leader_and_isr(broker: Broker, request: LeaderAndIsrRequest, call: Call) -> LeaderAndIsrResponse:
+    if call.version < BY_TOPIC_FROM:
+        topics: dict[str, _Topic] = {}
+        for state in request.ungrouped_partition_states:
+            topics.setdefault(state.topic_name, _Topic(topic_name=state.topic_name)).partition_states.append(state)
+        request.topic_states = list(topics.values())
+    response = await broker.local_broker.handle(request)
+    assert isinstance(response, LeaderAndIsrResponse)
+    if call.version < ANSWERED_BY_TOPIC_FROM and not response.error_code:
+        # The answer holds the topics in the order of the request.
+        for asked, answered in zip(request.topic_states, response.topics, strict=True):
+            for partition in answered.partition_errors:
+                partition.topic_name = asked.topic_name
+                response.partition_errors.append(partition)
+        response.topics = []
+    return response

@@ -1,0 +1,45 @@
+"""UpdateMetadata (key 6), versions 0 to 8: the controller says who is alive and who leads.
+
+- 1 several endpoints of a broker; 2 racks; 3 names of listeners, before which the protocol's name stands for them;
+  4 offline replicas; 5 the broker's epoch, partitions by topic; 6 flexible; 7 topic ids; 8 KRaft controllers during a
+  migration.
+- Requests of controllers that were replaced, and for an earlier life of this broker, are refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.messages import UpdateMetadataRequest, UpdateMetadataResponse
+from replication.controller_requests import SECURITY_PROTOCOL_IDS
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+ENDPOINTS_FROM = 1
+LISTENERS_FROM = 3
+BY_TOPIC_FROM = 5
+
+_Topic = UpdateMetadataRequest.UpdateMetadataTopicState
+_Endpoint = UpdateMetadataRequest.UpdateMetadataEndpoint
+_PROTOCOL_NAMES = {id_: name for name, id_ in SECURITY_PROTOCOL_IDS.items()}
+
+
+@handles(ApiKey.UPDATE_METADATA, 0, 8, changes=True, among_brokers=True)
+async def update_metadata(broker: Broker, request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse:
+    if call.version < BY_TOPIC_FROM:
+        topics: dict[str, _Topic] = {}
+        for state in request.ungrouped_partition_states:
+            topics.setdefault(state.topic_name, _Topic(topic_name=state.topic_name)).partition_states.append(state)
+        request.topic_states = list(topics.values())
+    if call.version < LISTENERS_FROM:
+        for one in request.live_brokers:
+            if call.version < ENDPOINTS_FROM:
+                one.endpoints = [_Endpoint(host=one.v0_host, port=one.v0_port)]
+            for endpoint in one.endpoints:
+                endpoint.listener = _PROTOCOL_NAMES.get(endpoint.security_protocol, "PLAINTEXT")
+    response = await broker.local_broker.handle(request)
+    assert isinstance(response, UpdateMetadataResponse)
+    return response
