@@ -61,6 +61,8 @@ class Topic(NamedTuple):
     """unclean.leader.election.enable of the topic."""
     undeleted: frozenset[tuple[int, int]] | None = None
     """While the topic is being deleted: the replicas (partition, broker) that did not confirm yet. Else None."""
+    doomed: bool = False
+    """Deletion was asked for, and waits for partitions that are on their way to other brokers."""
 
     @property
     def deleting(self) -> bool:
@@ -76,6 +78,8 @@ class Cluster(NamedTuple):
     topics: Mapping[str, Topic] = {}
     failed: frozenset[tuple[str, int, int]] = frozenset()
     """Replicas (topic, partition, broker) on a failed disk of a live broker."""
+    moving: frozenset[PartitionKey] = frozenset()
+    """Partitions on their way to other brokers (replication.reassignment)."""
 
     def partition(self, key: PartitionKey) -> Partition | None:
         topic = self.topics.get(key[0])

@@ -12,7 +12,7 @@ alive), then LeaderAndIsr, then the metadata that sends clients to the new leade
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from protocol.ids import ZERO_UUID, random_uuid
 from replication.cluster import NO_NODE, Cluster, LiveBroker, Partition, PartitionKey, Topic
@@ -21,10 +21,12 @@ from replication.controller_events import (
     BrokersChanged,
     DiskEvents,
     DropDeletion,
+    DropReassignments,
     Elected,
     Event,
     IsrChanged,
     PreferredElection,
+    Reassigned,
     RemoveTopic,
     ReplicasFailed,
     ReplicasRecovered,
@@ -37,13 +39,21 @@ from replication.controller_events import (
     UncleanChanged,
     UncleanElection,
     Write,
+    WriteLast,
 )
 from replication.controller_requests import leader_and_isr, stop_replicas, update_metadata
-from replication.election import elect_after_failures, elect_first, elect_for_shutdown, elect_preferred
+from replication.election import (
+    elect_after_failures,
+    elect_after_move,
+    elect_first,
+    elect_for_shutdown,
+    elect_preferred,
+)
 from replication.metadata_store import Create, Operation, Set
 from replication.nodes import (
     BrokerRegistration,
     PartitionState,
+    ReplicaAssignment,
     TopicAssignment,
     encode_state,
     encode_topic,
@@ -52,6 +62,7 @@ from replication.nodes import (
     state_path,
     topic_path,
 )
+from replication.reassignment import can_change, has_arrived, is_moving, reassigned, target_of, unneeded
 
 
 def decide(cluster: Cluster, event: Event, listener: str = "PLAINTEXT") -> tuple[Cluster, list[Action]]:
@@ -80,6 +91,9 @@ class _Decision:
         self._doomed: list[str] = []
         self._stops: dict[tuple[int, bool], list[PartitionKey]] = {}
         self._last: list[Action] = []
+        self._moving = set(cluster.moving)
+        self._arrived: dict[str, None] = {}  # topics of partitions that have arrived
+        self._dropped: dict[PartitionKey, tuple[int, ...] | None] = {}
 
     def take(self, event: Event) -> None:
         match event:
@@ -89,6 +103,9 @@ class _Decision:
                 self._give_topic_ids(self.cluster.topics)
                 self._doom(doomed)
                 self._settle_all()
+                # The leaders may not have heard of it from the controller before.
+                for key in sorted(self._moving - self._changed.keys()):
+                    self._go_on(key, ())
             case BrokersChanged(brokers):
                 self._brokers_now(brokers)
             case TopicsChanged(topics, gone):
@@ -118,8 +135,13 @@ class _Decision:
                 self._elect(sorted(keys), self._preferred)
             case UncleanElection(keys):
                 self._elect(sorted(keys), self._unclean)
+            case Reassigned(targets):
+                self._reassign(targets)
             case ShutdownAnnounced(broker_id):
                 self._shut_down(broker_id)
+        self._arrive()
+        if self._moving != self.cluster.moving:
+            self.cluster = self.cluster._replace(moving=frozenset(self._moving))
 
     # -- brokers ---------------------------------------------------------------------------------------------------
 
@@ -196,13 +218,15 @@ class _Decision:
 
     def _topics_now(self, topics: Mapping[str, TopicRead], gone: frozenset[str]) -> None:
         for name in gone:
-            self._topics.pop(name, None)
+            if self._topics.pop(name, None) is not None:
+                self._moving = {key for key in self._moving if key[0] != name}
         for name, read in topics.items():
             known = self.cluster.topics.get(name)
             topic_id, partitions = read.assignment
             if known is None:
                 made = {index: Partition(assignment) for index, assignment in partitions.items()}
                 self._topics[name] = Topic(topic_id, made, read.version, read.unclean)
+                self._moving.update((name, index) for index, one in partitions.items() if is_moving(one))
             else:
                 added = {i: Partition(a) for i, a in partitions.items() if i not in known.partitions}
                 merged = known.partitions if known.deleting else {**known.partitions, **added}
@@ -220,10 +244,11 @@ class _Decision:
                 self._topics[name] = topic._replace(topic_id=random_uuid())
                 self._write_topic(name)
 
-    def _write_topic(self, name: str) -> None:
+    def _write_topic(self, name: str, writes: list[tuple[Operation, ...]] | None = None) -> None:
         topic = self.cluster.topics[name]
         assignment = TopicAssignment(topic.topic_id, {i: p.assignment for i, p in topic.partitions.items()})
-        self._writes.append((Set(topic_path(name), encode_topic(assignment), topic.version),))
+        writes = self._writes if writes is None else writes
+        writes.append((Set(topic_path(name), encode_topic(assignment), topic.version),))
         self._topics[name] = topic._replace(version=topic.version + 1)
 
     def _doom(self, names: frozenset[str]) -> None:
@@ -231,6 +256,8 @@ class _Decision:
             topic = self.cluster.topics.get(name)
             if topic is None:
                 self._last.append(DropDeletion(name))
+            elif any(key[0] == name for key in self._moving):
+                self._topics[name] = topic._replace(doomed=True)
             elif not topic.deleting:
                 replicas = frozenset((i, id_) for i, p in topic.partitions.items() for id_ in p.assignment.replicas)
                 topic = self._topics[name] = topic._replace(undeleted=replicas)
@@ -261,6 +288,77 @@ class _Decision:
         failed = frozenset(replica for replica in self.cluster.failed if replica[0] != name)
         self.cluster = self.cluster._replace(failed=failed)
         self._last.append(RemoveTopic(name))
+
+    # -- moves -----------------------------------------------------------------------------------------------------
+
+    def _reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
+        moves: list[tuple[PartitionKey, list[int]]] = []
+        for key, target in targets.items():
+            topic, partition = self.cluster.topics.get(key[0]), self.cluster.partition(key)
+            if topic is None or partition is None or topic.deleting or topic.doomed:
+                continue
+            before = partition.assignment
+            if target is None and not is_moving(before):
+                continue
+            assignment = reassigned(before, target)
+            if not can_change(self.cluster, key, partition, assignment):
+                continue
+            if not is_moving(assignment):
+                self._dropped[key] = target
+            if assignment != before:
+                self._assign(key, partition._replace(assignment=assignment))
+                moves.append((key, unneeded(before, assignment)))
+        # Before all else, so that the next controller goes on with it.
+        for name in dict.fromkeys(key[0] for key, _ in moves):
+            self._write_topic(name)
+        for key, going in moves:
+            self._go_on(key, going)
+
+    def _assign(self, key: PartitionKey, partition: Partition) -> None:
+        self._put(key, partition)
+        (self._moving.add if is_moving(partition.assignment) else self._moving.discard)(key)
+
+    def _go_on(self, key: PartitionKey, going: Collection[int]) -> None:
+        """Tell the replicas where the partition goes; `going` are those that only the last plan wanted."""
+        partition = self.cluster.partition(key)
+        if partition is None:
+            return
+        if partition.state is None:
+            self._settle([key])
+        elif going or key not in self._moving or not has_arrived(partition.assignment, partition.state.isr):
+            self._move(key, partition, going)
+
+    def _move(self, key: PartitionKey, partition: Partition, removed: Collection[int]) -> bool:
+        """Whether the removed could be let go."""
+        assert partition.state is not None
+        replicas, electable = partition.assignment.replicas, self.cluster.electable(key, partition)
+        state = elect_after_move(replicas, removed, partition.state, electable, self.cluster.epoch)
+        if state is None:
+            return False
+        self._change(key, partition, state)
+        for id_ in sorted(removed):
+            self._stops.setdefault((id_, True), []).append(key)
+        return True
+
+    def _arrive(self) -> None:
+        """Moves whose new replicas are all in sync have come to their end: the old ones go."""
+        for key in sorted(self._moving):
+            partition = self.cluster.partition(key)
+            if partition is None or partition.state is None:
+                continue
+            assignment = partition.assignment
+            if not has_arrived(assignment, partition.state.isr):
+                continue
+            target = ReplicaAssignment(target_of(assignment))
+            if self._move(key, partition._replace(assignment=target), assignment.removing):
+                self._moving.discard(key)
+                self._arrived[key[0]] = None
+                self._dropped[key] = target.replicas
+        awaited = [name for name in self._arrived if self._topics[name].doomed]
+        for name in awaited:
+            if not any(key[0] == name for key in self._moving):
+                self._topics[name] = self._topics[name]._replace(doomed=False)
+                self._doom(frozenset({name}))
 
     # -- elections -------------------------------------------------------------------------------------------------
 
@@ -334,6 +432,9 @@ class _Decision:
     # -- saying it -------------------------------------------------------------------------------------------------
 
     def actions(self) -> list[Action]:
+        last: list[tuple[Operation, ...]] = []
+        for name in self._arrived:
+            self._write_topic(name, last)
         cluster, brokers = self.cluster, sorted(self.cluster.brokers)
         actions: list[Action] = [Write(tuple(self._writes))] if self._writes else []
         if self._brokers_changed:
@@ -355,4 +456,8 @@ class _Decision:
             stop = stop_replicas(cluster, id_, stopped, delete) if id_ in cluster.brokers else None
             if stop is not None:
                 actions.append(Send(id_, stop))
+        if last:
+            actions.append(WriteLast(tuple(last)))
+        if self._dropped:
+            actions.append(DropReassignments(self._dropped))
         return actions + self._last

@@ -99,6 +99,12 @@ class UncleanElection(NamedTuple):
     partitions: frozenset[PartitionKey]
 
 
+class Reassigned(NamedTuple):
+    """Send each of these partitions to these brokers, or with None back to where it came from."""
+
+    targets: Mapping[PartitionKey, tuple[int, ...] | None]
+
+
 class ShutdownAnnounced(NamedTuple):
     """A broker is about to stop and wants to be rid of what it leads."""
 
@@ -118,6 +124,7 @@ Event = (
     | UncleanChanged
     | PreferredElection
     | UncleanElection
+    | Reassigned
     | ShutdownAnnounced
 )
 
@@ -128,6 +135,19 @@ class Write(NamedTuple):
     """Operations on nodes, to be done under a check of the controller epoch; may be split between any two `parts`."""
 
     parts: tuple[tuple[Operation, ...], ...]
+
+
+class WriteLast(NamedTuple):
+    """As Write, but to be done when everything is sent: what must not be forgotten until then."""
+
+    parts: tuple[tuple[Operation, ...], ...]
+
+
+class DropReassignments(NamedTuple):
+    """Requests to move these partitions are dealt with: take them out of /admin/reassign_partitions. Only those to
+    these brokers, where any are named."""
+
+    targets: Mapping[PartitionKey, tuple[int, ...] | None]
 
 
 class Send(NamedTuple):
@@ -149,4 +169,4 @@ class DropDeletion(NamedTuple):
     topic: str
 
 
-Action = Write | Send | RemoveTopic | DropDeletion
+Action = Write | WriteLast | Send | RemoveTopic | DropDeletion | DropReassignments

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
@@ -22,10 +22,12 @@ from replication.controller_events import (
     BrokersChanged,
     DiskEvents,
     DropDeletion,
+    DropReassignments,
     Elected,
     Event,
     IsrChanged,
     PreferredElection,
+    Reassigned,
     RemoveTopic,
     ReplicasFailed,
     ReplicasRecovered,
@@ -37,6 +39,7 @@ from replication.controller_events import (
     UncleanChanged,
     UncleanElection,
     Write,
+    WriteLast,
 )
 from replication.controller_reader import ControllerReader
 from replication.controller_requests import BrokerRequest, answered_with, removed_by
@@ -58,6 +61,7 @@ from replication.metadata_store import (
     StoreFailed,
     StoreFull,
 )
+from replication.reassignment import reassignment_refusal
 from replication.topic_configs import TopicConfigs
 from replication.turns import Turns
 
@@ -88,6 +92,15 @@ class _Election(NamedTuple):
     done: asyncio.Future[dict[PartitionKey, int | KafkaError]]
 
 
+class _Reassignment(NamedTuple):
+    targets: Mapping[PartitionKey, tuple[int, ...] | None]
+    keep_factor: bool
+    done: asyncio.Future[dict[PartitionKey, KafkaError | None]]
+
+
+_Item = _Read | _Shutdown | _Election | _Reassignment | Event
+
+
 class ControllerLoop:
     """Runs on every broker; on one of them it is active. All methods belong to the event loop's thread."""
 
@@ -114,7 +127,7 @@ class ControllerLoop:
         self._delete_topics = delete_topics
         self._reader = ControllerReader(store, configs, lambda path: self._put(_Read(path)))
         self._writes = ControllerWrites(store)
-        self._queue: asyncio.Queue[_Read | _Shutdown | _Election | Event] = asyncio.Queue()
+        self._queue: asyncio.Queue[_Item] = asyncio.Queue()
         self._queued: set[str] = set()  # paths waiting to be read again: reading once is enough
         self._working = False
         self._senders: dict[tuple[int, int], Sender] = {}  # by broker id and epoch
@@ -181,6 +194,15 @@ class ControllerLoop:
         self._put(_Election(keys, unclean, done))
         return await done
 
+    async def reassign(
+        self, targets: Mapping[PartitionKey, tuple[int, ...] | None], *, keep_factor: bool = False
+    ) -> dict[PartitionKey, KafkaError | None]:
+        """Send partitions to other brokers, or with None back; for each why not, or None: it is on its way or there.
+        See reassignment.reassignment_refusal. Of a broker that is not the controller: NOT_CONTROLLER for each."""
+        done: asyncio.Future[dict[PartitionKey, KafkaError | None]] = asyncio.get_running_loop().create_future()
+        self._put(_Reassignment(targets, keep_factor, done))
+        return await done
+
     def answered_late(self, request: BrokerRequest, response: BrokerResponse) -> None:
         """What this broker's own answer left out, about logs that were not loaded then, has happened now."""
         if self.is_active:
@@ -188,7 +210,7 @@ class ControllerLoop:
 
     # -- the queue -------------------------------------------------------------------------------------------------
 
-    def _put(self, item: _Read | _Shutdown | _Election | Event) -> None:
+    def _put(self, item: _Item) -> None:
         if isinstance(item, _Read):
             if item.path in self._queued:
                 return
@@ -227,6 +249,10 @@ class ControllerLoop:
                 refused: dict[PartitionKey, int | KafkaError]
                 refused = dict.fromkeys(item.keys, KafkaError(ErrorCode.NOT_CONTROLLER))
                 _tell(item.done, refused)
+            elif isinstance(item, _Reassignment):
+                in_vain: dict[PartitionKey, KafkaError | None]
+                in_vain = dict.fromkeys(item.targets, KafkaError(ErrorCode.NOT_CONTROLLER))
+                _tell(item.done, in_vain)
             self._working = False
             self._progress()
 
@@ -235,7 +261,7 @@ class ControllerLoop:
             if not future.done() and predicate():
                 future.set_result(True)
 
-    async def _handle(self, item: _Read | _Shutdown | _Election | Event) -> None:
+    async def _handle(self, item: _Item) -> None:
         if isinstance(item, _Read) and item.path == nodes.CONTROLLER:
             await self._stand_for_election()
         elif self.cluster is None:
@@ -249,6 +275,8 @@ class ControllerLoop:
                 _tell(item.done, self._led_by(item.broker_id))
         elif isinstance(item, _Election):
             await self._elect(self.cluster, item)
+        elif isinstance(item, _Reassignment):
+            await self._reassign(self.cluster, item)
         else:
             await self._step(item)
 
@@ -269,6 +297,22 @@ class ControllerLoop:
         for key in wanted:
             await turns.next()
             results[key] = election_result(after, key, item.unclean)
+        _tell(item.done, results)
+
+    async def _reassign(self, cluster: Cluster, item: _Reassignment) -> None:
+        results: dict[PartitionKey, KafkaError | None] = {}
+        wanted = {}
+        turns = Turns()
+        for key, target in item.targets.items():
+            await turns.next()
+            results[key] = reassignment_refusal(cluster, key, target, keep_factor=item.keep_factor)
+            if results[key] is None:
+                wanted[key] = target
+        if wanted:
+            # The latest word counts: what an old tool asked for is taken back.
+            await self._writes.drop_reassignments(dict.fromkeys(wanted))
+            while not await self._step(Reassigned(wanted)):
+                await self._read_everything()
         _tell(item.done, results)
 
     def _led_by(self, broker_id: int) -> list[PartitionKey]:
@@ -361,6 +405,8 @@ class ControllerLoop:
             await self._read_disk_events()
         elif path == nodes.PREFERRED_ELECTION:
             await self._read_preferred_election()
+        elif path == nodes.REASSIGNMENT:
+            await self._read_reassignments()
 
     async def _read_topics(self) -> None:
         assert self.cluster is not None
@@ -402,6 +448,26 @@ class ControllerLoop:
             with suppress(NoNode):
                 await self._writes.guarded([Delete(nodes.PREFERRED_ELECTION)])
 
+    async def _read_reassignments(self) -> None:
+        assert self.cluster is not None
+        wanted = await self._reader.reassignments()
+        if wanted is None:
+            return
+        refused: dict[PartitionKey, tuple[int, ...] | None] = {}
+        targets: dict[PartitionKey, tuple[int, ...] | None] = {}
+        for key, target in wanted.items():
+            # As with Apache Kafka, old tools may name brokers that are not alive.
+            error = reassignment_refusal(self.cluster, key, target, any_broker=True)
+            if error is not None:
+                _log.warning("Reassignment of %s-%d to %s ignored: %s", *key, list(target), error)
+                refused[key] = target
+            else:
+                targets[key] = target
+        if refused or not wanted:
+            await self._writes.drop_reassignments(refused)
+        if targets:
+            await self._step(Reassigned(targets))
+
     async def _read_everything(self) -> None:
         """Build the picture from nothing but the nodes, and act as if just elected."""
         assert self.cluster is not None
@@ -411,10 +477,12 @@ class ControllerLoop:
         await self._read_isr_changes()
         await self._read_disk_events()
         await self._read_preferred_election()
+        await self._read_reassignments()
 
     # -- doing -----------------------------------------------------------------------------------------------------
 
-    async def _step(self, event: Event) -> None:
+    async def _step(self, event: Event) -> bool:
+        """Decide and do. False if what was decided is void, as the picture was old: everything will be read again."""
         assert self.cluster is not None
         cluster, actions = await self._decide(self.cluster, event)
         try:
@@ -425,11 +493,16 @@ class ControllerLoop:
             # The picture was old. What was decided on it is void.
             _log.info("Reading everything again: %s: %s", type(error).__name__, error)
             self._put(_Read("/"))
-            return
+            return False
         self.cluster = cluster
         self._drop_senders()
-        for action in actions:
-            await self._do(action)
+        try:
+            for action in actions:
+                await self._do(action)
+        except (BadVersion, NoNode, NodeExists) as error:
+            _log.info("Reading everything again: %s: %s", type(error).__name__, error)
+            self._put(_Read("/"))
+        return True
 
     async def _decide(self, cluster: Cluster, event: Event) -> tuple[Cluster, list[Action]]:
         """Pure, on values that nobody changes: it may as well be done on a thread, which the loop shares the processor
@@ -447,6 +520,10 @@ class ControllerLoop:
     async def _do(self, action: Action) -> None:
         if isinstance(action, Send):
             await self._send(action.broker_id, action.request)
+        elif isinstance(action, WriteLast):
+            await self._writes.write(action)
+        elif isinstance(action, DropReassignments):
+            await self._writes.drop_reassignments(action.targets)
         elif isinstance(action, RemoveTopic):
             await self._writes.remove_topic(action.topic)
             self._configs.forget(action.topic)

@@ -10,6 +10,7 @@ from replication import nodes
 from replication.cluster import Cluster, LiveBroker, Partition, PartitionKey, Topic
 from replication.controller_events import TopicRead
 from replication.metadata_store import MetadataStore, Stat, Watch, WatchEvent
+from replication.reassignment import is_moving
 from replication.topic_configs import TopicConfigs
 from replication.turns import Turns, in_turns
 
@@ -158,6 +159,18 @@ class ControllerReader:
             _log.warning("Preferred election ignored: %s", error)
             return []
 
+    async def reassignments(self) -> dict[PartitionKey, tuple[int, ...]] | None:
+        """The requests of /admin/reassign_partitions, None without such a node; watched."""
+        await self.exists(nodes.REASSIGNMENT)
+        node = await self._store.get(nodes.REASSIGNMENT)
+        if node is None:
+            return None
+        try:
+            return nodes.decode_reassignments(node[0])
+        except nodes.NodeFormatError as error:
+            _log.warning("Reassignment ignored: %s", error)
+            return {}
+
     async def cluster(self, before: Cluster) -> Cluster:
         """The whole picture. `before` gives what no node holds: who is shutting down, which disks failed."""
         brokers = {}
@@ -168,15 +181,21 @@ class ControllerReader:
         read = await self.topics(sorted(await self.topic_names()))
         states = await self.states((name, index) for name, t in read.items() for index in t.assignment.partitions)
         topics = {}
-        for name, topic in read.items():
+        for name, found in read.items():
             partitions = {}
-            for index, assignment in topic.assignment.partitions.items():
+            for index, assignment in found.assignment.partitions.items():
                 state = states.get((name, index))
                 partitions[index] = Partition(assignment) if state is None else Partition(assignment, *state)
-            topics[name] = Topic(topic.assignment.topic_id, partitions, topic.version, topic.unclean)
+            topics[name] = Topic(found.assignment.topic_id, partitions, found.version, found.unclean)
         failed = frozenset(
             replica
             for replica in before.failed
             if replica[2] in brokers and brokers[replica[2]].epoch == before.brokers[replica[2]].epoch
         )
-        return Cluster(before.controller_id, before.epoch, brokers, topics, failed)
+        moving = frozenset(
+            (name, index)
+            for name, topic in topics.items()
+            for index, partition in topic.partitions.items()
+            if is_moving(partition.assignment)
+        )
+        return Cluster(before.controller_id, before.epoch, brokers, topics, failed, moving)

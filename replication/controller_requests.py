@@ -58,7 +58,7 @@ def leader_and_isr(
                 replicas=list(partition.assignment.replicas),
                 adding_replicas=list(partition.assignment.adding),
                 removing_replicas=list(partition.assignment.removing),
-                is_new=key in new,
+                is_new=key in new or broker_id in partition.assignment.adding,
                 leader_recovery_state=int(state.recovering),
             )
         )
@@ -162,11 +162,13 @@ def stop_replicas(
     for name, index in keys:
         partition = cluster.partition((name, index))
         epoch = -1 if partition is None or partition.state is None else partition.state.leader_epoch
+        if name not in cluster.topics or cluster.topics[name].deleting:
+            epoch = EPOCH_DURING_DELETE
         topic = topics.setdefault(name, StopReplicaRequest.StopReplicaTopicState(topic_name=name))
         topic.partition_states.append(
             StopReplicaRequest.StopReplicaPartitionState(
                 partition_index=index,
-                leader_epoch=EPOCH_DURING_DELETE if delete else epoch,
+                leader_epoch=epoch,
                 delete_partition=delete,
             )
         )

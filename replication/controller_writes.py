@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from replication import nodes
-from replication.controller_events import Write
+from replication.cluster import PartitionKey
+from replication.controller_events import Write, WriteLast
 from replication.metadata_store import (
     BadVersion,
     Check,
@@ -15,6 +18,7 @@ from replication.metadata_store import (
     NoNode,
     NotEmpty,
     Operation,
+    Set,
     subtree,
 )
 
@@ -34,7 +38,7 @@ class ControllerWrites:
         self.epoch_version = -1
         self._store = store
 
-    async def write(self, write: Write) -> None:
+    async def write(self, write: Write | WriteLast) -> None:
         batch: list[Operation] = []
         for part in write.parts:
             if len(batch) + len(part) > MAX_OPERATIONS:
@@ -64,6 +68,25 @@ class ControllerWrites:
             if error.path == nodes.CONTROLLER_EPOCH:
                 raise Fenced from error
             raise
+
+    async def drop_reassignments(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
+        """Take requests out of /admin/reassign_partitions, which goes with the last; see DropReassignments."""
+        while (node := await self._store.get(nodes.REASSIGNMENT)) is not None:
+            try:
+                wanted = nodes.decode_reassignments(node[0])
+            except nodes.NodeFormatError:
+                wanted = {}
+            rest = {key: to for key, to in wanted.items() if key not in targets or targets[key] not in (None, to)}
+            if rest == wanted and rest:
+                return
+            left: Operation = Delete(nodes.REASSIGNMENT, node[1].version)
+            if rest:
+                left = Set(nodes.REASSIGNMENT, nodes.encode_reassignments(rest), node[1].version)
+            try:
+                await self.guarded([left])
+                return
+            except (NoNode, BadVersion):
+                continue
 
     async def remove_topic(self, name: str) -> None:
         while True:

@@ -86,5 +86,27 @@ def elect_for_shutdown(
     return _next(state, leader, isr, controller_epoch) if isr else None
 
 
+def elect_after_move(
+    replicas: Sequence[int],
+    removed: Collection[int],
+    state: PartitionState,
+    electable: Collection[int],
+    controller_epoch: int,
+) -> PartitionState | None:
+    """The `removed` are no replicas any more: they leave lead and ISR. A leader that stays goes on leading, with the
+    next epoch, so that it hears of its new replicas. None where nobody could take over: they cannot be removed yet.
+    """
+    isr = tuple(broker_id for broker_id in state.isr if broker_id not in removed)
+    if not isr:
+        return None
+    leader = state.leader
+    if leader in removed or (leader not in electable and leader != NO_LEADER):
+        successors = [other for other in replicas if other in electable and other in isr]
+        if not successors:
+            return None
+        leader = successors[0]
+    return _next(state, leader, isr, controller_epoch)
+
+
 def _next(state: PartitionState, leader: int, isr: tuple[int, ...], controller_epoch: int) -> PartitionState:
     return PartitionState(leader, state.leader_epoch + 1, isr, controller_epoch, state.recovering)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from config.listeners import Listener
@@ -381,6 +381,25 @@ def decode_partition_list(data: bytes) -> list[tuple[str, int]]:
             raise NodeFormatError(f"{what}: {entry!r}")
         partitions.append((_field(entry, "topic", str, what), _field(entry, "partition", int, what)))
     return partitions
+
+
+def encode_reassignments(targets: Mapping[tuple[str, int], Sequence[int]]) -> bytes:
+    """Of /admin/reassign_partitions: where each partition is to go."""
+    partitions = [
+        {"topic": topic, "partition": index, "replicas": list(replicas)} for (topic, index), replicas in targets.items()
+    ]
+    return _encode({"version": 1, "partitions": partitions})
+
+
+def decode_reassignments(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
+    what = REASSIGNMENT
+    targets = {}
+    for entry in _field(_decode(data, what), "partitions", list, what):
+        if not isinstance(entry, dict):
+            raise NodeFormatError(f"{what}: {entry!r}")
+        key = _field(entry, "topic", str, what), _field(entry, "partition", int, what)
+        targets[key] = tuple(_ids(entry.get("replicas"), what))
+    return targets
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:

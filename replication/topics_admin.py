@@ -39,6 +39,10 @@ class Controller(Protocol):
 
     async def elect(self, keys: Collection[PartitionKey], unclean: bool) -> dict[PartitionKey, int | KafkaError]: ...
 
+    async def reassign(
+        self, targets: Mapping[PartitionKey, tuple[int, ...] | None], *, keep_factor: bool = False
+    ) -> dict[PartitionKey, KafkaError | None]: ...
+
 
 class NewTopic(NamedTuple):
     """-1 stands for the broker's default; `assignments` (partition -> replicas) excludes both numbers."""
@@ -358,35 +362,16 @@ class Admin:
             and (wanted is None or key in wanted)
         }
 
-    def reassign(
-        self, key: PartitionKey, replicas: Sequence[int] | None, *, keep_factor: bool = False
-    ) -> KafkaError | None:
-        """Why a partition cannot move to these brokers, or cannot be called back (None); None where nothing is to be
-        done. No partition can move to another broker yet. Raises NOT_CONTROLLER.
+    async def reassign(
+        self, targets: Mapping[PartitionKey, tuple[int, ...] | None], *, keep_factor: bool = False
+    ) -> dict[PartitionKey, KafkaError | None]:
+        """Send partitions to other brokers, or with None back to where they came from; for each why not, or None: it is
+        on its way, or there. `keep_factor`: to as many brokers as it has replicas only. Raises NOT_CONTROLLER.
 
         Errors: UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,
-        INVALID_REPLICATION_FACTOR (with `keep_factor`)."""
-        cluster = self._check_controller()
-        topic, partition = cluster.topics.get(key[0]), cluster.partition(key)
-        if topic is None or partition is None or topic.deleting:
-            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {key[0]}-{key[1]}")
-        if replicas is None:
-            return KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{key[0]}-{key[1]} is not on its way")
-        try:
-            check_manual({key[1]: replicas}, cluster.brokers, start_partition=key[1])
-        except KafkaError as refusal:
-            return refusal
-        present = partition.assignment.replicas
-        if keep_factor and len(replicas) != len(present):
-            return KafkaError(
-                ErrorCode.INVALID_REPLICATION_FACTOR, f"{len(replicas)} replicas, {key[0]}-{key[1]} has {len(present)}"
-            )
-        if tuple(replicas) != present:
-            return KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{key[0]}-{key[1]} stays on {list(present)}: no partition moves to another broker yet",
-            )
-        return None
+        INVALID_REPLICATION_FACTOR (with `keep_factor`), NOT_CONTROLLER."""
+        self._check_controller()
+        return await self._controller.reassign(targets, keep_factor=keep_factor)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,9 @@
 
 - 1 may forbid another number of replicas (KIP-860).
 - Answered by the controller; others say NOT_CONTROLLER.
-- Known gap: nothing moves to another broker. Replicas that stay where they are are accepted, as they are by Apache
-  Kafka, whose kafka-reassign-partitions asks so before it moves replicas between the folders of one broker.
+- Answered when the move has begun and every replica is told; it is over when ListPartitionReassignments does not name
+  the partition any more. Replicas that stay where they are are accepted, as by Apache Kafka, whose
+  kafka-reassign-partitions asks so before it moves replicas between the folders of one broker.
 """
 
 from __future__ import annotations
@@ -24,25 +25,36 @@ _Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 _Partition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 
 
-@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1)
-def alter_partition_reassignments(
+@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, changes=True)
+async def alter_partition_reassignments(
     broker: Broker, request: AlterPartitionReassignmentsRequest, call: Call
 ) -> AlterPartitionReassignmentsResponse:
     response = AlterPartitionReassignmentsResponse(error_message=None)
     keep_factor = call.version > ANY_FACTOR_UNTIL and not request.allow_replication_factor_change
     if keep_factor:
         response.allow_replication_factor_change = False
+    targets: dict[tuple[str, int], tuple[int, ...] | None] = {}
+    turns = broker.gate.turns()
+    for topic in request.topics:
+        for partition in topic.partitions:
+            await turns.next()
+            replicas = partition.replicas
+            targets[topic.name, partition.partition_index] = None if replicas is None else tuple(replicas)
     try:
-        for topic in request.topics:
-            answer = _Topic(name=topic.name)
-            for partition in topic.partitions:
-                key = (topic.name, partition.partition_index)
-                refusal = broker.admin.reassign(key, partition.replicas, keep_factor=keep_factor)
-                told = _Partition(partition_index=partition.partition_index, error_message=None)
-                if refusal is not None:
-                    told.error_code, told.error_message = refusal.code, refusal.message
-                answer.partitions.append(told)
-            response.responses.append(answer)
+        refusals = await broker.admin.reassign(targets, keep_factor=keep_factor)
     except KafkaError as error:
         return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+    for topic in request.topics:
+        answer = _Topic(name=topic.name)
+        for partition in topic.partitions:
+            await turns.next()
+            key = topic.name, partition.partition_index
+            if key not in refusals:
+                continue  # named twice, answered once
+            refusal = refusals.pop(key)
+            told = _Partition(partition_index=partition.partition_index, error_message=None)
+            if refusal is not None:
+                told.error_code, told.error_message = refusal.code, refusal.message
+            answer.partitions.append(told)
+        response.responses.append(answer)
     return response

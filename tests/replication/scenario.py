@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from config.listeners import Listener
+from protocol.ids import ZERO_UUID
 from protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from replication import nodes
 from replication.cluster import LEGAL_PREDECESSORS, Cluster, PartitionKey, Phase
@@ -13,10 +14,12 @@ from replication.controller_events import (
     Action,
     BrokersChanged,
     DropDeletion,
+    DropReassignments,
     Elected,
     Event,
     IsrChanged,
     PreferredElection,
+    Reassigned,
     RemoveTopic,
     ReplicasFailed,
     ReplicasStopped,
@@ -27,6 +30,7 @@ from replication.controller_events import (
     TopicsDoomed,
     UncleanChanged,
     Write,
+    WriteLast,
 )
 from replication.metadata_store import Create, Operation, Set
 from replication.node_tree import NodeTree
@@ -96,6 +100,17 @@ class Scenario:
                 return PreferredElection(frozenset(map(key_of, keys)))
             case ["shutdown", broker_id]:
                 return ShutdownAnnounced(int(broker_id))
+            case ["move", *moves]:
+                pairs = [text.split("=") for text in moves]
+                return Reassigned(
+                    {key_of(key): tuple(map(int, to.split(","))) if to != "back" else None for key, to in pairs}
+                )
+            case ["caught", key]:
+                partition = self.cluster.partition(key_of(key))
+                if partition is None or partition.state is None or partition.state.leader == -1:
+                    return IsrChanged({})
+                isr = tuple(self.cluster.alive(key_of(key), partition))
+                return IsrChanged({key_of(key): self.isr_written(key_of(key), isr)})
             case ["gone", name]:
                 return TopicsChanged({}, frozenset({name}))
         raise AssertionError(f"no such command: {command}")
@@ -103,9 +118,11 @@ class Scenario:
     def topic(self, name: str, replicas: list[str], unclean: bool) -> TopicRead:
         topic_id = name.encode().ljust(16, b"\1")
         partitions = {i: ReplicaAssignment(tuple(map(int, text.split(",")))) for i, text in enumerate(replicas)}
-        data = nodes.encode_topic(TopicAssignment(topic_id, partitions))
         path = nodes.topic_path(name)
         known = self.tree.get(path, None)
+        if known is not None:  # partitions that exist stay as they are written there
+            partitions |= nodes.decode_topic(name, known[0]).partitions
+        data = nodes.encode_topic(TopicAssignment(topic_id, partitions))
         self.do([Create(path, data) if known is None else Set(path, data)])
         found = self.tree.get(path, None)
         assert found is not None
@@ -124,6 +141,13 @@ class Scenario:
                 for part in parts:
                     self.do(list(part))
                     yield f"write {self.written(part[-1])}"
+            case WriteLast(parts):
+                for part in parts:
+                    self.do(list(part))
+                    yield f"at last write {self.written(part[-1])}"
+            case DropReassignments(targets):
+                for key, target in targets.items():
+                    yield f"done {key[0]}-{key[1]} to {joined(target) if target else 'anywhere'}"
             case Send(broker_id, LeaderAndIsrRequest() as request):
                 for topic in request.topic_states:
                     for p in topic.partition_states:
@@ -155,7 +179,15 @@ class Scenario:
         assert isinstance(operation, (Create, Set))
         words = operation.path.split("/")
         if words[-1] != "state":
-            return f"{words[-1]}: topic id"
+            written = nodes.decode_topic(words[-1], operation.data)
+            assert written.topic_id != ZERO_UUID
+            plans = [
+                joined(one.replicas)
+                + "".join(f"+{id_}" for id_ in one.adding)
+                + "".join(f"-{id_}" for id_ in one.removing)
+                for one in written.partitions.values()
+            ]
+            return f"topic {words[-1]}: {' '.join(plans)}"
         state = nodes.decode_state(operation.data)
         leader = "no leader" if state.leader == -1 else f"leader {state.leader}"
         assert state.controller_epoch == 7

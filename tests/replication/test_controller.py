@@ -14,6 +14,7 @@ from replication.controller import decide
 from replication.controller_events import BrokersChanged, Send, Write
 from replication.controller_requests import SECURITY_PROTOCOL_IDS
 from replication.nodes import BrokerRegistration, PartitionState
+from replication.reassignment import is_moving
 from tests.replication.scenario import Scenario
 
 TOPICS = {"t": "1,2,3 2,3", "u": "unclean 3,1 1"}
@@ -27,11 +28,15 @@ COMMANDS = st.one_of(
     st.tuples(st.integers(1, 3), st.sampled_from(KEYS)).map(lambda pair: f"failed {pair[0]} {pair[1]}"),
     st.integers(1, 3).map(lambda id_: f"shutdown {id_}"),
     st.just("preferred t-0 t-1 u-0"),
-    st.sampled_from(["unclean t on", "unclean t off", "doom u", "elected", "stopped 1 u-0 u-1", "stopped 3 u-0"]),
+    st.sampled_from([f"move {key}={to}" for key in KEYS for to in ("1", "2,3", "3,1", "1,2,3", "back")]),
+    st.sampled_from(KEYS).map(lambda key: f"caught {key}"),
+    st.sampled_from(
+        ["unclean t on", "unclean t off", "doom u", "elected", "stopped 1 u-0 u-1", "stopped 3 u-0", "doom t"]
+    ),
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(COMMANDS, max_size=12))
 def test_invariants_of_every_course(commands: list[str]) -> None:
     scenario = Scenario()
@@ -51,13 +56,32 @@ def test_invariants_of_every_course(commands: list[str]) -> None:
             if topic.deleting:
                 continue
             assert state.leader == -1 or (state.leader in state.isr and state.leader in cluster.alive(key, partition))
-            check_change(before.get(key), state, topic.unclean)
+            check_change(before.get(key), state, topic.unclean, caught=command.startswith("caught"))
+        check_moves(scenario)
 
 
-def check_change(before: Any, state: PartitionState, unclean: bool) -> None:
+def check_moves(scenario: Scenario) -> None:
+    cluster = scenario.cluster
+    assert cluster.moving == {key for key, _, partition in cluster.partitions() if is_moving(partition.assignment)}
+    for name, topic in cluster.topics.items():
+        found = scenario.tree.get(nodes.topic_path(name), None)
+        assert found is not None
+        assert found[1].version == topic.version
+        if not topic.deleting:
+            written = nodes.decode_topic(name, found[0]).partitions
+            assert written == {index: partition.assignment for index, partition in topic.partitions.items()}
+            assert topic.doomed <= any(key[0] == name for key in cluster.moving), "a deletion nobody will begin"
+
+
+def check_change(before: Any, state: PartitionState, unclean: bool, *, caught: bool) -> None:
     if before is None or before[1] is None or before[1] == state:
         return
+    if caught and state.leader_epoch == before[1].leader_epoch:
+        assert state._replace(isr=()) == before[1]._replace(isr=())
+        return
     assert state.leader_epoch > before[1].leader_epoch, "brokers obey newer epochs only"
+    if caught:
+        return
     if not unclean and not before[0].unclean and state.leader != -1:
         assert state.leader in before[1].isr, "only the in-sync have all that was committed"
         assert set(state.isr) <= set(before[1].isr)

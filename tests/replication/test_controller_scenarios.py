@@ -10,9 +10,11 @@ reviewed as a diff. Commands (`t-0` is a partition, replicas are ids with commas
     stopped 1 t-0       broker 1 confirms deletions
     failed 1 t-0        a disk of broker 1 failed
     isr t-0 1,2         the leader changed the ISR itself
+    caught t-0          all replicas that are alive come in sync
     unclean t on        the topic's setting changes
     preferred t-0       preferred election
     shutdown 1          controlled shutdown
+    move t-0=2,3        reassignment; `move t-0=back` calls it back
     gone t              the topic's node was deleted by hand
 
 Every write is also done on a node tree, as the store would: a wrong version or a missing parent fails the script.

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments on one broker: what is there already is accepted, all else is refused."""
+"""AlterPartitionReassignments on one broker: what is there already is accepted, what cannot be is refused."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def test_replicas_that_stay_where_they_are(harness: Harness, topic: str, version
 def test_refusals(
     harness: Harness, topic: str, version: int, index: int, replicas: list[int] | None, error: ErrorCode
 ) -> None:
-    harness.create_topic(topic)
-    answer = reassign(harness, version, topic, (index, replicas), (0, [ME]))
-    assert codes(answer) == [(topic, index, error), (topic, 0, ErrorCode.NONE)]
+    harness.create_topic(topic, partitions=2)
+    answer = reassign(harness, version, topic, (index, replicas), (1, [ME]))
+    assert codes(answer) == [(topic, index, error), (topic, 1, ErrorCode.NONE)]
     assert answer.responses[0].partitions[0].error_message
 
 
@@ -88,8 +88,13 @@ def test_fewer_replicas_where_their_number_is_to_stay(
     strict = reassign(harness, 1, topic, (0, [ME]), keep_factor=True)
     assert strict.allow_replication_factor_change is False
     assert codes(strict) == [(topic, 0, ErrorCode.INVALID_REPLICATION_FACTOR)]
-    # Nothing can leave a broker either: no success for what is not done.
-    assert codes(reassign(harness, 1, topic, (0, [ME]))) == [(topic, 0, ErrorCode.INVALID_REPLICA_ASSIGNMENT)]
+    assert codes(reassign(harness, 1, topic, (0, [ME]))) == [(topic, 0, ErrorCode.NONE)]
+    assert controller.cluster.topics[topic].partitions[0].assignment == ReplicaAssignment((ME,))
+
+
+def test_of_two_plans_for_a_partition_the_last_counts(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    assert codes(reassign(harness, 1, topic, (0, [7]), (0, [ME]))) == [(topic, 0, ErrorCode.NONE)]
 
 
 def test_another_broker_is_the_controller(harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
