@@ -11,7 +11,7 @@ import itertools
 import socket
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast, cast
 
 from protocol.api_keys import ApiKey
 from protocol.errors import MalformedMessage
@@ -50,8 +50,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._lost: str | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's own class, alike in what it does
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view[self._end :]
