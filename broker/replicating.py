@@ -1,0 +1,79 @@
+"""What a broker of a cluster does for its replicas all the time: it follows leaders, and watches over its followers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from replication.followers import Followers, FollowerSettings
+
+if TYPE_CHECKING:
+    from broker.background import Background
+    from config.broker import BrokerConfig
+    from replication.metadata_image import MetadataImage
+    from replication.partition import Partition
+    from replication.replica_manager import ReplicaManager
+
+_SLICE_S = 0.001
+
+
+class IsrChanges(Protocol):
+    """The way of a proposed in-sync set to the controller, and of its word back into the partition."""
+
+    def submit(self, partition: Partition) -> None: ...
+
+
+class Replicating:
+    """From `start()` until `close()`, which must come before the logs are closed."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        image: MetadataImage,
+        background: Background,
+        clock_ms: Callable[[], int],
+        broker_epoch: Callable[[], int],
+        isr_changes: IsrChanges | None = None,
+    ) -> None:
+        """`broker_epoch` tells the epoch of this broker's present registration."""
+        self._config = config
+        self._replicas = replicas
+        self._background = background
+        self._clock_ms = clock_ms
+        self._isr_changes = isr_changes
+        settings = FollowerSettings.of(config)
+        self.followers = Followers(settings, replicas, image, clock_ms, broker_epoch, config["num.replica.fetchers"])
+
+    def start(self) -> None:
+        self._background.spawn(self._shrink_again_and_again())
+
+    def settings_changed(self) -> None:
+        """Dynamic settings of the broker may be others."""
+        self.followers.resize(self._config["num.replica.fetchers"])
+
+    async def close(self) -> None:
+        await self.followers.close()
+
+    # -- in-sync sets ----------------------------------------------------------------------------------------------
+
+    def propose(self, partition: Partition, isr: list[int]) -> None:
+        """Ask the controller for another in-sync set."""
+        if self._isr_changes is not None:
+            partition.propose_isr(isr)
+            self._isr_changes.submit(partition)
+
+    async def _shrink_again_and_again(self) -> None:
+        # Twice in the time that a follower may lag, as Kafka does: it is out of the set after 1.5 times that at most.
+        every_s = self._config["replica.lag.time.max.ms"] / 2000
+        while True:
+            await asyncio.sleep(every_s)
+            until = time.monotonic() + _SLICE_S
+            for partition in list(self._replicas.partitions.values()):
+                if partition.is_leader and (isr := partition.isr_to_shrink(self._clock_ms())) is not None:
+                    self.propose(partition, isr)
+                if time.monotonic() > until:
+                    await asyncio.sleep(0)
+                    until = time.monotonic() + _SLICE_S
