@@ -11,7 +11,7 @@ import itertools
 import socket
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar, cast, cast
+from typing import Any, TypeVar, cast
 
 from protocol.api_keys import ApiKey
 from protocol.errors import MalformedMessage
