@@ -1,0 +1,150 @@
+"""A ControllerLoop over the embedded store, with brokers that write down what they hear."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from config.broker import BrokerConfig
+from config.listeners import Listener
+from protocol.errors import ErrorCode
+from protocol.messages import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
+)
+from replication import nodes
+from replication.controller_loop import ControllerLoop
+from replication.embedded_store import FILE_NAME, EmbeddedStore
+from replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
+from replication.registration import make_persistent_nodes, register
+from replication.topic_configs import TopicConfigs
+from tests.replication.fakes import HandClock
+
+ENDPOINT = Listener("PLAINTEXT", "h", 1, "PLAINTEXT")
+
+
+class Brokers:
+    """The other end: writes down what each broker hears, and answers well unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, Any]] = []
+        self.unreachable: set[int] = set()
+        self.broken: set[tuple[int, str, int]] = set()
+        self.changed = asyncio.Event()
+
+    def close(self, broker_id: int) -> None:
+        return
+
+    async def send(self, broker_id: int, request: Any) -> Any:
+        if broker_id in self.unreachable:
+            raise ConnectionRefusedError(f"broker {broker_id}")
+        self.heard.append((broker_id, request))
+        self.changed.set()
+        if isinstance(request, LeaderAndIsrRequest):
+            topics = [
+                LeaderAndIsrResponse.LeaderAndIsrTopicError(
+                    topic_id=topic.topic_id,
+                    partition_errors=[
+                        LeaderAndIsrResponse.LeaderAndIsrPartitionError(
+                            partition_index=p.partition_index,
+                            error_code=self.error(broker_id, topic.topic_name, p.partition_index),
+                        )
+                        for p in topic.partition_states
+                    ],
+                )
+                for topic in request.topic_states
+            ]
+            return LeaderAndIsrResponse(topics=topics)
+        if isinstance(request, StopReplicaRequest):
+            errors = [
+                StopReplicaResponse.StopReplicaPartitionError(
+                    topic_name=topic.topic_name,
+                    partition_index=p.partition_index,
+                    error_code=self.error(broker_id, topic.topic_name, p.partition_index),
+                )
+                for topic in request.topic_states
+                for p in topic.partition_states
+            ]
+            return StopReplicaResponse(partition_errors=errors)
+        return UpdateMetadataResponse()
+
+    def error(self, broker_id: int, topic: str, index: int) -> ErrorCode:
+        return ErrorCode.KAFKA_STORAGE_ERROR if (broker_id, topic, index) in self.broken else ErrorCode.NONE
+
+    async def until(self, predicate: Callable[[], bool]) -> None:
+        while not predicate():
+            self.changed.clear()
+            await asyncio.wait_for(self.changed.wait(), 5)
+
+    def to(self, broker_id: int) -> list[Any]:
+        return [request for id_, request in self.heard if id_ == broker_id]
+
+    def led_by(self, broker_id: int) -> set[tuple[str, int]]:
+        """What the broker was last told to lead."""
+        led: set[tuple[str, int]] = set()
+        for id_, request in self.heard:
+            if id_ == broker_id and isinstance(request, LeaderAndIsrRequest):
+                for topic in request.topic_states:
+                    for p in topic.partition_states:
+                        key = (topic.topic_name, p.partition_index)
+                        (led.add if p.leader == broker_id else led.discard)(key)
+        return led
+
+
+class Subject:
+    def __init__(self, folder: Path) -> None:
+        self.store = EmbeddedStore(str(folder / FILE_NAME))
+        self.brokers = Brokers()
+        self.tasks: set[asyncio.Future[None]] = set()
+
+    def spawn(self, coroutine: Any) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def start(self, *others: int) -> None:
+        await self.store.start()
+        await make_persistent_nodes(self.store)
+        configs = TopicConfigs(self.store, BrokerConfig({}), 1, self.spawn, HandClock())
+        await configs.start()
+        for broker_id in (1, *others):
+            await self.join(broker_id)
+        self.loop = ControllerLoop(1, self.store, self.brokers, configs, HandClock())
+        await self.loop.start()
+
+    async def join(self, broker_id: int) -> None:
+        await register(self.store, BrokerRegistration(broker_id, (ENDPOINT,)))
+
+    async def create(self, name: str, *replicas: tuple[int, ...]) -> None:
+        partitions = {index: ReplicaAssignment(ids) for index, ids in enumerate(replicas)}
+        data = nodes.encode_topic(TopicAssignment(name.encode().ljust(16), partitions))
+        await self.store.create(nodes.topic_path(name), data)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Until the controller rests and every reachable broker has heard everything."""
+        for _ in range(20):
+            await self.loop.wait_until(self.loop._is_quiet, 1000)
+            await asyncio.sleep(0)
+
+    async def state(self, name: str, index: int = 0) -> PartitionState:
+        found = await self.store.get(nodes.state_path(name, index))
+        assert found is not None
+        return nodes.decode_state(found[0])
+
+
+@asynccontextmanager
+async def running(folder: Path, *others: int) -> AsyncIterator[Subject]:
+    subject = Subject(folder)
+    await subject.start(*others)
+    try:
+        yield subject
+    finally:
+        await subject.loop.stop()
+        await subject.store.close()
