@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from broker.connections import Connections
     from broker.endpoints import NodeEndpoint
     from broker.fetch_sessions import FetchSessions
+    from broker.follower_sessions import FollowerSessions
     from broker.internal_topics import TopicCreator
     from broker.log_mover import LogMover
     from broker.metadata_answer import EncodedTopics
@@ -63,6 +64,7 @@ class Broker:
     consumer_offsets: ConsumerOffsets
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessions
+    follower_sessions: FollowerSessions
     stalls: StallMeter
     encoded_topics: EncodedTopics
     unadvertised: frozenset[str]

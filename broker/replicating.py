@@ -11,6 +11,7 @@ from replication.followers import Followers, FollowerSettings
 
 if TYPE_CHECKING:
     from broker.background import Background
+    from broker.follower_sessions import FollowerSessions
     from config.broker import BrokerConfig
     from replication.metadata_image import MetadataImage
     from replication.partition import Partition
@@ -33,6 +34,7 @@ class Replicating:
         config: BrokerConfig,
         replicas: ReplicaManager,
         image: MetadataImage,
+        sessions: FollowerSessions,
         background: Background,
         clock_ms: Callable[[], int],
         broker_epoch: Callable[[], int],
@@ -44,6 +46,8 @@ class Replicating:
         self._background = background
         self._clock_ms = clock_ms
         self._isr_changes = isr_changes
+        sessions.propose_isr = self.propose
+        image.on_update.append(lambda: sessions.forget(image.is_alive))
         settings = FollowerSettings.of(config)
         self.followers = Followers(settings, replicas, image, clock_ms, broker_epoch, config["num.replica.fetchers"])
 

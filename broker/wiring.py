@@ -17,6 +17,7 @@ from broker.control import Control
 from broker.descriptors import Share, open_files_limit
 from broker.disk_watch import DiskWatch
 from broker.fetch_sessions import FetchSessions
+from broker.follower_sessions import FollowerSessions
 from broker.group_log import GroupLog
 from broker.internal_topics import GROUP_METADATA_TOPIC, TopicCreator
 from broker.late_partitions import LatePartitions
@@ -239,9 +240,10 @@ class Node:
             partition_count=config["offsets.topic.num.partitions"],
             pause=gate.turns().next,
         )
+        follower_sessions = FollowerSessions()
         if self._in_cluster:
             self._replicating = Replicating(
-                config, replicas, image, self._background, now_ms, lambda: local.broker_epoch
+                config, replicas, image, follower_sessions, self._background, now_ms, lambda: local.broker_epoch
             )
             configs.on_broker_changed.append(self._replicating.settings_changed)
         self._follow_topics(replicas, image, configs, groups)
@@ -284,6 +286,7 @@ class Node:
             consumer_offsets=ConsumerOffsets(store),
             producer_ids=ProducerIdAllocator(store, config.broker_id),
             fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"]),
+            follower_sessions=follower_sessions,
             stalls=self.stalls,
             encoded_topics=EncodedTopics(),
             unadvertised=self._unadvertised(),

@@ -17,6 +17,7 @@ class FollowerState:
     """
 
     __slots__ = (
+        "broker_epoch",
         "broker_id",
         "last_caught_up_ms",
         "last_fetch_leader_end_offset",
@@ -27,6 +28,8 @@ class FollowerState:
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
+        self.broker_epoch = -1
+        """Of its registration, as its last fetch named it."""
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
         self.last_fetch_leader_end_offset = 0
@@ -52,6 +55,7 @@ class FollowerState:
         """
         self.last_caught_up_ms = now_ms if in_isr else 0
         if newly_leader:
+            self.broker_epoch = -1
             self.log_end_offset = UNKNOWN_OFFSET
             self.log_start_offset = UNKNOWN_OFFSET
             self.last_fetch_leader_end_offset = UNKNOWN_OFFSET

@@ -321,6 +321,8 @@ class Partition:
         if last_fetched_epoch < 0:
             return None
         log = self._leader_log()
+        if log.latest_epoch() == last_fetched_epoch and log.log_start_offset <= offset <= log.log_end_offset:
+            return None  # nearly always
         epoch, end_offset = log.epoch_end_offset(last_fetched_epoch)
         if epoch < 0 or end_offset < 0 or offset < log.log_start_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {last_fetched_epoch}, offset {offset}")
@@ -450,20 +452,43 @@ class Partition:
 
     # -- in-sync replicas --------------------------------------------------------------------------------------
 
-    def update_follower(self, replica_id: int, offset: int, now_ms: int, *, log_start_offset: int = -1) -> None:
+    def update_follower(
+        self, replica_id: int, offset: int, now_ms: int, *, log_start_offset: int = -1, broker_epoch: int = -1
+    ) -> None:
         """A follower fetched at `offset`; the HW may move. Afterwards ask `isr_to_expand`.
 
-        Raises KafkaError UNKNOWN_LEADER_EPOCH for a broker that is no replica: it will retry with newer metadata.
+        `broker_epoch`: of its registration, -1 where it does not say. Raises KafkaError as `check_follows`.
         """
         log = self._leader_log()
         follower = self._followers.get(replica_id)
         if follower is None:
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {replica_id} is not a replica")
+            self.check_follows(replica_id)
+            return
         before, start_before = follower.log_end_offset, follower.log_start_offset
         follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms)
+        follower.broker_epoch = broker_epoch
         moved = before != offset and self._advance_high_watermark(now_ms)
         if (moved or log_start_offset != start_before) and self._waiters.active:
             self._waiters.run(self._commit_verdict)
+
+    def check_follows(self, replica_id: int) -> None:
+        """Raises KafkaError UNKNOWN_LEADER_EPOCH for a broker that is no replica here yet, as far as is known: it will
+        ask again."""
+        if replica_id not in self._followers:
+            self.check_leads()
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {replica_id} is not a replica")
+
+    def follower_was_level(self, replica_id: int, offset: int, last_fetch_ms: int) -> None:
+        """A follower in step, whose fetches did not mention this partition any more, was at `offset`, the log's end
+        until just now, when it last asked for anything."""
+        follower = self._followers.get(replica_id)
+        if follower is not None and follower.log_end_offset == offset:
+            follower.fetched(offset, follower.log_start_offset, offset, last_fetch_ms)
+
+    def follower_epoch(self, replica_id: int) -> int:
+        """The broker epoch with which a replica fetched last, -1 where it is not known."""
+        follower = self._followers.get(replica_id)
+        return -1 if follower is None else follower.broker_epoch
 
     def isr_to_expand(self, replica_id: int) -> list[int] | None:
         """The ISR to propose now that `replica_id` fetched, or None.

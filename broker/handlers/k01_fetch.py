@@ -10,6 +10,7 @@ until enough is committed or `max_wait_ms` is over (broker.delayed_fetch).
   directory ids; 18 high watermark of followers.
 - Isolation read_committed reads to the last stable offset, which is the high watermark as long as there are no
   transactions.
+- Followers are answered by broker.follower_sessions.
 - Gap: no rack-aware reads from followers; the leader answers.
 """
 
@@ -21,8 +22,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.delayed_fetch import DelayedFetch
+from broker.follower_sessions import SESSIONS_FROM, replica_of
 from broker.handlers.leaders import current_leader, node_endpoints
-from broker.registry import handles
+from broker.registry import Later, handles
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Uuid
@@ -47,11 +49,13 @@ _LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOC
 
 
 @handles(ApiKey.FETCH, 0, 18)
-def fetch(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse | DelayedFetch | Awaitable[FetchResponse]:
+def fetch(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse | Later | Awaitable[FetchResponse]:
     if call.version < BATCHES_FROM:
         from broker.handlers.down_converted import fetch_converted
 
         return fetch_converted(broker, request, call)
+    if call.version >= SESSIONS_FROM and replica_of(request, call.version) >= 0:
+        return broker.follower_sessions.fetch(broker, request, call)
     uses_ids = call.version >= TOPIC_IDS_FROM
     try:
         context = broker.fetch_sessions.context(request, uses_ids, broker.now_ms())
@@ -88,7 +92,7 @@ class FetchRead:
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._read_committed = request.isolation_level == READ_COMMITTED
-        self._follower = request.replica_id if call.version < 15 else request.replica_state.replica_id
+        self._follower = replica_of(request, call.version)
         self._found: list[tuple[FetchedPartition, FetchResponse.PartitionData]] = []
         self._fetches = 0
         self.satisfied = False
@@ -174,6 +178,7 @@ class FetchRead:
                 partition.update_follower(
                     self._follower, wanted.fetch_offset, broker.now_ms(), log_start_offset=wanted.log_start_offset
                 )
+                broker.follower_sessions.look_in_sync(partition, self._follower)
         data.high_watermark = partition.high_watermark
         data.last_stable_offset = partition.last_stable_offset
         data.log_start_offset = partition.log_start_offset
