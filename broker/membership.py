@@ -24,6 +24,7 @@ from replication.registration import BrokerIdTaken, register
 if TYPE_CHECKING:
     from broker.background import Background
     from replication.local_broker import LocalBroker
+    from replication.metadata_image import MetadataImage
     from replication.metadata_store import MetadataStore, WatchEvent
     from replication.nodes import BrokerRegistration
     from replication.replica_manager import ReplicaManager
@@ -33,6 +34,8 @@ FREED_WITHIN_MORE_MS = 5000
 """ZooKeeper ends a session some ticks after its time-out, and later where it has much to do."""
 _COUNTDOWN_EVERY_S = 2.0
 _TRY_AGAIN_S = 1.0
+INFORMED_WITHIN_S = 10.0
+_LOOK_EVERY_S = 0.02
 
 
 async def register_when_free(store: MetadataStore, broker: BrokerRegistration, session_timeout_ms: int) -> int:
@@ -75,6 +78,16 @@ async def _until_freed(store: MetadataStore, path: str, most_s: float) -> None:
             await freed.wait()
     except TimeoutError:
         return
+
+
+async def until_informed(image: MetadataImage, most_s: float = INFORMED_WITHIN_S) -> bool:
+    """Wait for what the controller tells every broker first, all of the metadata. False if it did not in time."""
+    until = time.monotonic() + most_s
+    while not image.version:
+        if time.monotonic() > until:
+            return False
+        await asyncio.sleep(_LOOK_EVERY_S)
+    return True
 
 
 class Membership:

@@ -8,6 +8,7 @@
   come into being as the client asks again.
 - But a name whose topic was deleted is UNKNOWN_TOPIC_OR_PARTITION the first time it is asked for, although a new topic
   is made of it: whoever asks may well be the one who deleted it, and looks whether it is gone.
+- A broker that has just joined a cluster, and was not told of it by the controller yet, answers when it was.
 - An answer about many partitions is made in slices and kept (broker.metadata_answer).
 - Without an authorizer everybody may do everything, and the authorized operations say so.
 """
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker.internal_topics import INTERNAL_TOPICS
+from broker.membership import until_informed
 from broker.metadata_answer import encoded_answer
 from broker.registry import handles
 from protocol.api_keys import ApiKey
@@ -48,6 +50,8 @@ MANY_PARTITIONS = 200
 
 @handles(ApiKey.METADATA, 0, 13)
 async def metadata(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse | EncodedResponse:
+    if not broker.metadata.version:
+        await until_informed(broker.metadata)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     may_create = broker.config["auto.create.topics.enable"] and (
         call.version < CREATION_CHOICE_FROM or request.allow_auto_topic_creation
