@@ -1,9 +1,10 @@
-"""Which broker gets which replica: Kafka's spread without racks, and the checks of assignments made by hand."""
+"""Which broker gets which replica: Kafka's spread, with racks and without, and the checks of those made by hand."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping, Sequence
+from itertools import zip_longest
 
 from protocol.errors import ErrorCode, KafkaError
 
@@ -16,45 +17,104 @@ def spread(
     partitions: int,
     replication_factor: int,
     *,
+    racks: Mapping[int, str | None] | None = None,
     start_partition: int = 0,
     start_index: int | None = None,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of partitions `start_partition` and on, `brokers` sorted by id.
+    """Replicas of partitions `start_partition` and on, `brokers` sorted by id; `racks` of all of them or of none.
 
     First replicas go round robin from `start_index` (random if None, so that the first brokers do not lead everything).
     The others follow at a distance that grows by one with each full round: brokers share each other's load evenly,
-    also that of one which fails.
+    also that of one which fails. With racks the round goes from rack to rack, and a rack gets a second replica of a
+    partition only when each has one. The same figures as Kafka's AdminUtils for the same start.
 
-    Raises KafkaError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, POLICY_VIOLATION.
+    Raises KafkaError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, POLICY_VIOLATION, UNKNOWN_SERVER_ERROR (some
+    brokers have a rack and others none).
     """
     count = len(brokers)
     if partitions < 1:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"the number of partitions must be at least 1, not {partitions}")
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
     if partitions > MAX_NEW_PARTITIONS:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"at most {MAX_NEW_PARTITIONS} new partitions at a time")
     if replication_factor < 1:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, f"the replication factor must be at least 1, not {replication_factor}"
-        )
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
     if replication_factor > count:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} needs as many brokers; there are {count}",
+            f"Replication factor: {replication_factor} larger than available brokers: {count}.",
         )
+    rack_of = _racks(brokers, racks)
+    if rack_of is not None:
+        brokers = alternated(rack_of)
     first = random.randrange(count) if start_index is None else start_index
-    numbers = range(start_partition, start_partition + partitions)
-    if replication_factor == 1:
-        alone = [(broker,) for broker in brokers]
-        return {partition: alone[(first + partition) % count] for partition in numbers}
     distance = random.randrange(count) if start_index is None else start_index
+    # Where the others stand depends on little: thousands of partitions have some dozens of different lists.
+    known: dict[tuple[int, int], tuple[int, ...]] = {}
     result = {}
-    for partition in numbers:
+    for partition in range(start_partition, start_partition + partitions):
         if partition > 0 and partition % count == 0:
             distance += 1
         lead = (first + partition) % count
-        others = [(lead + 1 + (distance + n) % (count - 1)) % count for n in range(replication_factor - 1)]
-        result[partition] = tuple(brokers[index] for index in (lead, *others))
+        key = lead, distance % max(1, count - 1)
+        replicas = known.get(key)
+        if replicas is None:
+            if rack_of is None:
+                replicas = _replicas(brokers, replication_factor, lead, distance)
+            else:
+                replicas = _replicas_over_racks(brokers, replication_factor, lead, distance, rack_of)
+            known[key] = replicas
+        result[partition] = replicas
     return result
+
+
+def _racks(brokers: Sequence[int], racks: Mapping[int, str | None] | None) -> dict[int, str] | None:
+    """The rack of each broker, None where there are no racks."""
+    known = {id_: rack for id_ in brokers if racks is not None and (rack := racks.get(id_)) is not None}
+    if not known:
+        return None
+    if len(known) < len(brokers):
+        lacking = [id_ for id_ in brokers if id_ not in known]
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"Not all brokers have rack information for replica rack aware assignment: set broker.rack of {lacking}",
+        )
+    return known
+
+
+def alternated(rack_of: Mapping[int, str]) -> list[int]:
+    """The brokers so that one stands beside those of other racks: each rack's first, by the racks' names, then each
+    one's second, and so on."""
+    by_rack: dict[str, list[int]] = {}
+    for id_ in sorted(rack_of):
+        by_rack.setdefault(rack_of[id_], []).append(id_)
+    rows = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    return [id_ for row in rows for id_ in row if id_ is not None]
+
+
+def _other(lead: int, distance: int, nth: int, count: int) -> int:
+    return (lead + 1 + (distance + nth) % (count - 1)) % count
+
+
+def _replicas(brokers: Sequence[int], replication_factor: int, lead: int, distance: int) -> tuple[int, ...]:
+    count = len(brokers)
+    others = [_other(lead, distance, nth, count) for nth in range(replication_factor - 1)]
+    return tuple(brokers[index] for index in (lead, *others))
+
+
+def _replicas_over_racks(
+    brokers: Sequence[int], replication_factor: int, lead: int, distance: int, rack_of: Mapping[int, str]
+) -> tuple[int, ...]:
+    count, racks = len(brokers), len(set(rack_of.values()))
+    replicas = [brokers[lead]]
+    used = {rack_of[brokers[lead]]}
+    nth = 0
+    while len(replicas) < replication_factor:
+        broker = brokers[_other(lead, distance * racks, nth, count)]
+        nth += 1
+        if broker not in replicas and (rack_of[broker] not in used or len(used) == racks):
+            replicas.append(broker)
+            used.add(rack_of[broker])
+    return tuple(replicas)
 
 
 def check_manual(

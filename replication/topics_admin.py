@@ -21,6 +21,7 @@ from replication.cluster import Cluster, PartitionKey
 from replication.config_admin import ConfigAdmin
 from replication.metadata_image import MetadataImage
 from replication.metadata_store import BadVersion, Create, MetadataStore, NodeExists, NoNode, Operation, Set
+from replication.reassignment import is_moving
 from replication.topic_configs import TopicConfigs
 from replication.topic_names import CLUSTER_METADATA_TOPIC, colliding, may_collide, name_problem
 from replication.turns import Turns
@@ -205,7 +206,11 @@ class Admin:
             brokers,
             self._config["num.partitions"] if partitions == -1 else partitions,
             self._config["default.replication.factor"] if factor == -1 else factor,
+            racks=self._racks(),
         )
+
+    def _racks(self) -> dict[int, str | None]:
+        return {id_: broker.rack for id_, broker in self._image.brokers.items()}
 
     def _new_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:
         given: dict[str, str] = {}
@@ -272,7 +277,7 @@ class Admin:
         """Widen a topic to `count` partitions; `assignments` holds the replicas of each new one.
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
-        INVALID_REPLICATION_FACTOR (too few brokers), POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        INVALID_REPLICATION_FACTOR (too few brokers), POLICY_VIOLATION, REASSIGNMENT_IN_PROGRESS, REQUEST_TIMED_OUT."""
         cluster = self._check_controller()
         while True:
             node = None if name_problem(name) is not None else await self._store.get(nodes.topic_path(name))
@@ -280,6 +285,11 @@ class Admin:
             if node is None or (known is not None and known.deleting):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
             topic = nodes.decode_topic(name, node[0])
+            if any(map(is_moving, topic.partitions.values())):
+                raise KafkaError(
+                    ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                    f"A partition reassignment is in progress for the topic '{name}'.",
+                )
             added = self._widen(topic, count, assignments)
             if validate_only:
                 return
@@ -304,7 +314,14 @@ class Admin:
         if assignments is None:
             # Go on where the first partition began, as if all had been made at once.
             start = next((index for index, id_ in enumerate(brokers) if id_ >= first[0]), 0)
-            return spread(brokers, count - present, len(first), start_partition=present, start_index=start)
+            return spread(
+                brokers,
+                count - present,
+                len(first),
+                racks=self._racks(),
+                start_partition=present,
+                start_index=start,
+            )
         if len(assignments) != count - present:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
