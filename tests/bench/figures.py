@@ -82,13 +82,19 @@ def stall_figures(broker: BrokerProcess, during: str, limit_ms: float | None = 1
 
 
 def create_topics(
-    connection: RawConnection, names: list[str], partitions: int, configs: dict[str, str] | None = None
+    connection: RawConnection,
+    names: list[str],
+    partitions: int,
+    configs: dict[str, str] | None = None,
+    replication_factor: int = 1,
 ) -> None:
     settings = [
         CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
     ]
     topics = [
-        CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
+        CreateTopicsRequest.CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=replication_factor, configs=settings
+        )
         for name in names
     ]
     answer = connection.ask(CreateTopicsRequest(topics=topics, timeout_ms=600_000), 7)

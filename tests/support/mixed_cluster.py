@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import pathlib
 import time
 from collections.abc import Sequence
@@ -34,6 +35,13 @@ SETTINGS = {
 }
 ONLY_KAFKA = {"num.network.threads": "2", "num.io.threads": "2", "log.cleaner.dedupe.buffer.size": "4194304"}
 """Small pools, so that several fit beside each other."""
+
+
+def _quiet() -> logging.Logger:
+    """Its connection ends with the server's, at each end of a test."""
+    logger = logging.getLogger("tests.support.mixed_cluster")
+    logger.setLevel(logging.CRITICAL)
+    return logger
 
 
 class MixedCluster:
@@ -144,7 +152,7 @@ class MixedCluster:
 
     def __enter__(self) -> MixedCluster:
         self.zookeeper.start()
-        self._client = KazooClient(self.zookeeper.connect, timeout=20)
+        self._client = KazooClient(self.zookeeper.connect, timeout=20, logger=_quiet())
         self._client.start(timeout=30)
         self.brokers = [self._make(broker_id) for broker_id in range(len(self.kinds))]
         return self

@@ -28,6 +28,11 @@ class ZooKeeperProcess:
     def connect(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
     def start(self) -> ZooKeeperProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "zoo.cfg"

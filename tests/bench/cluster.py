@@ -1,0 +1,188 @@
+"""`make bench-cluster`: three gregor brokers beside three Apache Kafka 3.9.1 brokers in ZooKeeper mode, in turns.
+
+    make bench-cluster                                      3 rounds, then failover of 5,000 partitions once
+    make bench-cluster ARGS="--rounds 1 --only load"        what a new change does to the throughput
+
+Each side begins each round with new processes, a ZooKeeper of its own and empty folders; the other side is not there
+meanwhile. All topics have three replicas, all writes wait for all that are in sync. Only ratios mean something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.bench import raw_load  # noqa: E402  the folder above must be on the path first
+from tests.bench.cluster_side import Side  # noqa: E402  see above
+from tests.support.mixed_cluster import GREGOR, KAFKA  # noqa: E402  see above
+
+NAMES = {GREGOR: "gregor", KAFKA: "Apache Kafka 3.9.1"}
+FAILOVER_PARTITIONS = 300
+"""A third of them is led by each broker."""
+MANY_PARTITIONS = 5000
+PARTS = ("load", "failover", "many")
+IDLE_S = 3.0
+
+
+class Load(NamedTuple):
+    """`count` producers with `window` requests under way each."""
+
+    name: str
+    count: int
+    window: int
+    batch_bytes: int
+
+
+LOADS = (
+    Load("16 KB", 6, 5, 16_000),
+    Load("1 MB", 6, 5, 1_000_000),
+    Load("64 waiting", 64, 1, 100),
+)
+
+
+class Figure(NamedTuple):
+    """One value of one side in one round."""
+
+    name: str
+    value: float
+    higher_is_better: bool = False
+    asked: float | None = None
+    """The least ratio, above 1 gregor is better."""
+
+
+def loads(side: Side, seconds: float) -> Iterator[Figure]:
+    for load in LOADS:
+        topic = f"load-{load.batch_bytes}"
+        side.keep_trying(lambda topic=topic, load=load: side.create(topic, 12 if load.window == 1 else 6))
+        side.wait_until_whole(topic, 12 if load.window == 1 else 6)
+        settings = {"count": load.count, "batch_bytes": load.batch_bytes, "window": load.window}
+        raw_load.load(side.port(), topic, **settings, seconds=seconds)  # warms up
+        before_s, zookeeper_s = side.processor_s(), side.zookeeper_processor_s()
+        found = raw_load.load(side.port(), topic, **settings, seconds=seconds)
+        spent_s, zookeeper_s = side.processor_s() - before_s, side.zookeeper_processor_s() - zookeeper_s
+        if load.window == 1:
+            yield Figure(f"{load.count} producers that wait, requests/s", found.requests / found.seconds, True, 1.2)
+            yield Figure("  median, ms", found.median_ms)
+            yield Figure("  p99, ms", found.percentile_ms(0.99), asked=1.0)
+            yield Figure("  processor time of the brokers, us a request", spent_s / found.requests * 1e6)
+        else:
+            rate = found.size_bytes / found.seconds / 1e6
+            yield Figure(f"batches of {load.name}, MB/s", rate, True, 1.2)
+            yield Figure("  processor time of the brokers, s/GB", spent_s / found.size_bytes * 1e9, asked=1 / 0.8)
+            yield Figure("  of ZooKeeper, s/GB", zookeeper_s / found.size_bytes * 1e9)
+
+
+def failovers(side: Side, partitions: int) -> Iterator[Figure]:
+    led = partitions // 3
+    for role in ("a leader", "the controller"):
+        topic = f"failover-{role.split()[-1]}"
+        begin = time.monotonic()
+        side.keep_trying(lambda topic=topic: side.create(topic, partitions))
+        made_s = side.wait_until_whole(topic, partitions)
+        made_s = time.monotonic() - begin
+        if role == "a leader":
+            yield Figure(f"making {partitions} partitions, all in sync, s", made_s)
+            yield Figure("  memory of the brokers, MB", side.memory_mb())
+        controller = side.cluster.controller()
+        assert controller is not None
+        killed = controller if role == "the controller" else next(n for n in side.running() if n != controller)
+        total_s, beyond_s = side.failover(topic, killed)
+        yield Figure(f"kill of {role}, {led} led: all take writes, s beyond the session", beyond_s, asked=1.0)
+        yield Figure("  in all, s", total_s)
+        if role == "a leader":
+            begin = time.monotonic()
+            side.cluster.start(killed)
+            side.wait_until_whole(topic, partitions)
+            yield Figure("  it is back: until all are in sync again, s", time.monotonic() - begin)
+
+
+def once(folder: pathlib.Path, kind: str, parts: list[str], given: argparse.Namespace) -> Iterator[Figure]:
+    """One side, from its start to its end."""
+    with Side(folder, kind) as side:
+        start_s = side.start()
+        yield Figure("start to the first record, s", start_s, asked=2.0)
+        yield Figure("  ZooKeeper's start included, s", start_s + side.zookeeper_s)
+        time.sleep(IDLE_S)
+        yield Figure("  memory of the idle brokers, MB", side.memory_mb())
+        if "load" in parts:
+            yield from loads(side, given.seconds)
+        if "failover" in parts:
+            yield from failovers(side, FAILOVER_PARTITIONS)
+        if "many" in parts:
+            yield from failovers(side, given.partitions)
+
+
+Values = dict[str, dict[str, list[Figure]]]
+"""By name of the figure and by side: one of each round."""
+
+
+def play(values: Values, kinds: list[str], parts: list[str], given: argparse.Namespace, label: str) -> None:
+    for kind in kinds:
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="gregor-bench-"))
+        under = ""
+        try:
+            for figure in once(folder, kind, parts, given):
+                print(f"# {label}, {NAMES[kind]}: {figure.name.strip()} {figure.value:.3f}", flush=True)
+                under = figure.name if not figure.name.startswith(" ") else under
+                name = figure.name if figure.name == under else f"{under}\n{figure.name}"
+                values.setdefault(name, {}).setdefault(kind, []).append(figure)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def table(values: Values) -> str:
+    """The sides' medians, and the ratios of the rounds: above 1 gregor is better."""
+    width = max((len(name.rpartition("\n")[2]) for name in values), default=10)
+    lines = [f"{'':{width}} {'gregor':>10} {'Kafka 3.9.1':>12} {'ratio':>7}   min - max    asked"]
+    for name, sides in values.items():
+        ours, theirs = ([one.value for one in sides.get(kind, [])] for kind in (GREGOR, KAFKA))
+        [figure, *_] = [one for found in sides.values() for one in found]
+        pairs = [pair for pair in zip(ours, theirs, strict=False) if min(pair) > 0]
+        ratios = [a / b if figure.higher_is_better else b / a for a, b in pairs]
+        told = [f"{statistics.median(found):.2f}" if found else "-" for found in (ours, theirs)]
+        line = f"{name.rpartition(chr(10))[2]:{width}} {told[0]:>10} {told[1]:>12}"
+        if ratios:
+            line += f" {statistics.median(ratios):7.2f}   {min(ratios):.2f} - {max(ratios):.2f}"
+            if figure.asked is not None:
+                missed = "" if statistics.median(ratios) >= figure.asked else ", missed"
+                line += f"  >= {figure.asked:.2f}{missed}"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="of load and failover (3)")
+    parser.add_argument("--only", action="append", choices=PARTS, help="parts of it")
+    parser.add_argument("--side", choices=[GREGOR, KAFKA], help="one side only")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each load, and as many to warm up (8)")
+    parser.add_argument("--partitions", type=int, default=MANY_PARTITIONS, help="of the part `many` (5000)")
+    given = parser.parse_args(arguments)
+    parts = given.only or list(PARTS)
+    kinds = [given.side] if given.side else [GREGOR, KAFKA]
+    values: Values = {}
+    most: Values = {}
+    often = [part for part in parts if part != "many"]
+    try:
+        for number in range(given.rounds if often else 0):
+            play(values, kinds if number % 2 == 0 else kinds[::-1], often, given, f"round {number + 1}")
+        if "many" in parts:
+            play(most, kinds, ["many"], given, f"{given.partitions} partitions")
+    finally:
+        print(f"\n{table(values)}" if values else "")
+        print(f"\nwith {given.partitions} partitions\n{table(most)}" if most else "")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

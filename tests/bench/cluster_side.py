@@ -1,0 +1,206 @@
+"""Three brokers of one kind on a ZooKeeper of their own, and what is measured of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import threading
+import time
+from collections.abc import Callable
+
+from protocol.messages import MetadataRequest, MetadataResponse, ProduceRequest
+from protocol.records import build_batch
+from tests.bench.figures import TICKS_PER_S, create_topics, memory_mb
+from tests.bench.raw_load import VERSION, leaders
+from tests.support.mixed_cluster import KAFKA, MixedCluster
+from tests.support.wire import Closed, RawConnection
+
+BROKERS = 3
+KAFKA_JVM = (
+    *("-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"),
+    *("-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
+)
+"""As Apache Kafka's own start script has it."""
+SETTINGS = {
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "log.cleaner.dedupe.buffer.size": "134217728",
+    "offsets.topic.num.partitions": "50",
+}
+"""Apache Kafka's defaults where the tests have smaller ones. What gregor has no use for it leaves aside."""
+LIMIT_S = 240.0
+BATCH = 100
+
+
+def processor_s(pid: int) -> float:
+    """Processor time of a process and all that came of it, ended ones too."""
+    with open(f"/proc/{pid}/stat") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    own = sum(int(field) for field in fields[11:15]) / TICKS_PER_S
+    return own + sum(processor_s(child) for child in children(pid))
+
+
+def children(pid: int) -> list[int]:
+    found: list[int] = []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/task/{thread}/children") as names:
+            found += map(int, names.read().split())
+    return found
+
+
+class Side:
+    """A context manager: ZooKeeper runs, the brokers not yet."""
+
+    def __init__(self, folder: pathlib.Path, kind: str, overrides: dict[str, str] | None = None) -> None:
+        self.kind = kind
+        settings = {**(SETTINGS if kind == KAFKA else {}), **(overrides or {})}
+        self.cluster = MixedCluster(folder, [kind] * BROKERS, settings, jvm=KAFKA_JVM)
+
+    def __enter__(self) -> Side:
+        begin = time.monotonic()
+        self.cluster.__enter__()
+        self.zookeeper_s = time.monotonic() - begin
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.cluster.__exit__(None, None, None)
+
+    # -- all processes -------------------------------------------------------------------------------------------
+
+    def running(self) -> list[int]:
+        """Numbers of the brokers that have not been killed."""
+        processes = [broker.process for broker in self.cluster.brokers]
+        return [number for number, process in enumerate(processes) if process is not None and process.poll() is None]
+
+    def processor_s(self) -> float:
+        return sum(processor_s(self.cluster.brokers[number].pid) for number in self.running())
+
+    def zookeeper_processor_s(self) -> float:
+        return processor_s(self.cluster.zookeeper.pid)
+
+    def memory_mb(self) -> float:
+        pids = [self.cluster.brokers[number].pid for number in self.running()]
+        return sum(memory_mb(one) for pid in pids for one in (pid, *children(pid)))
+
+    def port(self, number: int | None = None) -> int:
+        """Of that broker, or of one that runs."""
+        return self.cluster.brokers[self.running()[0] if number is None else number].port
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    def start(self) -> float:
+        """Seconds until the cluster has made a topic of three replicas and taken a record that all of them have."""
+        begin = time.monotonic()
+        for broker in self.cluster.brokers:
+            broker.start(wait_until_ready=False)
+        self.keep_trying(lambda: self.create("first", 1))
+        self.keep_trying(lambda: self.write("first", {0: self.leaders("first")[0]}) == {0})
+        return time.monotonic() - begin
+
+    def keep_trying(self, attempt: Callable[[], object], pause_s: float = 0.02) -> None:
+        """Until it neither fails nor returns something false."""
+        deadline = time.monotonic() + LIMIT_S
+        last: Exception | None = None
+        while time.monotonic() < deadline:
+            for broker in self.cluster.brokers:
+                if broker.process is not None and broker.process.poll() not in (None, -9):
+                    raise RuntimeError(f"a broker of {self.kind} has ended:\n{broker.log()[-2000:]}")
+            try:
+                if attempt():
+                    return
+            except (OSError, Closed, AssertionError, KeyError) as failure:
+                last = failure
+            time.sleep(pause_s)
+        raise RuntimeError(f"{self.kind}: in vain for {LIMIT_S:.0f} s: {last}")
+
+    def create(self, topic: str, partitions: int) -> bool:
+        """Over the controller; False while not all brokers are known, or if there is none."""
+        with RawConnection(self.port()) as connection:
+            found = self.metadata(connection, topic)
+        if not found.topics[0].error_code:  # of an attempt whose answer was lost
+            return True
+        ports = {broker.node_id: broker.port for broker in found.brokers}
+        if len(ports) < len(self.running()) or found.controller_id not in ports:
+            return False
+        with RawConnection(ports[found.controller_id]) as connection:
+            connection.socket.settimeout(LIMIT_S)
+            create_topics(connection, [topic], partitions, replication_factor=len(ports))
+        return True
+
+    def metadata(self, connection: RawConnection, topic: str) -> MetadataResponse:
+        asked = [MetadataRequest.MetadataRequestTopic(name=topic)]
+        answer: MetadataResponse = connection.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), 12)
+        return answer
+
+    def leaders(self, topic: str, number: int | None = None) -> dict[int, int]:
+        return leaders(self.port(number), topic)
+
+    def wait_until_whole(self, topic: str, partitions: int) -> float:
+        """Seconds until every running broker knows all partitions with a leader and all their replicas in sync."""
+        begin = time.monotonic()
+
+        def whole(number: int) -> bool:
+            with RawConnection(self.port(number)) as connection:
+                connection.socket.settimeout(LIMIT_S)
+                parts = self.metadata(connection, topic).topics[0].partitions
+            return len(parts) == partitions and all(
+                part.leader_id >= 0 and len(part.isr_nodes) == BROKERS for part in parts
+            )
+
+        for number in self.running():
+            self.keep_trying(lambda number=number: whole(number), 0.05)  # type: ignore[misc]
+        return time.monotonic() - begin
+
+    def write(self, topic: str, places: dict[int, int]) -> set[int]:
+        """A record to each of these partitions, at these ports; returns where all in-sync replicas have it."""
+        written: set[int] = set()
+        for port in set(places.values()):
+            there = [partition for partition, leader in places.items() if leader == port]
+            with RawConnection(port) as connection:
+                connection.socket.settimeout(60)
+                answer = connection.ask(a_record_each(topic, there), VERSION)
+            parts = answer.responses[0].partition_responses
+            written |= {part.index for part in parts if not part.error_code}
+        return written
+
+    # -- failover ------------------------------------------------------------------------------------------------
+
+    def failover(self, topic: str, killed: int) -> tuple[float, float]:
+        """kill -9 of a broker. Seconds from there until every partition has taken a record again, which all in-sync
+        replicas have; and how many of them lie behind the end of its session in ZooKeeper."""
+        places = self.leaders(topic)
+        dead_port = self.port(killed)
+        survivors = {self.port(number) for number in self.running()} - {dead_port}
+        ended: list[float] = []
+        path = f"/brokers/ids/{killed}"
+        assert self.cluster.store.exists(path, watch=lambda _: ended.append(time.monotonic()))
+        self.cluster.brokers[killed].kill()
+        begin = time.monotonic()
+        # Those that go on being led where they were wait for the dead follower to leave the in-sync replicas.
+        kept = [
+            threading.Thread(target=self._write_all, args=(topic, {p for p in places if places[p] == port}))
+            for port in survivors
+        ]
+        for thread in kept:
+            thread.start()
+        self._write_all(topic, {partition for partition in places if places[partition] == dead_port}, dead_port)
+        for thread in kept:
+            thread.join()
+        end = time.monotonic()
+        return end - begin, end - (ended[0] if ended else end)
+
+    def _write_all(self, topic: str, pending: set[int], dead_port: int = -1) -> None:
+        def attempt() -> bool:
+            places = {p: port for p, port in self.leaders(topic).items() if p in pending and port != dead_port}
+            pending.difference_update(self.write(topic, places))
+            return not pending
+
+        self.keep_trying(attempt)
+
+
+def a_record_each(topic: str, partitions: list[int]) -> ProduceRequest:
+    batch = bytes(build_batch([(None, b"v" * BATCH)], timestamp_ms=int(time.time() * 1000)))
+    data = [ProduceRequest.PartitionProduceData(index=partition, records=batch) for partition in partitions]
+    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=data)]
+    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics)
