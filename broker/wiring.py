@@ -41,6 +41,7 @@ from replication.brokers import Brokers
 from replication.consumer_offsets import ConsumerOffsets
 from replication.controller_loop import ControllerLoop
 from replication.embedded_store import FILE_NAME, EmbeddedStore
+from replication.leader_balance import LeaderBalance
 from replication.metadata_image import MetadataImage
 from replication.metadata_store import MetadataStore, StoreError, StoreFailed
 from replication.nodes import BrokerRegistration
@@ -308,6 +309,10 @@ class Node:
         maintenance.start()
         if self._replicating is not None:
             self._replicating.start()
+        if self._in_cluster and config["auto.leader.rebalance.enable"]:
+            percentage = config["leader.imbalance.per.broker.percentage"]
+            balance = LeaderBalance(controller, percentage, config["leader.imbalance.check.interval.seconds"])
+            self._background.spawn(balance.run())
         self.cleaner = LogCleaner(config, logs, self._background, now_ms)
         self.cleaner.start()
         self.control = Control(config, logs, self.cleaner, maintenance, self._background, now_ms, self.stalls)

@@ -1,7 +1,7 @@
 """The controller gives leadership back to preferred replicas by and by (auto.leader.rebalance.enable).
 
 Now and then it looks which share of the partitions that a broker is to lead is led by others, and where that is more
-than leader.imbalance.per.broker.percentage, gives all back that can go back (Kafka: checkAndTriggerAutoLeaderRebalance).
+than leader.imbalance.per.broker.percentage, gives back all that can go (Kafka's checkAndTriggerAutoLeaderRebalance).
 """
 
 from __future__ import annotations
