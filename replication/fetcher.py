@@ -27,6 +27,9 @@ FIRST_VERSION = 12
 """Of Fetch: the first in which a leader tells where the logs diverge."""
 LAST_VERSION_WITH_NAMES = 12
 STATE_FROM = 15
+FIRST_BACKOFF_MS = 20
+"""Doubled with each error in a row, up to `replica.fetch.backoff.ms`. A new leader hears of itself when its followers
+do; who asks too early must not be late for it."""
 MOST_NEWS = 500
 """So many partitions are told of in one request, as long as there is a session to tell of the others next time."""
 NO_SESSION = 0
@@ -61,7 +64,17 @@ class FetcherSettings(NamedTuple):
 class _Followed:
     """One partition that this broker follows, and from where it goes on."""
 
-    __slots__ = ("key", "last_fetched_epoch", "leader_epoch", "log", "not_before_ms", "offset", "partition", "topic_id")
+    __slots__ = (
+        "backoff_ms",
+        "key",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "log",
+        "not_before_ms",
+        "offset",
+        "partition",
+        "topic_id",
+    )
 
     def __init__(self, partition: Partition, log: Log) -> None:
         self.partition = partition
@@ -69,6 +82,7 @@ class _Followed:
         self.topic_id = partition.topic_id
         self.leader_epoch = partition.leader_epoch
         self.log = log
+        self.backoff_ms = FIRST_BACKOFF_MS
         self.not_before_ms = 0
         self.find_place()
 
@@ -185,7 +199,7 @@ class Fetcher:
             replica_state=FetchRequest.ReplicaState(replica_id=broker_id, replica_epoch=broker_epoch)
             if has_state
             else FetchRequest.ReplicaState(),
-            max_wait_ms=0 if later else self._settings.wait_max_ms,
+            max_wait_ms=0 if later else self._wait_max_ms(now_ms),
             min_bytes=self._settings.min_bytes,
             max_bytes=self._settings.response_max_bytes,
             session_id=self._session_id,
@@ -193,6 +207,13 @@ class Fetcher:
             topics=list(wanted.values()),
             forgotten_topics_data=forgotten,
         )
+
+    def _wait_max_ms(self, now_ms: int) -> int:
+        """The answer must not keep those who wait from asking again."""
+        most = self._settings.wait_max_ms
+        for key in self._waiting:
+            most = min(most, self._followed[key].not_before_ms - now_ms)
+        return most
 
     def _ask(
         self, key: Key, wanted: dict[str, FetchRequest.FetchTopic], forgotten: list[FetchRequest.ForgottenTopic]
@@ -291,7 +312,8 @@ class Fetcher:
         self._wait(followed, now_ms)
 
     def _wait(self, followed: _Followed, now_ms: int) -> None:
-        followed.not_before_ms = now_ms + self._settings.backoff_ms
+        followed.not_before_ms = now_ms + min(followed.backoff_ms, self._settings.backoff_ms)
+        followed.backoff_ms = min(followed.backoff_ms * 2, self._settings.backoff_ms)
         self._waiting[followed.key] = None
         self._changed[followed.key] = None
 
@@ -311,6 +333,7 @@ class Fetcher:
             else:
                 self._wait(followed, now_ms)
             return
+        followed.backoff_ms = FIRST_BACKOFF_MS
         followed.find_place()
         self._changed[followed.key] = None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from replication.partition import Partition
     from replication.replica_manager import ReplicaManager
 
+PATIENCE_S = 0.01
+"""So long a new partition waits for the answer to a question that was asked before it came."""
+KICKS_APART_S = 0.5
 LATEST = -1
 EARLIEST = -2
 
@@ -157,6 +161,10 @@ class _Link:
         self._changed = asyncio.Event()
         """Somebody is followed, or the leader can be reached, who was not or could not be before."""
         self._failing = False
+        self._asked_s = 0.0
+        """Since when the leader owes an answer; 0 if it does not."""
+        self._kick: asyncio.TimerHandle | None = None
+        self._kicked_s = 0.0
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher {leader_id}-{number}")
 
     def follow(self, partition: Partition) -> bool:
@@ -167,9 +175,21 @@ class _Link:
             _log.error("%s-%d cannot be followed: %s", partition.topic, partition.partition, error)
             return False
         self._changed.set()
+        if self._asked_s and self._kick is None:
+            self._kick = asyncio.get_running_loop().call_later(PATIENCE_S, self._ask_anew, self._asked_s)
         return True
 
+    def _ask_anew(self, asked_s: float) -> None:
+        """Somebody new must not wait for the end of a question about others: it is dropped, and its connection."""
+        self._kick = None
+        now_s = time.monotonic()
+        if self._asked_s == asked_s and now_s - self._kicked_s > KICKS_APART_S and self._peer is not None:
+            self._kicked_s = now_s
+            self._disconnect()
+
     async def close(self) -> None:
+        if self._kick is not None:
+            self._kick.cancel()
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
@@ -225,7 +245,9 @@ class _Link:
             if version < FIRST_VERSION:
                 raise PeerError(f"{peer} offers no version of Fetch from {FIRST_VERSION} on")
             request = fetcher.request(followers.clock_ms(), followers.broker_epoch(), version)
+            self._asked_s = time.monotonic()
             answer: FetchResponse = await peer.ask(request, version)
+            self._asked_s = 0.0
             outside = await in_turns(fetcher.take_in_steps(answer, followers.clock_ms()))
             del answer  # views of the connection's buffer
             if outside:
@@ -234,12 +256,16 @@ class _Link:
                 self._failing = False
                 _log.info("broker %d at %s answers again", self.place[0], peer)
         except PeerError as error:
+            self._asked_s = 0.0
             fetcher.failed(followers.clock_ms())
+            if peer is not self._peer:
+                return  # disconnected by ourselves
             if not self._failing:
                 self._failing = True
                 _log.warning("broker %d cannot be followed for now: %s", self.place[0], error)
             await self._pause_after_failure()
         except Exception:  # a bug: the partitions must not stay behind for it
+            self._asked_s = 0.0
             _log.exception("an answer of broker %d was not understood", self.place[0])
             fetcher.failed(followers.clock_ms())
             self._disconnect()

@@ -234,7 +234,7 @@ def test_a_place_outside_the_leaders_log(start: int, end: int, expected: tuple[i
         error_code=ErrorCode.OFFSET_OUT_OF_RANGE, records=b""
     )
     assert follower.fetcher.take(outside, NOW) == [("orders", 0)]
-    assert follower.fetcher.wait_ms(NOW) == 1000
+    assert follower.fetcher.wait_ms(NOW) == 20
     follower.fetcher.found_range(("orders", 0), 0, start, end, NOW)
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == expected
     assert follower.fetcher.wait_ms(NOW) == 0
@@ -242,16 +242,19 @@ def test_a_place_outside_the_leaders_log(start: int, end: int, expected: tuple[i
 
 def test_errors_are_waited_out_and_a_newer_epoch_is_waited_for() -> None:
     leader, follower = pair(1)
-    for code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR):
+    waits = [20, 40, 80, 160, 320, 640, 1000, 1000]
+    codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR]
+    for wait, code in zip(waits, codes * 3, strict=False):
         request = follower.fetcher.request(NOW, 5)
         refused = answer(leader, follower, request)
         refused.responses[0].partitions[0] = FetchResponse.PartitionData(error_code=code, records=b"")
         follower.fetcher.take(refused, NOW)
-        assert follower.fetcher.wait_ms(NOW) == 1000
-        assert follower.fetcher.request(NOW + 999, 5).topics == []
-        follower.fetcher.take(FetchResponse(session_id=7), NOW + 999)
-        assert follower.fetcher.wait_ms(NOW + 1000) == 0
-        again = follower.fetcher.request(NOW + 1000, 5)
+        assert follower.fetcher.wait_ms(NOW) == wait
+        too_early = follower.fetcher.request(NOW + wait - 1, 5)
+        assert (too_early.topics, too_early.max_wait_ms) == ([], 1)
+        follower.fetcher.take(FetchResponse(session_id=7), NOW + wait - 1)
+        assert follower.fetcher.wait_ms(NOW + wait) == 0
+        again = follower.fetcher.request(NOW + wait, 5)
         assert len(again.topics) == 1
         follower.fetcher.failed(NOW)
     request = follower.fetcher.request(NOW + 5000, 5)
@@ -271,7 +274,7 @@ def test_damaged_records_are_asked_for_again_later() -> None:
     data[70] ^= 1
     damaged.responses[0].partitions[0].records = data
     follower.fetcher.take(damaged, NOW)
-    assert (follower.log.log_end_offset, follower.fetcher.wait_ms(NOW)) == (0, 1000)
+    assert (follower.log.log_end_offset, follower.fetcher.wait_ms(NOW)) == (0, 20)
 
 
 def test_an_answer_to_an_older_role_is_ignored() -> None:

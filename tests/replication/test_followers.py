@@ -82,7 +82,7 @@ def role(partition: Partition, leader: int, epoch: int, partition_epoch: int, co
 class Follower:
     """Broker 1: replicas, logs, and the tasks under test."""
 
-    def __init__(self, folder: Path, leader: Leader, fetchers: int = 1) -> None:
+    def __init__(self, folder: Path, leader: Leader, fetchers: int, wait_max_ms: int) -> None:
         folder.mkdir()
         self.config = BrokerConfig({"log.dirs": str(folder), "broker.id": str(FOLLOWER)})
         self.logs = LogManager(self.config, OsFiles(100), now_ms)
@@ -92,7 +92,9 @@ class Follower:
             pass
         self.image = MetadataImage()
         self.replicas = ReplicaManager(FOLLOWER, self.logs, lambda topic: LogConfig.defaults(), now_ms)
-        settings = FollowerSettings(FetcherSettings(FOLLOWER, backoff_ms=50, wait_max_ms=200), "PLAINTEXT", 5000, -1)
+        settings = FollowerSettings(
+            FetcherSettings(FOLLOWER, backoff_ms=50, wait_max_ms=wait_max_ms), "PLAINTEXT", 60_000, -1
+        )
         self.followers = Followers(settings, self.replicas, self.image, now_ms, lambda: 5, fetchers)
         self.leader = leader
         self.partition_epoch = 0
@@ -120,10 +122,10 @@ class Follower:
 
 
 @asynccontextmanager
-async def pair(folder: Path, fetchers: int = 1) -> AsyncIterator[tuple[Leader, Follower]]:
+async def pair(folder: Path, fetchers: int = 1, wait_max_ms: int = 200) -> AsyncIterator[tuple[Leader, Follower]]:
     server = Server(BrokerConfig({"log.dirs": str(folder / "leader"), "listeners": "PLAINTEXT://127.0.0.1:0"}))
     await server.start()
-    follower = Follower(folder / "follower", Leader(server), fetchers)
+    follower = Follower(folder / "follower", Leader(server), fetchers, wait_max_ms)
     try:
         yield follower.leader, follower
     finally:
@@ -132,9 +134,11 @@ async def pair(folder: Path, fetchers: int = 1) -> AsyncIterator[tuple[Leader, F
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not holds():
-            await asyncio.sleep(0.002)
+    for _ in range(15_000):
+        if holds():
+            return
+        await asyncio.sleep(0.002)
+    pytest.fail("it did not come to pass")
 
 
 def same(leader: Leader, follower: Follower, topic: str, index: int = 0) -> bool:
@@ -205,6 +209,21 @@ async def test_a_leader_is_waited_for_and_followed_where_it_goes(tmp_path: Path)
         follower.find_leader(port=1)  # nobody there
         await asyncio.sleep(0.02)
         follower.find_leader()
+        await until(lambda: same(leader, follower, "orders"))
+
+
+@on_loop
+async def test_who_comes_later_does_not_wait_for_an_answer_about_others(tmp_path: Path) -> None:
+    async with pair(tmp_path, wait_max_ms=60_000) as (leader, follower):
+        await leader.create("orders", 2)
+        follower.find_leader()
+        follower.follow("orders", 0)
+        leader.append("orders", b"a")
+        await until(lambda: same(leader, follower, "orders"))
+        leader.append("orders", b"b", index=1)
+        follower.follow("orders", 1)
+        await until(lambda: same(leader, follower, "orders", 1))
+        leader.append("orders", b"c")
         await until(lambda: same(leader, follower, "orders"))
 
 
