@@ -98,11 +98,14 @@ class Run:
         """Everything in full swing, the offsets topic there and in sync."""
         for group in load.groups:
             cluster.wait_until(
-                lambda group=group: len(cluster.committed(group)) == self._options.partitions,  # type: ignore[misc]
+                lambda group=group: len(self._committed(cluster, group)) == self._options.partitions,  # type: ignore[misc]
                 DRAIN_TIMEOUT_S,
                 f"commits of group {group}",
             )
         cluster.wait_until_whole(WHOLE_TIMEOUT_S)
+
+    def _committed(self, cluster: Cluster, group: str) -> dict[int, int]:
+        return cluster.committed(group, TOPIC, self._options.partitions)
 
     def _break_things(self, cluster: Cluster, load: Load) -> None:
         options = self._options
@@ -119,6 +122,8 @@ class Run:
             happened.whole_ms = now_ms()
             took_s = (happened.whole_ms - happened.gone_ms) / 1000
             say(f"{len(self._outcome.happened):3} {fault}: whole {took_s:.1f} s after its end")
+            if cluster.ended and options.brokers == "gregor":
+                raise AssertionError("; ".join(cluster.ended))
             if gone := load.gone():
                 raise AssertionError(f"ended by themselves: {', '.join(gone)}")
             time.sleep(SETTLE_S)
@@ -132,11 +137,11 @@ class Run:
             # The judge says what is missing.
             with contextlib.suppress(TimeoutError):
                 cluster.wait_until(
-                    lambda group=group: cluster.committed(group) == ends,  # type: ignore[misc]
+                    lambda group=group: self._committed(cluster, group) == ends,  # type: ignore[misc]
                     DRAIN_TIMEOUT_S,
                     "commits",
                 )
-        committed = {group: cluster.committed(group) for group in load.groups}
+        committed = {group: self._committed(cluster, group) for group in load.groups}
         load.end([member for members in load.groups.values() for member in members])
         history = load.history()
         self._outcome.history = history

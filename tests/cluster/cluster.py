@@ -12,7 +12,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
@@ -44,6 +44,7 @@ class Cluster:
         self.zookeeper = ZooKeeper(self.network, folder)
         wanted = {"zookeeper.connect": self.zookeeper.connect, **(settings or {})}
         self.brokers = [Broker(self.network, folder, number, kind, wanted) for number in range(BROKERS)]
+        self.ended: list[str] = []
         self.bootstrap = ",".join(broker.address for broker in self.brokers)
 
     def __enter__(self) -> Cluster:
@@ -98,10 +99,15 @@ class Cluster:
     def wait_until_whole(self, timeout_s: float) -> float:
         """Until every broker is there and every replica in sync, in all brokers' opinion; returns the seconds it took.
 
-        Raises TimeoutError with what is amiss.
+        A broker that has ended is started again, as its machine would do it, and is listed in `ended`. Raises
+        TimeoutError with what is amiss.
         """
         begun = time.monotonic()
         while True:
+            for broker in self.brokers:
+                if not broker.running:
+                    self.ended.append(f"{broker.name} ended by itself with {broker.exit_code}")
+                    broker.start()
             try:
                 self.check_whole()
                 return time.monotonic() - begun
@@ -170,12 +176,17 @@ class Cluster:
             consumer.close()
         return log
 
-    def committed(self, group: str) -> dict[int, int]:
-        """partition -> offset that the group committed."""
-        with contextlib.suppress(KafkaException):
-            answer = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
-            return {part.partition: part.offset for part in answer.result(ASK_TIMEOUT_S).topic_partitions or []}
-        return {}
+    def committed(self, group: str, topic: str, partitions: int) -> dict[int, int]:
+        """partition -> offset that the group committed; nothing while its coordinator cannot be asked."""
+        asking = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
+        try:
+            places = [TopicPartition(topic, partition) for partition in range(partitions)]
+            found = asking.committed(places, timeout=ASK_TIMEOUT_S)
+            return {part.partition: part.offset for part in found if part.error is None and part.offset >= 0}
+        except KafkaException:
+            return {}
+        finally:
+            asking.close()
 
     def wait_until(self, holds: Callable[[], bool], timeout_s: float, what: str) -> None:
         deadline = time.monotonic() + timeout_s
