@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from config.broker import BrokerConfig
     from coordinator.group.coordinator import GroupCoordinator
     from replication.consumer_offsets import ConsumerOffsets
+    from replication.controller_answers import ControllerAnswers
     from replication.local_broker import LocalBroker
     from replication.metadata_image import MetadataImage
     from replication.partition import Partition
-    from replication.registration import ProducerIdAllocator
+    from replication.producer_ids import ProducerIdAllocator
     from replication.replica_manager import ReplicaManager
     from replication.topic_configs import TopicConfigs
     from replication.topics_admin import Admin
@@ -58,6 +59,7 @@ class Broker:
     metadata: MetadataImage
     topic_configs: TopicConfigs
     local_broker: LocalBroker
+    controller: ControllerAnswers
     admin: Admin
     topic_creator: TopicCreator
     groups: GroupCoordinator

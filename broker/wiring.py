@@ -33,20 +33,24 @@ from broker.replicating import Replicating
 from broker.scan_helper import ScanHelper
 from broker.stalls import Stalls
 from broker.store_choice import NO_ANSWER, NoSuchStore, check_store, in_cluster, zookeeper_store
+from broker.topic_requests import TopicRequests
 from broker.turns import Gate
 from coordinator.group.config import GroupConfig
 from coordinator.group.coordinator import GroupCoordinator
 from replication.adoption import adopt
 from replication.brokers import Brokers
 from replication.consumer_offsets import ConsumerOffsets
+from replication.controller_answers import ControllerAnswers
+from replication.controller_link import ControllerLink
 from replication.controller_loop import ControllerLoop
 from replication.embedded_store import FILE_NAME, EmbeddedStore
+from replication.isr_changes import IsrChanges
 from replication.leader_balance import LeaderBalance
 from replication.metadata_image import MetadataImage
 from replication.metadata_store import MetadataStore, StoreError, StoreFailed
 from replication.nodes import BrokerRegistration
+from replication.producer_ids import BlocksOfController, ProducerIdAllocator
 from replication.registration import (
-    ProducerIdAllocator,
     announce_disk_event,
     generate_broker_id,
     join_cluster,
@@ -241,13 +245,6 @@ class Node:
             partition_count=config["offsets.topic.num.partitions"],
             pause=gate.turns().next,
         )
-        follower_sessions = FollowerSessions()
-        if self._in_cluster:
-            self._replicating = Replicating(
-                config, replicas, image, follower_sessions, self._background, now_ms, lambda: local.broker_epoch
-            )
-            configs.on_broker_changed.append(self._replicating.settings_changed)
-        self._follow_topics(replicas, image, configs, groups)
         listener = config.inter_broker_listener_name
         brokers = Brokers(config.broker_id, local, listener, config["controller.socket.timeout.ms"])
         controller = self._controller = ControllerLoop(
@@ -261,8 +258,29 @@ class Node:
         )
         brokers.live = lambda: {} if controller.cluster is None else controller.cluster.brokers
         local.on_late_answer.append(controller.answered_late)
+        answers = ControllerAnswers(controller, store)
+
+        def link() -> ControllerLink:
+            return ControllerLink(config.broker_id, image, answers, listener, config["controller.socket.timeout.ms"])
+
+        follower_sessions = FollowerSessions()
+        if self._in_cluster:
+            self._replicating = Replicating(
+                config,
+                replicas,
+                image,
+                follower_sessions,
+                self._background,
+                now_ms,
+                lambda: local.broker_epoch,
+                IsrChanges(config.broker_id, link(), store, lambda: local.broker_epoch, now_ms, self._background.spawn),
+            )
+            configs.on_broker_changed.append(self._replicating.settings_changed)
+        self._follow_topics(replicas, image, configs, groups)
         admin = Admin(store, config, config.broker_id, controller, image, configs)
         admin.is_reserved = lambda name: not self._adopted and logs.has_topic(name)
+        blocks = BlocksOfController(link(), store, config.broker_id, lambda: local.broker_epoch)
+        producer_ids = ProducerIdAllocator(store, config.broker_id, blocks.claim if self._in_cluster else None)
         self.broker = Broker(
             config=config,
             broker_id=config.broker_id,
@@ -281,11 +299,12 @@ class Node:
             metadata=image,
             topic_configs=configs,
             local_broker=local,
+            controller=answers,
             admin=admin,
-            topic_creator=TopicCreator(config, admin, image),
+            topic_creator=TopicCreator(config, admin, TopicRequests(config, image) if self._in_cluster else None),
             groups=groups,
             consumer_offsets=ConsumerOffsets(store),
-            producer_ids=ProducerIdAllocator(store, config.broker_id),
+            producer_ids=producer_ids,
             fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"]),
             follower_sessions=follower_sessions,
             stalls=self.stalls,

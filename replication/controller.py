@@ -25,6 +25,7 @@ from replication.controller_events import (
     Elected,
     Event,
     IsrChanged,
+    IsrProposed,
     PreferredElection,
     Reassigned,
     RemoveTopic,
@@ -125,6 +126,13 @@ class _Decision:
                     partition = self.cluster.partition(key)
                     if partition is not None and version > partition.version:
                         self._put(key, partition._replace(state=state, version=version))
+                        self._news[key] = None
+            case IsrProposed(wanted):
+                for key, state in wanted.items():
+                    partition = self.cluster.partition(key)
+                    if partition is not None and partition.version != NO_NODE:
+                        self._writes.append((Set(state_path(*key), encode_state(state), partition.version),))
+                        self._put(key, partition._replace(state=state, version=partition.version + 1))
                         self._news[key] = None
             case UncleanChanged(name, unclean):
                 topic = self.cluster.topics.get(name)

@@ -80,6 +80,12 @@ class IsrChanged(NamedTuple):
     states: Mapping[PartitionKey, tuple[PartitionState, int]]
 
 
+class IsrProposed(NamedTuple):
+    """Leaders asked for these states of their partitions, and may have them (isr_proposals)."""
+
+    states: Mapping[PartitionKey, PartitionState]
+
+
 class UncleanChanged(NamedTuple):
     """A topic's unclean.leader.election.enable is now this."""
 
@@ -121,6 +127,7 @@ Event = (
     | ReplicasRecovered
     | DiskEvents
     | IsrChanged
+    | IsrProposed
     | UncleanChanged
     | PreferredElection
     | UncleanElection

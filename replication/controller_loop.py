@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
@@ -26,6 +26,7 @@ from replication.controller_events import (
     Elected,
     Event,
     IsrChanged,
+    IsrProposed,
     PreferredElection,
     Reassigned,
     RemoveTopic,
@@ -33,7 +34,6 @@ from replication.controller_events import (
     ReplicasRecovered,
     ReplicasStopped,
     Send,
-    ShutdownAnnounced,
     TopicsChanged,
     TopicsDoomed,
     UncleanChanged,
@@ -58,6 +58,7 @@ from replication.metadata_store import (
     SessionExpired,
     Set,
     Stat,
+    StoreError,
     StoreFailed,
     StoreFull,
 )
@@ -80,10 +81,13 @@ class _Read(NamedTuple):
     path: str
 
 
-class _Shutdown(NamedTuple):
-    broker_id: int
-    broker_epoch: int
-    done: asyncio.Future[list[PartitionKey]]
+Step = Callable[[Event], Awaitable[bool]]
+"""Decide and do; False if what was decided is void, as the picture was old."""
+
+
+class _Turn(NamedTuple):
+    work: Callable[[Cluster, Step], Awaitable[Any]]
+    done: asyncio.Future[Any]
 
 
 class _Election(NamedTuple):
@@ -98,7 +102,7 @@ class _Reassignment(NamedTuple):
     done: asyncio.Future[dict[PartitionKey, KafkaError | None]]
 
 
-_Item = _Read | _Shutdown | _Election | _Reassignment | Event
+_Item = _Read | _Turn | _Election | _Reassignment | Event
 
 
 class ControllerLoop:
@@ -160,6 +164,10 @@ class ControllerLoop:
             with suppress(NoNode, BadVersion, SessionExpired, StoreFailed, StoreFull):
                 check = Check(nodes.CONTROLLER_EPOCH, self._writes.epoch_version)
                 await self._store.multi([check, Delete(nodes.CONTROLLER)])
+        while not self._queue.empty():
+            item = self._queue.get_nowait()
+            if isinstance(item, _Turn):
+                _refuse(item.done)
         for _, future in self._waiting:
             if not future.done():
                 future.set_result(False)
@@ -178,13 +186,13 @@ class ControllerLoop:
         finally:
             self._waiting.remove(entry)
 
-    async def announce_shutdown(self, broker_id: int, broker_epoch: int) -> list[PartitionKey]:
-        """Take leadership away from a broker that is about to stop; returns what it still leads though others have
-        replicas. Nothing if this broker is not the controller."""
+    async def in_turn(self, work: Callable[[Cluster, Step], Awaitable[ResultT]]) -> ResultT:
+        """What `work` returns: it gets the picture between two events, and may have more of them decided. Raises
+        KafkaError: what `work` raises, and NOT_CONTROLLER, also if that comes out on the way."""
         if not self.is_active:
-            return []
-        done: asyncio.Future[list[PartitionKey]] = asyncio.get_running_loop().create_future()
-        self._put(_Shutdown(broker_id, broker_epoch, done))
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+        done: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        self._put(_Turn(work, done))
         return await done
 
     async def elect(self, keys: Collection[PartitionKey], unclean: bool) -> dict[PartitionKey, int | KafkaError]:
@@ -243,8 +251,8 @@ class ControllerLoop:
                 _log.exception("The controller reads everything again after an error")
                 await asyncio.sleep(RETRY_DELAY_S)
                 self._put(_Read("/"))
-            if isinstance(item, _Shutdown):
-                _tell(item.done, [])
+            if isinstance(item, _Turn):
+                _refuse(item.done)
             elif isinstance(item, _Election):
                 refused: dict[PartitionKey, int | KafkaError]
                 refused = dict.fromkeys(item.keys, KafkaError(ErrorCode.NOT_CONTROLLER))
@@ -268,11 +276,13 @@ class ControllerLoop:
             return
         elif isinstance(item, _Read):
             await self._read_again(item.path)
-        elif isinstance(item, _Shutdown):
-            broker = self.cluster.brokers.get(item.broker_id)
-            if broker is not None and item.broker_epoch in (-1, broker.epoch):
-                await self._step(ShutdownAnnounced(item.broker_id))
-                _tell(item.done, self._led_by(item.broker_id))
+        elif isinstance(item, _Turn):
+            try:
+                _tell(item.done, await item.work(self.cluster, self._step))
+            except KafkaError as error:
+                if isinstance(error, StoreError):
+                    raise
+                _refuse(item.done, error)
         elif isinstance(item, _Election):
             await self._elect(self.cluster, item)
         elif isinstance(item, _Reassignment):
@@ -314,16 +324,6 @@ class ControllerLoop:
             while not await self._step(Reassigned(wanted)):
                 await self._read_everything()
         _tell(item.done, results)
-
-    def _led_by(self, broker_id: int) -> list[PartitionKey]:
-        assert self.cluster is not None
-        return [
-            key
-            for key, _, partition in self.cluster.partitions()
-            if partition.state is not None
-            and partition.state.leader == broker_id
-            and len(partition.assignment.replicas) > 1
-        ]
 
     def _session_expired(self) -> None:
         # The election node is gone or another session's: reading it ends our term, in its turn.
@@ -511,6 +511,8 @@ class ControllerLoop:
             partitions = sum(len(read.assignment.partitions) for read in event.topics.values())
         elif isinstance(event, ReplicasStopped):
             partitions = len(event.deleted)
+        elif isinstance(event, IsrProposed):
+            partitions = len(event.states)
         else:
             partitions = sum(len(topic.partitions) for topic in cluster.topics.values())
         if partitions < THREADED_FROM:
@@ -570,3 +572,8 @@ def _tell(done: asyncio.Future[ResultT], result: ResultT) -> None:
     """The answer to whoever asked, unless it was given already or nobody waits for it any more."""
     if not done.done():
         done.set_result(result)
+
+
+def _refuse(done: asyncio.Future[Any], error: KafkaError | None = None) -> None:
+    if not done.done():
+        done.set_exception(error or KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is no longer the controller"))

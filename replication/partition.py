@@ -520,6 +520,11 @@ class Partition:
         self._proposed_isr = isr
         self._maximal_isr = frozenset(self.isr) | frozenset(isr)
 
+    @property
+    def proposed_isr(self) -> list[int] | None:
+        """What was proposed and is not decided yet; None also when newer metadata made it void."""
+        return self._proposed_isr
+
     def isr_decided(self, isr: list[int], partition_epoch: int, now_ms: int) -> None:
         """The controller committed `isr`. Answers that a newer partition epoch overtook are ignored."""
         if not self.is_leader or partition_epoch <= self.partition_epoch:

@@ -1,13 +1,9 @@
-"""A broker's entry into the cluster: the nodes that must exist, the cluster id, its own number, its registration, and
-blocks of producer ids."""
+"""A broker's entry into the cluster: the nodes that must exist, the cluster id, its own number, its registration."""
 
 from __future__ import annotations
 
 from protocol.ids import random_uuid, uuid_to_text
 from replication.metadata_store import (
-    ANY_VERSION,
-    BadVersion,
-    Check,
     Create,
     MetadataStore,
     NodeExists,
@@ -26,14 +22,11 @@ from replication.nodes import (
     ProducerIdBlock,
     broker_path,
     decode_cluster_id,
-    decode_producer_id_block,
     encode_broker,
     encode_cluster_id,
     encode_log_dir_event,
     encode_producer_id_block,
 )
-
-MAX_PRODUCER_ID = 2**63 - 1
 
 
 class BrokerIdTaken(StoreError):
@@ -102,47 +95,3 @@ async def pass_over_producer_ids(store: MetadataStore, broker_id: int, now_ms: i
         first_id = now_ms // PRODUCER_IDS_PER_BLOCK * PRODUCER_IDS_PER_BLOCK
         block = ProducerIdBlock(broker_id, first_id, first_id + PRODUCER_IDS_PER_BLOCK - 1)
         await store.set(PRODUCER_ID_BLOCK, encode_producer_id_block(block), node[1].version)
-
-
-class ProducerIdAllocator:
-    """Producer ids nobody else gets: blocks of 1000 from one node, then one by one. A rest is lost at a restart."""
-
-    def __init__(self, store: MetadataStore, broker_id: int) -> None:
-        self._store = store
-        self._broker_id = broker_id
-        self._next = 0
-        self._last = -1
-        self._claiming = False
-
-    async def next_id(self) -> int:
-        while self._next > self._last:
-            if self._claiming:
-                # Somebody fetches a block already. The store answers in order: this comes after it.
-                await self._store.multi([Check(PRODUCER_ID_BLOCK, ANY_VERSION)])
-                continue
-            self._claiming = True
-            try:
-                block = await self._claim()
-                self._next, self._last = block.first_id, block.last_id
-            finally:
-                self._claiming = False
-        self._next += 1
-        return self._next - 1
-
-    async def _claim(self) -> ProducerIdBlock:
-        while True:
-            node = await self._store.get(PRODUCER_ID_BLOCK)
-            if node is None:
-                await self._store.create(PRODUCER_ID_BLOCK)
-                continue
-            data, stat = node
-            first_id = decode_producer_id_block(data).last_id + 1 if data else 0
-            last_id = first_id + PRODUCER_IDS_PER_BLOCK - 1
-            if last_id > MAX_PRODUCER_ID:
-                raise StoreError(PRODUCER_ID_BLOCK, "all producer ids are used up")
-            block = ProducerIdBlock(self._broker_id, first_id, last_id)
-            try:
-                await self._store.set(PRODUCER_ID_BLOCK, encode_producer_id_block(block), stat.version)
-                return block
-            except BadVersion:
-                continue

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from config.broker import BrokerConfig
-from protocol.messages import (
-    LeaderAndIsrRequest,
-)
+from protocol.errors import ErrorCode
+from protocol.messages import ControlledShutdownRequest, LeaderAndIsrRequest
 from replication import controller_loop, controller_writes, nodes
 from replication.controller import decide
+from replication.controller_answers import ControllerAnswers
 from replication.controller_loop import ControllerLoop
 from replication.metadata_store import Create, Delete
 from replication.nodes import PartitionState, ReplicaAssignment, TopicAssignment
@@ -152,11 +152,15 @@ async def test_controlled_shutdown(tmp_path: Path) -> None:
         await subject.settle()
         stat = await subject.store.exists(nodes.broker_path(2))
         assert stat is not None
+        answers = ControllerAnswers(subject.loop, subject.store)
         # A stale epoch: the request of an earlier life.
-        assert await subject.loop.announce_shutdown(2, stat.czxid - 1) == []
+        stale = ControlledShutdownRequest(broker_id=2, broker_epoch=stat.czxid - 1)
+        assert (await answers.controlled_shutdown(stale)).error_code == ErrorCode.STALE_BROKER_EPOCH
         assert (await subject.state("t", 0)).leader == 2
-        # t-2 has nobody else in sync.
-        assert await subject.loop.announce_shutdown(2, stat.czxid) == [("t", 2)]
+        answer = await answers.controlled_shutdown(ControlledShutdownRequest(broker_id=2, broker_epoch=stat.czxid))
+        assert answer.error_code == 0
+        # It has nobody else in sync.
+        assert [(left.topic_name, left.partition_index) for left in answer.remaining_partitions] == [("t", 2)]
         assert (await subject.state("t", 0)).leader == 1
         assert (await subject.state("t", 1)).leader == 2
 
@@ -166,7 +170,9 @@ async def test_who_asks_and_does_not_wait_is_no_trouble(tmp_path: Path, caplog: 
     async with running(tmp_path, 2) as it:
         await it.create("t", (1, 2))
         heard = len(it.brokers.heard)
-        for asked in (it.loop.elect([("t", 0)], False), it.loop.announce_shutdown(9, -1)):
+        answers = ControllerAnswers(it.loop, it.store)
+        unknown = ControlledShutdownRequest(broker_id=9)
+        for asked in (it.loop.elect([("t", 0)], False), answers.controlled_shutdown(unknown)):
             task = asyncio.ensure_future(asked)
             await asyncio.sleep(0)
             task.cancel()
@@ -184,7 +190,10 @@ async def test_only_one_is_elected_and_the_next_takes_over(tmp_path: Path) -> No
         second = ControllerLoop(2, subject.store, Brokers(), configs, HandClock())
         await second.start()
         assert (subject.loop.is_active, second.is_active) == (True, False)
-        assert await second.announce_shutdown(2, -1) == []
+        answer = await ControllerAnswers(second, subject.store).controlled_shutdown(
+            ControlledShutdownRequest(broker_id=2)
+        )
+        assert answer.error_code == ErrorCode.NOT_CONTROLLER
         await subject.loop.stop()
         await second.wait_until(lambda: second.is_active and second._is_quiet(), 1000)
         assert second.cluster is not None and second.cluster.epoch == 2

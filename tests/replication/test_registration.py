@@ -12,9 +12,9 @@ from replication import nodes
 from replication.embedded_store import FILE_NAME, EmbeddedStore
 from replication.metadata_store import StoreError
 from replication.nodes import BrokerRegistration
+from replication.producer_ids import ProducerIdAllocator
 from replication.registration import (
     BrokerIdTaken,
-    ProducerIdAllocator,
     generate_broker_id,
     join_cluster,
     make_persistent_nodes,

@@ -15,11 +15,13 @@ from config.broker import BrokerConfig
 from config.listeners import Listener
 from config.topic_keys import TOPIC_KEYS
 from protocol.errors import ErrorCode, KafkaError
+from protocol.messages import ControlledShutdownRequest, ControlledShutdownResponse
 from protocol.records import build_batch
 from replication import nodes
 from replication.adoption import adopt
 from replication.config_admin import incremental, replacement
 from replication.config_changes import ConfigChange, ConfigOperation
+from replication.controller_answers import ControllerAnswers
 from replication.controller_loop import ControllerLoop
 from replication.embedded_store import FILE_NAME, EmbeddedStore
 from replication.local_broker import LocalBroker
@@ -378,6 +380,8 @@ async def test_another_controller_fences_this_one(tmp_path: Path) -> None:
 async def test_a_shutdown_announced_by_a_broker_alone_leaves_it_its_partitions(tmp_path: Path) -> None:
     async with node(tmp_path) as running:
         await running.admin.create_topic("t")
-        assert await running.controller.announce_shutdown(0, -1) == []
+        answers = ControllerAnswers(running.controller, running.store)
+        answer = await answers.controlled_shutdown(ControlledShutdownRequest(broker_id=0))
+        assert answer == ControlledShutdownResponse()
         topic = running.image.topic("t")
         assert topic is not None and topic.partitions[0].leader == 0

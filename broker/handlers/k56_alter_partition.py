@@ -1,0 +1,22 @@
+"""AlterPartition (key 56), versions 0 to 3: leaders ask the controller for other in-sync sets (KIP-497).
+
+- 1 recovery from an unclean election; 2 topic ids for names, and INELIGIBLE_REPLICA, which was OPERATION_NOT_ATTEMPTED
+  before; 3 the epochs of the brokers in the set, which must be their present ones.
+- Answered by the controller; others say NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.messages import AlterPartitionRequest, AlterPartitionResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+
+@handles(ApiKey.ALTER_PARTITION, 0, 3, changes=True, among_brokers=True)
+async def alter_partition(broker: Broker, request: AlterPartitionRequest, call: Call) -> AlterPartitionResponse:
+    return await broker.controller.alter_partition(request, call.version)

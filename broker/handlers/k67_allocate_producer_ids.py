@@ -1,0 +1,22 @@
+"""AllocateProducerIds (key 67), versions 0 to 0: the controller gives a broker a block of producer ids (KIP-730).
+
+- Answered by the controller; others say NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.registry import handles
+from protocol.api_keys import ApiKey
+from protocol.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+if TYPE_CHECKING:
+    from broker.context import Broker, Call
+
+
+@handles(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, changes=True, among_brokers=True)
+async def allocate_producer_ids(
+    broker: Broker, request: AllocateProducerIdsRequest, call: Call
+) -> AllocateProducerIdsResponse:
+    return await broker.controller.allocate_producer_ids(request)
