@@ -15,6 +15,8 @@ USAGE = "Usage: gregor COMMAND [OPTIONS]..."
 # Name -> module with `main(arguments) -> exit code`, and the line that `gregor --help` prints.
 COMMANDS = {
     "start": ("broker.cli.start", "Run a broker in the foreground."),
+    "cluster": ("broker.cli.cluster", "Run a ZooKeeper and some brokers on this machine, and watch them."),
+    "zookeeper": ("broker.cli.zookeeper", "Run a ZooKeeper server in the foreground."),
     "topics": ("broker.cli.topics", "Create, list, describe, alter and delete topics."),
     "console-producer": ("broker.cli.console_producer", "Send the lines of standard input to a topic."),
     "console-consumer": ("broker.cli.console_consumer", "Print the records of topics."),

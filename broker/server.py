@@ -20,6 +20,7 @@ from broker.descriptors import raise_limit
 from broker.garbage import Garbage
 from broker.listening import BindError
 from broker.log import logger
+from broker.membership import until_informed
 from broker.open_listeners import OpenListeners
 from broker.reloading import HangUp, reload_file
 from broker.wiring import Node, StartError
@@ -46,9 +47,10 @@ def run(
     config: BrokerConfig,
     on_ready: Callable[[ServerInfo], None] | None = None,
     first_topics: Sequence[TopicWish] = (),
+    log_label: str = "",
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the process's exit status: 1 if it could not start or go on."""
-    log.configure()
+    log.configure(label=log_label)
     raise_limit()
     for warning in config.warnings:
         logger.warning("%s", warning)
@@ -109,6 +111,8 @@ class Server:
             await self._node.open_storage()
             await self._node.join(self._listeners.bind)
             await self._listeners.accept(self._node.broker)
+            if not await until_informed(self._node.broker.metadata):
+                logger.warning("no controller has told this broker about the cluster yet; clients have to wait for it")
         except BaseException:
             self._listeners.close()
             await self._node.close()

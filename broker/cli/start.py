@@ -9,7 +9,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ examples:
   gregor start
   gregor start server.properties
   gregor start --override listeners=PLAINTEXT://localhost:19092 --override log.dirs=/var/lib/gregor
+  gregor start --brokers 4 --override log.dirs=/var/lib/gregor
   KAFKA_BROKER_ID=1 KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092 gregor start --env
 """
 
@@ -57,6 +58,12 @@ def _override(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of brokers")
+    return int(text)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The options of `gregor start`; those of kafka-server-start.sh, and the banner."""
     parser = _Parser(
@@ -81,6 +88,19 @@ def make_parser() -> argparse.ArgumentParser:
         help="take settings from KAFKA_* variables as Kafka's container images do: they win over the file, and "
         "--override over them",
     )
+    parser.add_argument(
+        "--brokers",
+        type=_count,
+        metavar="N",
+        help="run N brokers, members of one cluster, each a process of its own: the first with the given broker.id and "
+        "ports, the others with the next ones, their data in broker-0, broker-1, .. below log.dirs; without a "
+        "zookeeper.connect a ZooKeeper runs beside them",
+    )
+    parser.add_argument(
+        "--cpu-affinity", action="store_true", help="with --brokers: one processor for each broker, in turn"
+    )
+    parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--log-label", default="", help=argparse.SUPPRESS)
     parser.add_argument("--version", action=_Version, nargs=0, help="show gregor's version")
     parser.add_argument("-daemon", action=_Daemon, nargs=0, help=argparse.SUPPRESS)
     parser.add_argument(
@@ -151,10 +171,28 @@ def main(arguments: Sequence[str]) -> int:
         print(f"gregor start: cannot read {given.file}: {error.strerror}", file=sys.stderr)
         return 1
 
+    if given.brokers is not None:
+        from broker.cli.start_brokers import run_brokers
+
+        return run_brokers(given, config)
+    if given.cpu_affinity:
+        print("gregor start: --cpu-affinity is for --brokers; a single broker is left to the system", file=sys.stderr)
+        return 1
+
     from broker.server import run
 
+    return run(config, _on_ready(given), topics, given.log_label)
+
+
+def _on_ready(given: argparse.Namespace) -> Callable[[ServerInfo], None] | None:
+    if given.ready_fd is not None:
+        from dataclasses import asdict
+
+        from broker.supervisor import announce_ready
+
+        return lambda info: announce_ready(given.ready_fd, asdict(info))
     show = sys.stdout.isatty() if given.banner is None else given.banner
-    return run(config, (lambda info: print(banner(info, program_name()), flush=True)) if show else None, topics)
+    return (lambda info: print(banner(info, program_name()), flush=True)) if show else None
 
 
 def load_config(given: argparse.Namespace, environ: Mapping[str, str]) -> tuple[BrokerConfig, list[TopicWish]]:

@@ -1,0 +1,249 @@
+"""`gregor cluster`: a ZooKeeper and some brokers on this machine in one command, to try things out and to test against.
+
+A broker that dies is shown and stays down, so that one can see what the others do without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from broker.cli.cluster_view import COLUMNS, Member, Picture, changes, picture_of, rows, summary
+from broker.cli.command import KEY_VALUE, run
+from broker.cli.errors import CommandError
+from broker.cli.start_brokers import bootstrap_of, first_of, stop_on_signals, zookeeper_beside
+from broker.cli.tables import on_terminal
+from broker.cli.wire import WireClient
+from broker.local_zookeeper import DEFAULT_PORT, free_ports
+from broker.supervisor import Child, StartFailed, State, Supervisor, broker_command
+from broker.zookeeper_server import ZooKeeperMissing
+from config.broker import BrokerConfig
+from config.definitions import ConfigError
+from config.members import common_settings, member_settings
+from protocol.messages import MetadataRequest
+
+LOOK_EVERY_S = 1.0
+FIRST_PORT = 9092
+_EVENTS_SHOWN = 8
+
+EPILOG = """\b
+Examples:
+  gregor cluster
+  gregor cluster --brokers 5 --dir /tmp/five --override min.insync.replicas=2
+  gregor cluster --port 0 --zookeeper localhost:2181/trial
+"""
+
+
+@click.command("cluster", epilog=EPILOG)
+@click.option("--brokers", "count", default=3, show_default=True, type=click.IntRange(1, 64), help="How many brokers.")
+@click.option(
+    "--dir",
+    "folder",
+    default="gregor-cluster",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Where data and logs are kept; started on it again, the cluster goes on.",
+)
+@click.option("--override", "overrides", multiple=True, type=KEY_VALUE, help="A setting of all brokers; repeatable.")
+@click.option("--zookeeper", metavar="HOST:PORT,..", help="A ZooKeeper that runs already; without it one is started.")
+@click.option(
+    "--port",
+    default=FIRST_PORT,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="The first broker's port; the others take the next ones that are free. 0: any.",
+)
+def cluster(count: int, folder: Path, overrides: Sequence[tuple[str, str]], zookeeper: str | None, port: int) -> None:
+    """Run a cluster on this machine: ZooKeeper and brokers, until Ctrl-C."""
+    try:
+        plan = make_plan(count, folder, dict(overrides), zookeeper, port)
+    except (ConfigError, ZooKeeperMissing) as error:
+        raise CommandError(f"{error}.") from None
+    except OSError as error:
+        raise CommandError(f"{error.filename or folder}: {error.strerror or error}.") from None
+    code = asyncio.run(_run(plan))
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is started. `settings` are those of each broker; `zookeeper` makes the child of an own ZooKeeper."""
+
+    folder: Path
+    settings: list[dict[str, str]]
+    connect: str
+    zookeeper: Callable[[], Child] | None = None
+    probe: Callable[[], bool] | None = None
+    events: list[str] = field(default_factory=list)
+
+
+def make_plan(count: int, folder: Path, overrides: dict[str, str], zookeeper: str | None, port: int) -> Plan:
+    """Raises ConfigError for the settings, OSError for the folder or ports, ZooKeeperMissing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    common = {
+        "broker.id": "0",
+        "log.dirs": str(folder.absolute()),
+        **common_settings(overrides, count),
+        **overrides,
+    }
+    make, probe, connect = None, None, zookeeper or overrides.get("zookeeper.connect", "")
+    if not connect:
+        make, probe, connect = zookeeper_beside(folder.absolute() / "zookeeper", folder / "logs" / "zookeeper.log")
+    common["zookeeper.connect"] = connect
+    settings = [{**common, **own} for own in member_settings(BrokerConfig(common), count)]
+    if "listeners" not in overrides:
+        for own, free in zip(settings, free_ports(port, count, (DEFAULT_PORT,)), strict=True):
+            own["listeners"] = f"PLAINTEXT://localhost:{free}"
+    return Plan(folder, settings, connect, make, probe)
+
+
+async def _run(plan: Plan) -> int:
+    screen = _Screen(plan)
+    brokers = []
+    for own in plan.settings:
+        words = [word for key, value in own.items() for word in ("--override", f"{key}={value}")]
+        name = f"broker {own['broker.id']}"
+        output = plan.folder / "logs" / f"broker-{own['broker.id']}.log"
+        brokers.append(Child(name, broker_command(words), output=output))
+    zookeeper = plan.zookeeper() if plan.zookeeper is not None else None
+    supervisor = Supervisor(brokers, zookeeper, screen.tell, screen.tell, restart=False)
+    stop = stop_on_signals(supervisor)
+    watching = asyncio.ensure_future(_watch(supervisor, screen))
+    starting = asyncio.ensure_future(supervisor.start(plan.probe))
+    began = time.monotonic()
+    failed = False
+    try:
+        with screen:
+            try:
+                await first_of(starting, stop.wait())
+                if starting.done():
+                    starting.result()
+                    took_s = time.monotonic() - began
+                    screen.tell(f"ready after {took_s:.1f} s: --bootstrap-server {bootstrap_of(brokers)}")
+                    await first_of(stop.wait(), supervisor.finished.wait())
+                failed = supervisor.finished.is_set()
+            finally:
+                starting.cancel()
+                with suppress(StartFailed):
+                    await _settled(starting)
+                await supervisor.stop()
+                watching.cancel()
+                screen.draw(_members(supervisor))
+    except StartFailed as error:
+        raise CommandError(f"{error}{_last_words(brokers, zookeeper)}") from None
+    if failed:
+        raise CommandError(f"every broker has ended; their logs are in {plan.folder / 'logs'}.")
+    return 0 if supervisor.clean else 1
+
+
+async def _settled(task: asyncio.Future[Any]) -> None:
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def _last_words(brokers: Sequence[Child], zookeeper: Child | None) -> str:
+    """What the log of whoever failed says last, of errors if it names any: mostly the reason."""
+    for child in (*([zookeeper] if zookeeper is not None else []), *brokers):
+        if child.exit_code and child.exit_code > 0 and child.output is not None:
+            with suppress(OSError):
+                lines = [line for line in child.output.read_text(errors="replace").splitlines()[-50:] if line.strip()]
+                errors = [line for line in lines if " ERROR " in line or " CRITICAL " in line]
+                return "".join(f": {line}" for line in (errors or lines)[-1:])
+    return "."
+
+
+async def _watch(supervisor: Supervisor, screen: _Screen) -> None:
+    """Ask the cluster again and again how it is."""
+    loop = asyncio.get_running_loop()
+    while True:
+        ready = [child for child in supervisor.brokers if child.state is State.READY and child.info.get("listeners")]
+        picture = await loop.run_in_executor(None, _ask, [bootstrap_of([child]) for child in ready])
+        screen.look(_members(supervisor), picture)
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _ask(addresses: Sequence[str]) -> Picture | None:
+    for address in addresses:
+        with suppress(CommandError), WireClient(address, client_id="gregor-cluster") as client:
+            return picture_of(client.ask(MetadataRequest(topics=None)))
+    return None
+
+
+def _members(supervisor: Supervisor) -> list[Member]:
+    found = []
+    for index, child in enumerate(supervisor.brokers):
+        number = int(child.info.get("broker_id", child.name.rpartition(" ")[2] or index))
+        found.append(Member(number, child.pid, child.state, bootstrap_of([child]), child.exit_text))
+    return found
+
+
+class _Screen:
+    """A table that is drawn again on a terminal, lines elsewhere. A context manager."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._title = f"gregor cluster in {plan.folder}, ZooKeeper {plan.connect}"
+        self._events = plan.events
+        self._picture: Picture | None = None
+        self._live: Any = None
+
+    def __enter__(self) -> _Screen:
+        if on_terminal():
+            from rich.live import Live
+
+            self._live = Live(auto_refresh=False)
+            self._live.__enter__()
+        else:
+            print(self._title, flush=True)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        if self._live is not None:
+            self._live.__exit__(*exception)
+            self._live = None
+
+    def tell(self, line: str) -> None:
+        """Something has happened."""
+        if self._live is None:
+            print(line, flush=True)
+        else:
+            self._events.append(f"{time.strftime('%H:%M:%S')} {line}")
+            del self._events[:-_EVENTS_SHOWN]
+
+    def look(self, members: Sequence[Member], picture: Picture | None) -> None:
+        """The cluster as it is now."""
+        if self._live is None:
+            names = {member.broker_id: f"broker {member.broker_id}" for member in members}
+            for line in changes(self._picture, picture, names):
+                print(line, flush=True)
+        self._picture = picture
+        self.draw(members)
+
+    def draw(self, members: Sequence[Member]) -> None:
+        """On a terminal: the table, and the latest events below."""
+        if self._live is None:
+            return
+        from rich import box
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=self._title, title_justify="left", title_style="bold")
+        for column in COLUMNS:
+            table.add_column(column.name, justify="right" if column.number else "left")
+        for row in rows(members, self._picture):
+            table.add_row(*(Text(cell) for cell in row))
+        lines = [Text(line, style="dim") for line in self._events]
+        self._live.update(Group(table, Text(summary(self._picture)), *lines), refresh=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry point of the sub-command; it starts without any argument."""
+    return run(cluster, arguments or ["--brokers=3"])

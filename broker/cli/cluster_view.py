@@ -1,0 +1,135 @@
+"""What `gregor cluster` shows: the brokers' processes beside what the cluster says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from broker.cli.tables import Column
+from broker.supervisor import State
+from protocol.messages import MetadataResponse
+
+COLUMNS = (
+    Column("BROKER", number=True),
+    Column("PID", number=True),
+    Column("STATE"),
+    Column("LISTENER"),
+    Column("LEADS", number=True),
+    Column("REPLICAS", number=True),
+    Column("IN-SYNC", number=True),
+    Column(""),
+)
+_UNKNOWN = "-"
+
+
+@dataclass(slots=True, frozen=True)
+class Member:
+    """One broker's process."""
+
+    broker_id: int
+    pid: int | None
+    state: State
+    listener: str
+    exit_text: str = ""
+
+
+@dataclass(slots=True)
+class Shares:
+    """What one broker holds."""
+
+    leads: int = 0
+    replicas: int = 0
+    in_sync: int = 0
+
+
+@dataclass(slots=True)
+class Picture:
+    """The cluster, as one of its brokers knows it."""
+
+    controller_id: int = -1
+    live: frozenset[int] = frozenset()
+    topics: int = 0
+    partitions: int = 0
+    under_replicated: int = 0
+    offline: int = 0
+    shares: dict[int, Shares] = field(default_factory=dict)
+
+
+def picture_of(metadata: MetadataResponse) -> Picture:
+    """From an answer about all topics."""
+    picture = Picture(
+        controller_id=metadata.controller_id,
+        live=frozenset(broker.node_id for broker in metadata.brokers),
+        topics=len(metadata.topics),
+    )
+    shares = picture.shares
+    for topic in metadata.topics:
+        for partition in topic.partitions:
+            picture.partitions += 1
+            picture.under_replicated += len(partition.isr_nodes) < len(partition.replica_nodes)
+            if partition.leader_id < 0:
+                picture.offline += 1
+            else:
+                shares.setdefault(partition.leader_id, Shares()).leads += 1
+            for replica in partition.replica_nodes:
+                shares.setdefault(replica, Shares()).replicas += 1
+            for replica in partition.isr_nodes:
+                shares.setdefault(replica, Shares()).in_sync += 1
+    return picture
+
+
+def rows(members: Sequence[Member], picture: Picture | None) -> list[list[str]]:
+    """One for each broker; without a picture nobody knows who holds what."""
+    found = []
+    for member in members:
+        shares = picture.shares.get(member.broker_id, Shares()) if picture is not None else None
+        counts = [_UNKNOWN] * 3 if shares is None else [str(shares.leads), str(shares.replicas), str(shares.in_sync)]
+        found.append(
+            [
+                str(member.broker_id),
+                _UNKNOWN if member.pid is None else str(member.pid),
+                member.state.value,
+                member.listener or _UNKNOWN,
+                *counts,
+                _note(member, picture),
+            ]
+        )
+    return found
+
+
+def _note(member: Member, picture: Picture | None) -> str:
+    if member.state is State.DOWN:
+        return member.exit_text
+    if picture is None or member.state is not State.READY:
+        return ""
+    if member.broker_id not in picture.live:
+        return "not in the cluster"
+    return "controller" if member.broker_id == picture.controller_id else ""
+
+
+def summary(picture: Picture | None) -> str:
+    """The whole in one line."""
+    if picture is None:
+        return "no broker answers"
+    problems = [
+        f"{count} {what}"
+        for count, what in ((picture.under_replicated, "under-replicated"), (picture.offline, "without a leader"))
+        if count
+    ]
+    state = ", ".join(problems) or "all in sync"
+    return f"{_plural(picture.topics, 'topic')}, {_plural(picture.partitions, 'partition')}: {state}"
+
+
+def changes(before: Picture | None, after: Picture | None, names: Mapping[int, str]) -> list[str]:
+    """Lines for a reader without a terminal: what is otherwise than a moment ago."""
+    lines = []
+    if after is not None and (before is None or before.controller_id != after.controller_id):
+        name = names.get(after.controller_id, f"broker {after.controller_id}")
+        lines.append(f"controller: {name if after.controller_id >= 0 else 'none'}")
+    if summary(before) != summary(after):
+        lines.append(summary(after))
+    return lines
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,145 @@
+"""`gregor start --brokers N`: a supervisor over N broker processes of this machine, members of one cluster.
+
+One Python process uses one core; N of them use N. Who fails is started again, after 1 s, 2 s, .. up to 30 s; who is
+asked to end by a signal of its own stays down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from broker import local_zookeeper, log
+from broker.log import logger
+from broker.reloading import HangUp
+from broker.supervisor import Child, StartFailed, Supervisor, broker_command, cpu_sets
+from broker.zookeeper_server import ZooKeeperMissing
+from config.broker import BrokerConfig
+from config.definitions import ConfigError
+from config.members import MEMBER_FOLDER, member_settings
+
+ZOOKEEPER_FOLDER = "zookeeper"
+
+
+def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
+    """Runs until SIGTERM or SIGINT; 1 when a broker could not start, or did not end well."""
+    log.configure(label="supervisor")
+    for warning in config.warnings:
+        logger.warning("%s", warning)
+    try:
+        settings = member_settings(config, given.brokers)
+        _check_folders(config.log_dirs)
+        zookeeper, probe, connect = None, None, config["zookeeper.connect"]
+        if not connect:
+            zookeeper, probe, connect = zookeeper_beside(Path(config.log_dirs[0]) / ZOOKEEPER_FOLDER)
+            settings = [{**own, "zookeeper.connect": connect} for own in settings]
+    except (ConfigError, ZooKeeperMissing, OSError) as error:
+        print(f"gregor start: {error}", file=sys.stderr)
+        return 1
+    return asyncio.run(_supervise(given, settings, zookeeper, probe))
+
+
+def zookeeper_beside(folder: Path, output: Path | None = None) -> tuple[Callable[[], Child], Callable[[], bool], str]:
+    """A ZooKeeper of this machine's own: how to make its child (inside the event loop), whether it answers, and its
+    zookeeper.connect. Raises ZooKeeperMissing, or OSError for the folder."""
+    (port,) = local_zookeeper.free_ports(local_zookeeper.DEFAULT_PORT, 1)
+    command = local_zookeeper.command_for(local_zookeeper.write_config(folder, port))
+    file = output or folder / "zookeeper.log"
+    return lambda: Child("zookeeper", command, output=file), partial(local_zookeeper.is_ok, port), f"127.0.0.1:{port}"
+
+
+def _check_folders(log_dirs: Sequence[str]) -> None:
+    for folder in log_dirs:
+        if os.path.exists(f"{folder}/meta.properties"):
+            first = MEMBER_FOLDER.format(0)
+            raise ConfigError(
+                "log.dirs",
+                folder,
+                f"holds the data of a single broker; with --brokers each has a folder of its own below. Name another "
+                f"one, or move what is in it to {folder}/{first} to have it as the first broker's",
+            )
+
+
+def arguments_for(given: argparse.Namespace, own: dict[str, str]) -> list[str]:
+    """What one member is started with: the user's words, and after them what it has for itself."""
+    words = [given.file] if given.file is not None else []
+    if given.env:
+        words.append("--env")
+    for key, value in (*given.override, *own.items()):
+        words += ["--override", f"{key}={value}"]
+    return words
+
+
+async def _supervise(
+    given: argparse.Namespace,
+    settings: Sequence[dict[str, str]],
+    zookeeper: Callable[[], Child] | None,
+    probe: Callable[[], bool] | None,
+) -> int:
+    cpus: Sequence[frozenset[int] | None] = [None] * len(settings)
+    if given.cpu_affinity:
+        cpus = cpu_sets(len(settings), sorted(os.sched_getaffinity(0)))
+    brokers = []
+    for index, own in enumerate(settings):
+        name = f"broker {own.get('broker.id', f'#{index}')}"
+        brokers.append(Child(name, broker_command(arguments_for(given, own), name), cpus=cpus[index]))
+    supervisor = Supervisor(
+        brokers, zookeeper() if zookeeper is not None else None, logger.info, logger.warning, restart=True
+    )
+    stop = stop_on_signals(supervisor)
+    starting = asyncio.ensure_future(supervisor.start(probe))
+    try:
+        await first_of(starting, stop.wait())
+        if starting.done():
+            starting.result()
+            logger.info("%d brokers are ready: %s", len(brokers), bootstrap_of(brokers))
+        await first_of(stop.wait(), supervisor.finished.wait())
+    except StartFailed as error:
+        logger.error("%s", error)
+        return 1
+    finally:
+        starting.cancel()
+        await supervisor.stop()
+    logger.info("stopped")
+    return 0 if supervisor.clean else 1
+
+
+def stop_on_signals(supervisor: Supervisor) -> asyncio.Event:
+    """Set by SIGTERM or SIGINT; after a second one the brokers do not wait for each other. SIGHUP is passed on."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def ask() -> None:
+        if stop.is_set():
+            supervisor.hurry()
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ask)
+    loop.add_signal_handler(signal.SIGHUP, HangUp(ask, partial(supervisor.tell_all, signal.SIGHUP)))
+    return stop
+
+
+async def first_of(*works: Awaitable[object]) -> None:
+    """Until one of them is done; the coroutines among them are cancelled then, the tasks are left alone."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task, work in zip(tasks, works, strict=True):
+        if task is not work:
+            task.cancel()
+
+
+def bootstrap_of(brokers: Sequence[Child]) -> str:
+    """The brokers' addresses, as they said when they were ready, for a client's bootstrap.servers."""
+    found = []
+    for child in brokers:
+        for _, host, port in child.info.get("listeners", ())[:1]:
+            host = "localhost" if host in ("127.0.0.1", "::1", "0.0.0.0", "::") else host
+            found.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    return ",".join(found)

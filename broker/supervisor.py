@@ -1,0 +1,340 @@
+"""Broker processes and perhaps a ZooKeeper on this machine, started, watched and stopped together.
+
+Each child is a session of its own: Ctrl-C in the terminal reaches the supervisor alone, which stops the brokers first,
+one after the other, so that each can hand over what it leads, and ZooKeeper last. A supervisor that is killed takes its
+children along (Linux). A broker says that it serves by a line of JSON on a descriptor it inherits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from subprocess import DEVNULL
+from typing import IO, Any
+
+_ROOT = str(Path(__file__).resolve().parent.parent)
+_PR_SET_PDEATHSIG = 1
+
+STOP_TIMEOUT_S = 60.0
+"""A child that has not ended so long after it was asked to is killed."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+STEADY_S = 60.0
+"""Who ran for so long is started again as if it had never failed."""
+
+_PROBE_EVERY_S = 0.05
+
+Say = Callable[[str], None]
+
+
+class State(Enum):
+    """Of one child, as a reader of a table sees it."""
+
+    DOWN = "down"
+    STARTING = "starting"
+    READY = "ready"
+    STOPPING = "stopping"
+
+
+class StartFailed(Exception):
+    """One of the children could not start; the text says which, and where it says why."""
+
+
+class Backoff:
+    """How long to wait before the next start of somebody who ended: longer and longer, unless it ran well for long."""
+
+    def __init__(self) -> None:
+        self._pause_s = 0.0
+
+    def next_s(self, ran_s: float) -> float:
+        if ran_s >= STEADY_S:
+            self._pause_s = 0.0
+        self._pause_s = min(max(FIRST_PAUSE_S, self._pause_s * 2), LONGEST_PAUSE_S)
+        return self._pause_s
+
+
+class Child:
+    """One process, started as often as asked for."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Callable[[int], Sequence[str]],
+        *,
+        output: Path | None = None,
+        cpus: frozenset[int] | None = None,
+    ) -> None:
+        """`command(descriptor)`: what to run, given the descriptor to tell on that it is ready. `output`: the file that
+        standard output and error go to, appended; None: the supervisor's own. `cpus`: the only ones it may use."""
+        self.name = name
+        self.state = State.DOWN
+        self.info: dict[str, Any] = {}
+        """What it said of itself when it was ready."""
+        self.exit_text = ""
+        """How it ended the last time."""
+        self.exit_code: int | None = None
+        self.ready = asyncio.Event()
+        self.output = output
+        self._command = command
+        self._cpus = cpus
+        self._process: asyncio.subprocess.Process | None = None
+        self._started_s = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None or self.state is State.DOWN else self._process.pid
+
+    @property
+    def ran_s(self) -> float:
+        return time.monotonic() - self._started_s
+
+    async def start(self) -> None:
+        """Start it; returns at once. OSError if there is no such program, or no file for its output."""
+        read, write = os.pipe()
+        log: IO[bytes] | None = None
+        try:
+            if self.output is not None:
+                self.output.parent.mkdir(parents=True, exist_ok=True)
+                log = self.output.open("ab")
+            self.ready.clear()
+            self.info = {}
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command(write),
+                stdin=DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(write,),
+                start_new_session=True,
+                preexec_fn=_die_with_parent(self._cpus),
+                env=_environment(),
+            )
+        except BaseException:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+            if log is not None:
+                log.close()
+        self.state = State.STARTING
+        self.exit_code = None
+        self._started_s = time.monotonic()
+        self._hear(read)
+
+    def _hear(self, descriptor: int) -> None:
+        loop = asyncio.get_running_loop()
+        process, said = self._process, bytearray()
+
+        def readable() -> None:
+            part = os.read(descriptor, 65536)
+            said.extend(part)
+            if part and not said.endswith(b"\n"):
+                return
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            if said.endswith(b"\n") and self._process is process:
+                self.info = json.loads(said)
+                self.is_ready()
+
+        loop.add_reader(descriptor, readable)
+
+    def is_ready(self) -> None:
+        """It serves."""
+        if self.state is State.STARTING:
+            self.state = State.READY
+            self.ready.set()
+
+    async def wait(self) -> None:
+        """Until it has ended."""
+        assert self._process is not None
+        code = await self._process.wait()
+        self.state = State.DOWN
+        self.exit_code = code
+        self.exit_text = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send it a signal, if it is there."""
+        if self._process is not None and self.state is not State.DOWN:
+            if number in (signal.SIGTERM, signal.SIGKILL):
+                self.state = State.STOPPING
+            with suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+
+class Supervisor:
+    """The brokers, and the ZooKeeper that they need, if it is this supervisor's.
+
+    `restart`: a child that fails is started again, after a pause that grows; one that ends cleanly because somebody
+    asked it to stays down. `say` is told what happens, in lines; `warn` what somebody should look at.
+    """
+
+    def __init__(
+        self, brokers: Sequence[Child], zookeeper: Child | None, say: Say, warn: Say, *, restart: bool
+    ) -> None:
+        self.brokers = brokers
+        self.zookeeper = zookeeper
+        self.finished = asyncio.Event()
+        """Nothing is left to watch: every broker is down and stays so."""
+        self._say = say
+        self._warn = warn
+        self._restart = restart
+        self._stopping = False
+        self._watchers: dict[Child, asyncio.Task[None]] = {}
+        self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._served: set[Child] = set()
+
+    async def start(self, probe: Callable[[], bool] | None = None) -> None:
+        """Start all; returns when each is ready. `probe`: whether ZooKeeper answers. Raises StartFailed, and then
+        `stop` has still to be called."""
+        if self.zookeeper is not None:
+            assert probe is not None
+            await self._start(self.zookeeper)
+            await self._or_failure(self._probe(self.zookeeper, probe))
+            self._served.add(self.zookeeper)
+            self._say(f"{self.zookeeper.name} (pid {self.zookeeper.pid}) is ready")
+        for child in self.brokers:
+            await self._start(child)
+        for child in self.brokers:
+            await self._or_failure(child.ready.wait())
+            self._served.add(child)
+            self._say(f"{child.name} (pid {child.pid}) is ready")
+
+    async def _probe(self, child: Child, probe: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            if await loop.run_in_executor(None, probe):
+                break
+            await asyncio.sleep(_PROBE_EVERY_S)
+        child.is_ready()
+
+    async def _start(self, child: Child) -> None:
+        try:
+            await child.start()
+        except OSError as error:
+            raise StartFailed(f"{child.name} cannot be started: {error.strerror or error}") from None
+        self._watchers[child] = asyncio.create_task(self._watch(child))
+
+    async def _or_failure(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        await asyncio.wait((task, self._failed), return_when=asyncio.FIRST_COMPLETED)
+        if self._failed.done():
+            task.cancel()
+            raise StartFailed(self._failed.result())
+
+    async def _watch(self, child: Child) -> None:
+        """One child, from its start until it is down for good."""
+        backoff = Backoff()
+        while True:
+            await child.wait()
+            if self._stopping:
+                return
+            if child not in self._served:
+                if not self._failed.done():
+                    self._failed.set_result(f"{child.name} could not start ({child.exit_text}); {self._where(child)}")
+                return
+            if not self._restart or child.exit_code == 0:
+                self._warn(f"{child.name} has ended ({child.exit_text}) and stays down; {self._where(child)}")
+                if all(one.state is State.DOWN for one in self.brokers):
+                    self.finished.set()
+                return
+            while True:
+                pause_s = backoff.next_s(child.ran_s)
+                self._warn(f"{child.name} has ended ({child.exit_text}); it is started again in {pause_s:g} s")
+                await asyncio.sleep(pause_s)
+                try:
+                    await child.start()
+                    break
+                except OSError as error:
+                    child.exit_text = str(error)
+            self._say(f"{child.name} is started again (pid {child.pid})")
+
+    @staticmethod
+    def _where(child: Child) -> str:
+        return "the reason is above" if child.output is None else f"its log is {child.output}"
+
+    def tell_all(self, number: signal.Signals) -> None:
+        """Pass a signal on to the brokers."""
+        for child in self.brokers:
+            child.tell(number)
+
+    async def stop(self) -> None:
+        """Brokers first, then ZooKeeper, each given time; nothing of it is left when this returns."""
+        self._stopping = True
+        for child in reversed(self.brokers):
+            await self._stop(child)
+        if self.zookeeper is not None:
+            await self._stop(self.zookeeper)
+
+    async def _stop(self, child: Child) -> None:
+        watcher = self._watchers.get(child)
+        if watcher is None:
+            return
+        if child.state is State.DOWN:
+            watcher.cancel()  # it may be in its pause
+            await asyncio.wait((watcher,))
+            if child.state is State.DOWN:
+                return
+        self._say(f"stopping {child.name}")
+        child.tell(signal.SIGTERM)
+        done, _ = await asyncio.wait((asyncio.ensure_future(child.wait()),), timeout=STOP_TIMEOUT_S)
+        if not done:
+            self._warn(f"{child.name} has not ended {STOP_TIMEOUT_S:g} s after SIGTERM, it is killed")
+            child.tell(signal.SIGKILL)
+            await child.wait()
+
+    def hurry(self) -> None:
+        """Asked a second time: all at once, without waiting for each other."""
+        self.tell_all(signal.SIGTERM)
+
+    @property
+    def clean(self) -> bool:
+        """Whether every child that was stopped ended well; a JVM that obeyed SIGTERM says 143."""
+        return all(child.exit_code in (None, 0) for child in self.brokers)
+
+
+def broker_command(arguments: Sequence[str], label: str = "") -> Callable[[int], list[str]]:
+    """`gregor start` with these arguments, as a child."""
+
+    def command(descriptor: int) -> list[str]:
+        start = [sys.executable, "-P", "-m", "broker", "start", *arguments]
+        return [*start, "--no-banner", f"--ready-fd={descriptor}", f"--log-label={label}"]
+
+    return command
+
+
+def announce_ready(descriptor: int, info: Mapping[str, Any]) -> None:
+    """The child's side: say once that it serves."""
+    with suppress(OSError):
+        os.write(descriptor, json.dumps(info).encode() + b"\n")
+        os.close(descriptor)
+
+
+def cpu_sets(count: int, available: Sequence[int]) -> list[frozenset[int]]:
+    """One processor for each of `count` brokers, in turn; none is left out before one is used twice."""
+    return [frozenset({available[index % len(available)]}) for index in range(count)]
+
+
+def _environment() -> dict[str, str]:
+    # The packages may lie in a checkout that only this process's own path knows.
+    path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def _die_with_parent(cpus: frozenset[int] | None) -> Callable[[], None]:
+    """What a child does between fork and exec."""
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+    def prepare() -> None:
+        if libc is not None:
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if cpus is not None:
+            os.sched_setaffinity(0, cpus)
+
+    return prepare

@@ -1,0 +1,86 @@
+"""Several brokers on one machine from the settings of one: what each of them has for itself.
+
+The rule, for the member of index i, counted from 0:
+
+* ``broker.id`` (or ``node.id``): the number given plus i, from 0 where none is; with -1, or with a
+  ``zookeeper.connect`` and no number, each has one generated;
+* ``listeners``, ``advertised.listeners`` and the old ``port`` and ``advertised.port``: the port given plus i; port 0
+  stays 0;
+* ``log.dirs``: the folder ``broker-<i>`` in each of them.
+
+Everything else is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from config.addresses import OLD_ADDRESS_KEYS
+from config.broker import BrokerConfig
+from config.definitions import ConfigError
+from config.listeners import Listener
+
+MAX_MEMBERS = 64
+MEMBER_FOLDER = "broker-{}"
+
+
+def member_folder(folder: str, index: int) -> str:
+    """The data folder of one member in a folder that all share."""
+    return f"{folder.rstrip('/') or '/'}/{MEMBER_FOLDER.format(index)}"
+
+
+def member_settings(config: BrokerConfig, count: int) -> list[dict[str, str]]:
+    """For each member the settings that win over the common ones. ConfigError where the ports do not leave room."""
+    if not 1 <= count <= MAX_MEMBERS:
+        raise ConfigError("--brokers", count, f"must be from 1 to {MAX_MEMBERS}")
+    _check_room(config.listeners, count)
+    return [_settings(config, index) for index in range(count)]
+
+
+def _settings(config: BrokerConfig, index: int) -> dict[str, str]:
+    own = {"log.dirs": ",".join(member_folder(folder, index) for folder in config.log_dirs)}
+    if config.broker_id >= 0:
+        own["broker.id"] = str(config.broker_id + index)
+        if config["node.id"] >= 0:
+            own["node.id"] = own["broker.id"]
+    own["listeners"] = _text(config.listeners, index)
+    given = config.static_texts
+    if "advertised.listeners" in given or any(key.startswith("advertised.") for key in config.old_address):
+        own["advertised.listeners"] = _text(config.advertised_listeners, index)
+    # What `listeners` says counts; these would only be a contradiction to read.
+    own.update({key: str(_shifted(int(config.old_address[key]), index)) for key in _old_ports(config)})
+    return own
+
+
+def _old_ports(config: BrokerConfig) -> list[str]:
+    return [key for key in OLD_ADDRESS_KEYS if key.endswith("port") and config.old_address.get(key, "").isdigit()]
+
+
+def _text(listeners: Sequence[Listener], index: int) -> str:
+    return ",".join(one._replace(port=_shifted(one.port, index)).text for one in listeners)
+
+
+def _shifted(port: int, index: int) -> int:
+    return port + index if port else 0
+
+
+def _check_room(listeners: Sequence[Listener], count: int) -> None:
+    ports = sorted({one.port for one in listeners if one.port})
+    shown = ",".join(one.text for one in listeners)
+    for low, high in pairwise(ports):
+        if high - low < count:
+            raise ConfigError(
+                "listeners",
+                shown,
+                f"ports {low} and {high} are less than {count} apart, and each of {count} brokers takes the next one",
+            )
+    if ports and ports[-1] + count - 1 > 65535:
+        raise ConfigError("listeners", shown, f"there are not {count} ports from {ports[-1]} on")
+
+
+def common_settings(given: Mapping[str, str], count: int) -> dict[str, str]:
+    """Settings of all members of a small cluster that nobody chose otherwise: copies on up to three brokers."""
+    copies = str(min(3, count))
+    keys = ("default.replication.factor", "offsets.topic.replication.factor")
+    return {key: copies for key in keys if key not in given}
