@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from typing import TYPE_CHECKING
 
+from broker.log import logger
 from protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from broker.topic_requests import TopicRequests
     from config.broker import BrokerConfig
-    from replication.metadata_image import MetadataImage
     from replication.topics_admin import Admin
 
+WARNED_EVERY_S = 30.0
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, "__transaction_state"})
 
@@ -19,10 +23,12 @@ INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, "__transaction_state"})
 class TopicCreator:
     """Creates topics on first use, each once however many clients ask for it at the same time."""
 
-    def __init__(self, config: BrokerConfig, admin: Admin, metadata: MetadataImage) -> None:
+    def __init__(self, config: BrokerConfig, admin: Admin, requests: TopicRequests | None = None) -> None:
+        """`requests`: in a cluster, the way to a controller that is another broker."""
         self._config = config
         self._admin = admin
-        self._metadata = metadata
+        self._requests = requests
+        self._warned_s = -math.inf
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     async def create(self, name: str) -> None:
@@ -43,8 +49,11 @@ class TopicCreator:
         config = self._config
         if name == GROUP_METADATA_TOPIC:
             partitions = config["offsets.topic.num.partitions"]
-            # Kafka's default of 3 replicas is a wish: a smaller cluster gets as many as it has brokers.
-            factor = min(config["offsets.topic.replication.factor"], max(1, len(self._metadata.brokers)))
+            factor = config["offsets.topic.replication.factor"]
+            if self._requests is None:
+                # Kafka's default of 3 replicas is a wish to a broker that is alone for good. In a cluster the topic is
+                # made when there are enough brokers, or those who wait for one now would have it on that one for ever.
+                factor = 1
             configs = {
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
@@ -55,7 +64,22 @@ class TopicCreator:
         else:
             partitions, factor, configs = config["num.partitions"], config["default.replication.factor"], {}
         try:
-            await self._admin.create_topic(name, partitions, factor, configs)
+            if self._requests is None or self._admin.is_controller:
+                await self._admin.create_topic(name, partitions, factor, configs)
+            else:
+                await self._requests.create_topic(name, partitions, factor, configs)
         except KafkaError as error:
+            if error.code == ErrorCode.INVALID_REPLICATION_FACTOR and name in INTERNAL_TOPICS:
+                self._warn(name, factor)
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
+
+    def _warn(self, name: str, factor: int) -> None:
+        if time.monotonic() - self._warned_s > WARNED_EVERY_S:
+            self._warned_s = time.monotonic()
+            logger.warning(
+                "%s cannot be created: it is to have %d replicas, and fewer brokers are alive. Consumer groups wait for"
+                " it; start more brokers, or set offsets.topic.replication.factor to fewer",
+                name,
+                factor,
+            )

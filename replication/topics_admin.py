@@ -103,6 +103,10 @@ class Admin:
         self.is_reserved: Callable[[str], bool] = lambda name: False
         """Whether a topic of that name exists, which the metadata does not know yet (replication.adoption)."""
 
+    @property
+    def is_controller(self) -> bool:
+        return self._controller.cluster is not None
+
     @staticmethod
     def is_legal_topic_name(name: str) -> bool:
         return name_problem(name) is None

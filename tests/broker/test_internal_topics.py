@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ class Admin:
         self.asked: list[tuple[str, int, int, Mapping[str, str]]] = []
         self.go = asyncio.Event()
         self.error: KafkaError | None = None
+        self.is_controller = True
 
     async def create_topic(self, name: str, partitions: int, factor: int, configs: Mapping[str, str]) -> None:
         self.asked.append((name, partitions, factor, configs))
@@ -36,11 +36,19 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
-def creator(admin: Admin, brokers: int = 1, **settings: str) -> TopicCreator:
+class Requests:
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int, int, Mapping[str, str]]] = []
+
+    async def create_topic(self, name: str, partitions: int, factor: int, configs: Mapping[str, str]) -> None:
+        self.asked.append((name, partitions, factor, configs))
+
+
+def creator(admin: Admin, requests: Requests | None = None, **settings: str) -> TopicCreator:
     config = BrokerConfig({key.replace("_", "."): value for key, value in settings.items()})
-    image: Any = SimpleNamespace(brokers=dict.fromkeys(range(brokers)))
     port: Any = admin
-    return TopicCreator(config, port, image)
+    way: Any = requests
+    return TopicCreator(config, port, way)
 
 
 def test_many_who_ask_make_one_topic(loop: asyncio.AbstractEventLoop) -> None:
@@ -102,14 +110,34 @@ def test_an_error_that_nobody_waits_for_any_more_is_no_noise(loop: asyncio.Abstr
     assert reported == []
 
 
-@pytest.mark.parametrize(("brokers", "factor"), [(0, 1), (1, 1), (2, 2), (9, 3)])
-def test_the_offsets_topic(loop: asyncio.AbstractEventLoop, brokers: int, factor: int) -> None:
+@pytest.mark.parametrize(("cluster", "factor"), [(False, 1), (True, 3)])
+def test_the_offsets_topic(loop: asyncio.AbstractEventLoop, cluster: bool, factor: int) -> None:
     admin = Admin()
     admin.go.set()
-    loop.run_until_complete(creator(admin, brokers).create(GROUP_METADATA_TOPIC))
+    loop.run_until_complete(creator(admin, Requests() if cluster else None).create(GROUP_METADATA_TOPIC))
     ((name, partitions, replicas, configs),) = admin.asked
     assert (name, partitions, replicas) == (GROUP_METADATA_TOPIC, 50, factor)
     assert configs == {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+
+
+def test_too_few_brokers_for_the_offsets_topic_is_said_but_not_each_time(
+    loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin = Admin()
+    admin.error = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR)
+    admin.go.set()
+    topics = creator(admin, Requests())
+    for _ in range(3):
+        with pytest.raises(KafkaError):
+            loop.run_until_complete(topics.create(GROUP_METADATA_TOPIC))
+    assert caplog.text.count("offsets.topic.replication.factor") == 1
+
+
+def test_another_broker_that_is_the_controller_is_asked(loop: asyncio.AbstractEventLoop) -> None:
+    admin, requests = Admin(), Requests()
+    admin.is_controller = False
+    loop.run_until_complete(creator(admin, requests, num_partitions="4").create("t"))
+    assert (admin.asked, requests.asked) == ([], [("t", 4, 1, {})])
 
 
 def test_the_topic_of_transactions_is_not_made(loop: asyncio.AbstractEventLoop) -> None:
