@@ -9,6 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+WORDS = ("conf", "cons", "dump", "envi", "isro", "mntr", "ruok", "srvr", "stat", "wchs")
+"""The four-letter words that it answers: those that change nothing and cost little. The whitelist of a configuration
+file wins over them."""
 # What the server loads of PySpark's three hundred jars; all of them would cost it half a second.
 _JARS = (
     "zookeeper-*",
@@ -55,7 +58,7 @@ def server_command(
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         "-Dzookeeper.admin.enableServer=false",
-        "-Dzookeeper.4lw.commands.whitelist=*",
+        f"-Dzookeeper.4lw.commands.whitelist={','.join(WORDS)}",
         "-Dlog4j2.level=INFO" if log_file is None else f"-Dzookeeper.log.file={log_file}",
         "-cp",
         os.pathsep.join(jars),

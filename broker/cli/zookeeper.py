@@ -1,0 +1,140 @@
+"""`gregor zookeeper`: a real ZooKeeper server in the foreground, the one whose jars PySpark carries.
+
+This process becomes the server: signals, standard error and the exit code are the server's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+DESCRIPTION = """\
+Run a ZooKeeper server in the foreground. Without a file it serves localhost:2181 and keeps its data in
+./gregor-zookeeper. The file is one of ZooKeeper's own, such as the zookeeper.properties of Apache Kafka; flags win
+over it. It needs Java, and PySpark for the jars (pip install 'gregor[spark]').
+"""
+EPILOG = """\
+examples:
+  gregor zookeeper
+  gregor zookeeper config/zookeeper.properties
+  gregor zookeeper --client-port 2182 --data-dir /var/lib/zookeeper --bind 0.0.0.0
+  echo ruok | nc localhost 2181
+
+Then: gregor start --override zookeeper.connect=localhost:2181
+"""
+DEFAULTS: Mapping[str, str] = {
+    "dataDir": "gregor-zookeeper",
+    "clientPort": "2181",
+    "clientPortAddress": "localhost",
+    "maxClientCnxns": "0",
+    "autopurge.snapRetainCount": "3",
+    "autopurge.purgeInterval": "24",
+}
+PORTS = ("clientPort", "secureClientPort")
+
+
+class NotStarted(Exception):
+    """The server cannot be started; the text says why and what to do."""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gregor zookeeper",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("file", nargs="?", help="ZooKeeper's settings (dataDir, clientPort, server.1, ...)")
+    parser.add_argument("--data-dir", metavar="DIR", help="where data is kept [gregor-zookeeper]")
+    parser.add_argument("--client-port", type=_port, metavar="PORT", help="the port for brokers and tools [2181]")
+    parser.add_argument(
+        "--bind", metavar="HOST", help="the address to listen on; 0.0.0.0 for all, which lets anybody in [localhost]"
+    )
+    parser.add_argument("--heap-mb", type=int, default=512, metavar="MB", help="memory of the server [512]")
+    return parser
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 < number < 65536:
+        raise ValueError
+    return number
+
+
+def settings_of(given: argparse.Namespace) -> dict[str, str]:
+    """What the server is to run with. NotStarted where the file does not make sense."""
+    from config.properties import PropertiesError, load_properties
+
+    settings = dict(DEFAULTS)
+    if given.file is not None:
+        try:
+            settings = load_properties(given.file)
+        except OSError as error:
+            raise NotStarted(f"{given.file} cannot be read: {error.strerror}") from None
+        except PropertiesError as error:
+            raise NotStarted(f"{given.file}: {error}") from None
+    flags = {"dataDir": given.data_dir, "clientPort": given.client_port, "clientPortAddress": given.bind}
+    settings.update({key: str(value) for key, value in flags.items() if value is not None})
+    if not settings.get("dataDir"):
+        raise NotStarted(f"{given.file} names no dataDir; give --data-dir DIR")
+    if not any(settings.get(port) for port in PORTS):
+        raise NotStarted(f"{given.file} names no clientPort; give --client-port PORT")
+    return settings
+
+
+def config_file_of(given: argparse.Namespace, settings: Mapping[str, str]) -> Path:
+    """The file to start the server with: the given one, or one in the data folder, which is made. NotStarted."""
+    folder = Path(settings["dataDir"])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if given.file is not None and not (given.data_dir or given.client_port or given.bind):
+            return Path(given.file)
+        file = folder / "zoo.cfg"
+        lines = {**settings, "dataDir": str(folder.absolute())}
+        file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    except OSError as error:
+        raise NotStarted(f"the data folder {folder} cannot be used: {error.strerror}") from None
+    return file
+
+
+def check_port(settings: Mapping[str, str]) -> None:
+    """NotStarted if somebody else has it: the server itself would say so in forty lines."""
+    text = settings.get("clientPort")
+    if not text or not text.isdigit():
+        return
+    host = settings.get("clientPortAddress", "")
+    try:
+        found = socket.getaddrinfo(host or None, int(text), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with socket.socket(found[0], socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(found[4])
+    except OSError as error:
+        raise NotStarted(
+            f"{host or '*'}:{text} cannot be listened on: {error.strerror}; is a ZooKeeper running already?"
+            " Give another --client-port"
+        ) from None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Becomes the server; returns only where that is not possible."""
+    try:
+        given = make_parser().parse_args(list(arguments))
+    except SystemExit as end:  # argparse ends the program for --help and for bad arguments
+        return 1 if end.code else 0
+    from broker.zookeeper_server import ZooKeeperMissing, server_command
+
+    try:
+        settings = settings_of(given)
+        check_port(settings)
+        command = server_command(config_file_of(given, settings), heap_mb=given.heap_mb)
+    except (NotStarted, ZooKeeperMissing) as error:
+        print(f"gregor zookeeper: {error}.", file=sys.stderr)
+        return 1
+    where = f"{settings.get('clientPortAddress') or '*'}:{settings.get('clientPort') or settings['secureClientPort']}"
+    print(f"ZooKeeper on {where}, data in {settings['dataDir']}; Ctrl-C stops it", flush=True)
+    os.execv(command[0], command)
