@@ -26,6 +26,7 @@ from tests.support.wire import request_bytes
 
 BROKERS = 3
 START_TIMEOUT_S = 120.0
+MOST_ENDS = 30
 ASK_TIMEOUT_S = 5.0
 METADATA_VERSION = 9
 
@@ -107,6 +108,8 @@ class Cluster:
             for broker in self.brokers:
                 if not broker.running:
                     self.ended.append(f"{broker.name} ended by itself with {broker.exit_code}")
+                    if len(self.ended) > MOST_ENDS:
+                        raise TimeoutError("; ".join(self.ended[-BROKERS:]))
                     broker.start()
             try:
                 self.check_whole()

@@ -37,7 +37,8 @@ SETTINGS = {
     "leader.imbalance.check.interval.seconds": 5,
     "group.initial.rebalance.delay.ms": 0,
     # Segments are rolled all along, so that followers roll and truncate across them.
-    "log.segment.bytes": 262_144,
+    "log.segment.bytes": 1_048_576,
+    "log.roll.ms": 20_000,
     "num.network.threads": 2,
     "num.io.threads": 2,
     "log.cleaner.dedupe.buffer.size": 4_194_304,
