@@ -18,23 +18,39 @@ from replication.replica_manager import ReplicaManager
 from replication.topic_configs import TopicConfigs
 from replication.turns import in_turns
 
+NOT_REGISTERED = -1
+
 BrokerResponse = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse
 
 
 class LocalBroker:
-    """Also a BrokerChannels for a cluster of one. `broker_epoch` is to be set at registration."""
+    """Also a BrokerChannels for a cluster of one. `broker_epoch` is to be set at registration: before that nothing is
+    done, as it cannot be told whether this life of the broker is meant or the one before, whose registration may still
+    stand. That one had records which this one may have lost."""
 
     def __init__(self, replicas: ReplicaManager, image: MetadataImage, configs: TopicConfigs) -> None:
-        self.broker_epoch = -1
+        self._broker_epoch = NOT_REGISTERED
+        self._registered = asyncio.Event()
         self._replicas = replicas
         self._image = image
         self._configs = configs
         # One request at a time, also when an old and a new controller talk to us over connections of their own.
         self._turn = asyncio.Lock()
 
+    @property
+    def broker_epoch(self) -> int:
+        """NOT_REGISTERED before the first registration."""
+        return self._broker_epoch
+
+    @broker_epoch.setter
+    def broker_epoch(self, epoch: int) -> None:
+        self._broker_epoch = epoch
+        self._registered.set()
+
     async def handle(self, request: BrokerRequest) -> BrokerResponse:
         """Do what the controller asks. Requests for an earlier life of this broker are refused, and those of a
         controller that was replaced since."""
+        await self._registered.wait()
         async with self._turn:
             if 0 <= request.broker_epoch < self.broker_epoch:
                 return _refused(request, ErrorCode.STALE_BROKER_EPOCH)

@@ -46,6 +46,22 @@ def leader_and_isr(broker_epoch: int, partitions: int = 1) -> LeaderAndIsrReques
     return LeaderAndIsrRequest(broker_epoch=broker_epoch, topic_states=[topic])
 
 
+@on_loop
+async def test_what_is_said_before_the_registration_waits_for_it() -> None:
+    """A broker that comes back quickly is spoken to as the one that it was, while its old registration stands."""
+    broker, replicas, _ = subject()
+    fresh = LocalBroker(replicas, MetadataImage(), broker._configs)
+    requests = [leader_and_isr(9), leader_and_isr(10)]
+    answers = [asyncio.ensure_future(fresh.handle(request)) for request in requests]
+    await asyncio.sleep(0)
+    assert not any(answer.done() for answer in answers)
+    assert fresh.broker_epoch == -1
+    assert replicas.get("t", 0) is None
+    fresh.broker_epoch = 10
+    codes = [(await answer).error_code for answer in answers]
+    assert codes == [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
+
+
 @pytest.mark.parametrize(("broker_epoch", "refused"), [(-1, False), (9, True), (10, False), (11, False)])
 @on_loop
 async def test_only_this_life_of_the_broker_obeys(broker_epoch: int, refused: bool) -> None:
