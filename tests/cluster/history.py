@@ -13,8 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
+UNKNOWN = -1
+
+
 class Ack(NamedTuple):
-    """A record that a broker acknowledged, and when the producer heard of it."""
+    """A record that a broker acknowledged, and when the producer heard of it.
+
+    The offset is UNKNOWN where the broker knew only that it has the record already.
+    """
 
     partition: int
     offset: int
@@ -97,7 +103,8 @@ class History:
         for event in _events(lines):
             name = event["name"]
             if name == "producer_send_success":
-                self.acks.append(Ack(event["partition"], event["offset"], event["value"], event["timestamp"]))
+                offset = UNKNOWN if event["offset"] is None else event["offset"]
+                self.acks.append(Ack(event["partition"], offset, event["value"], event["timestamp"]))
             elif name == "producer_send_error":
                 self.failed[event["value"]] = f"{event['exception']}: {event['message']}"
             elif name == "fatal":

@@ -1,7 +1,7 @@
 """What must hold of a run, whatever was broken in it. Pure: a history and the final log in, sentences out.
 
 The producers write with acks=all and idempotence, min.insync.replicas=2 of 3, and brokers are lost one at a time:
-- an acknowledged record is in the log, at the offset that was acknowledged;
+- an acknowledged record is in the log, at the offset that was acknowledged, if one was;
 - no record is in the log twice, and those of one producer are in the order in which it sent them;
 - nothing is in the log that nobody sent;
 - a group gets every record at least once, and nothing that is not in the log: what is read is there to stay;
@@ -14,7 +14,7 @@ import bisect
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from tests.cluster.history import Group, History
+from tests.cluster.history import UNKNOWN, Group, History
 
 Log = Mapping[int, Mapping[int, str]]
 """partition -> offset -> value, from the first offset to the high watermark."""
@@ -54,7 +54,12 @@ def _number(value: str) -> tuple[int, int]:
 
 
 def _lost(history: History, log: Log) -> Iterable[str]:
+    anywhere = {partition: set(records.values()) for partition, records in log.items()}
     for ack in history.acks:
+        if ack.offset == UNKNOWN:
+            if ack.value not in anywhere.get(ack.partition, ()):
+                yield f"{ack.value} somewhere in {ack.partition}"
+            continue
         stored = log.get(ack.partition, {}).get(ack.offset)
         if stored != ack.value:
             yield f"{ack.value} at {ack.partition}@{ack.offset}, where there is {stored or 'nothing'}"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.cluster.faults import KINDS, plan
-from tests.cluster.history import Ack, Group, History
+from tests.cluster.history import UNKNOWN, Ack, Group, History
 from tests.cluster.judge import different_replicas, judge, longest_gap_ms
 
 GROUP = "readers"
@@ -58,6 +58,14 @@ def test_a_record_that_was_given_up_may_be_in_the_log_once() -> None:
     assert judge(history, log, committed) == []
     history.failed["1.4"] = "timed out"
     assert judge(history, log, committed) == []
+
+
+def test_a_record_may_be_acknowledged_without_its_offset() -> None:
+    history, log, committed = right()
+    history.acks.append(Ack(1, UNKNOWN, "1.3", 0))
+    assert judge(history, log, committed) == []
+    history.acks.append(Ack(0, UNKNOWN, "1.3", 0))
+    assert judge(history, log, committed) == ["acknowledged and lost: 1 (1.3 somewhere in 0)"]
 
 
 Change = Callable[[History, Log, Committed], object]
