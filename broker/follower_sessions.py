@@ -94,6 +94,17 @@ class _Place:
             self.partition.unwatch(self._handle)
             self.partition = None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to be done until the partition moves. Who is not in sync may become it at any fetch:
+        another change of the set may have been under way when it caught up."""
+        partition = self.partition
+        return (
+            partition is not None
+            and partition.log_end_offset == self.offset
+            and (self._session.replica_id in partition.isr or not partition.is_leader)
+        )
+
     def _moved(self) -> None:
         session, partition = self._session, self.partition
         assert partition is not None
@@ -331,7 +342,7 @@ class _Read:
             total += size
             left -= size
             if not self._is_news(place, data):
-                if not size and place.partition is not None and place.partition.log_end_offset == place.offset:
+                if not size and place.is_settled:
                     del session.busy[place]
                 continue
             if data.diverging_epoch.epoch >= 0 or (
