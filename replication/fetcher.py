@@ -119,6 +119,7 @@ class Fetcher:
         self._session_id = NO_SESSION
         self._session_epoch = OPENS
         self._without_id = 0
+        self._refused_until_ms = 0
         self._has_sessions = True
         """As far as we know: the leader may have no room for one."""
 
@@ -163,6 +164,8 @@ class Fetcher:
 
     def wait_ms(self, now_ms: int) -> int | None:
         """How long there is nothing to ask for: 0 to ask now, None until somebody is followed."""
+        if now_ms < self._refused_until_ms:
+            return self._refused_until_ms - now_ms
         if len(self._followed) > len(self._waiting):
             return 0
         if not self._waiting:
@@ -262,7 +265,7 @@ class Fetcher:
     def take_in_steps(self, answer: FetchResponse, now_ms: int) -> Generator[None, None, list[Key]]:
         """`take`, a partition at a time; partitions may come and go in between."""
         if answer.error_code:
-            self._refused(answer.error_code)
+            self._refused(answer.error_code, now_ms)
             return []
         self._has_sessions = answer.session_id != NO_SESSION
         if not self._has_sessions:
@@ -291,12 +294,13 @@ class Fetcher:
                 yield
         return outside
 
-    def _refused(self, code: int) -> None:
+    def _refused(self, code: int, now_ms: int) -> None:
         if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._session_id = NO_SESSION
         self._session_epoch = OPENS
         if code not in SESSION_ERRORS:
             _log.warning("a leader refuses to be followed: error %d", code)
+            self._refused_until_ms = now_ms + self._settings.backoff_ms
 
     def _partition_refused(self, followed: _Followed, code: int, now_ms: int) -> None:
         name, index = followed.key

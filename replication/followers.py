@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import FetchResponse, ListOffsetsRequest, ListOffsetsResponse
+from protocol.messages import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from replication.fetcher import FIRST_VERSION, Fetcher, FetcherSettings, Key
 from replication.peer import Peer, PeerError
-from replication.turns import in_turns
+from replication.turns import TURN_S, in_turns
 
 if TYPE_CHECKING:
     from config.broker import BrokerConfig
@@ -165,6 +165,9 @@ class _Link:
         """Since when the leader owes an answer; 0 if it does not."""
         self._kick: asyncio.TimerHandle | None = None
         self._kicked_s = 0.0
+        self._version = FIRST_VERSION
+        self._rest: Generator[None, None, list[Key]] | None = None
+        """What is left of an answer, if it takes longer."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher {leader_id}-{number}")
 
     def follow(self, partition: Partition) -> bool:
@@ -245,11 +248,10 @@ class _Link:
             if version < FIRST_VERSION:
                 raise PeerError(f"{peer} offers no version of Fetch from {FIRST_VERSION} on")
             request = fetcher.request(followers.clock_ms(), followers.broker_epoch(), version)
-            self._asked_s = time.monotonic()
-            answer: FetchResponse = await peer.ask(request, version)
-            self._asked_s = 0.0
-            outside = await in_turns(fetcher.take_in_steps(answer, followers.clock_ms()))
-            del answer  # views of the connection's buffer
+            self._version, self._asked_s = version, time.monotonic()
+            await peer.converse(request, version, self._following)
+            assert self._rest is not None
+            outside = await in_turns(self._rest)
             if outside:
                 await self._ask_range(peer, outside)
             if self._failing:
@@ -270,6 +272,25 @@ class _Link:
             fetcher.failed(followers.clock_ms())
             self._disconnect()
             await self._pause_after_failure()
+
+    def _following(self, answer: FetchResponse) -> FetchRequest | None:
+        """Write what came, and what to ask next; None where there is more to it."""
+        self._asked_s = 0.0
+        followers, fetcher = self._followers, self.fetcher
+        now_ms = followers.clock_ms()
+        self._rest = steps = fetcher.take_in_steps(answer, now_ms)
+        try:
+            until_s = time.monotonic() + TURN_S
+            while time.monotonic() < until_s:
+                next(steps)
+            return None  # the rest in turns with others
+        except StopIteration as end:
+            outside: list[Key] = end.value
+        if outside or self._failing or fetcher.max_version < self._version or fetcher.wait_ms(now_ms) != 0:
+            self._rest = _nothing_more(outside)
+            return None
+        self._asked_s = until_s
+        return fetcher.request(now_ms, followers.broker_epoch(), self._version)
 
     async def _pause_after_failure(self) -> None:
         """At most `replica.fetch.backoff.ms`: less when there is news of the leader."""
@@ -312,6 +333,11 @@ class _Link:
                 if one.error_code == ErrorCode.NONE and key in epochs:
                     found[key] = epochs[key], one.offset
         return found
+
+
+def _nothing_more(outside: list[Key]) -> Generator[None, None, list[Key]]:
+    yield from ()
+    return outside
 
 
 def fetcher_id(topic: str, partition: int, count: int) -> int:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from struct import Struct
 from typing import Any, TypeVar, cast
 
 from protocol.api_keys import ApiKey
@@ -31,7 +32,13 @@ KEPT_BUFFER_BYTES = 16 * 1024 * 1024
 """A buffer that had to be larger than this, for one answer, is let go after it."""
 MAX_ANSWER_BYTES = 1024 * 1024 * 1024
 
+CORRELATION_AT = 8
+"""Where it stands in a request's frame."""
+
 ResultT = TypeVar("ResultT")
+Following = Callable[[Any], ApiMessage | None]
+
+_SIZE = Struct(">i")
 
 
 class PeerError(OSError):
@@ -46,7 +53,8 @@ class _Wire(asyncio.BufferedProtocol):
         self._buffer = bytearray(LEAST_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._end = 0
-        self._awaited: asyncio.Future[memoryview] | None = None
+        self._answered: Callable[[memoryview], None] | None = None
+        self._failed: Callable[[PeerError], None] | None = None
         self._lost: str | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -60,7 +68,7 @@ class _Wire(asyncio.BufferedProtocol):
         if self._end < SIZE_BYTES:
             return
         size = SIZE_BYTES + int.from_bytes(self._view[:SIZE_BYTES])
-        if self._awaited is None or self._end > size:
+        if self._answered is None or self._end > size:
             self._fail("it says something nobody asked for")
         elif size > MAX_ANSWER_BYTES:
             self._fail(f"it announces an answer of {size} bytes")
@@ -71,9 +79,9 @@ class _Wire(asyncio.BufferedProtocol):
             self._resize(min(size, self._end * 2))
 
     def _settle(self) -> None:
-        awaited, self._awaited = self._awaited, None
-        if awaited is not None and not awaited.done():
-            awaited.set_result(self._view[SIZE_BYTES : self._end])
+        answered, self._answered = self._answered, None
+        if answered is not None:
+            answered(self._view[SIZE_BYTES : self._end])
 
     def _resize(self, size_bytes: int) -> None:
         larger = bytearray(size_bytes)
@@ -85,26 +93,91 @@ class _Wire(asyncio.BufferedProtocol):
 
     def _fail(self, why: str) -> None:
         self._lost = self._lost or why
-        if self._awaited is not None and not self._awaited.done():
-            self._awaited.set_exception(PeerError(self._lost))
-        self._awaited = None
+        failed, self._answered, self._failed = self._failed, None, None
+        if failed is not None:
+            failed(PeerError(self._lost))
         self.close()
 
     def close(self) -> None:
         if self.transport is not None:
             self.transport.abort()
 
-    async def exchange(self, frame: bytes | bytearray) -> memoryview:
-        """The answer to the frame, without its size. The view of the answer before is no longer good."""
+    def ask(
+        self,
+        frame: bytes | bytearray,
+        answered: Callable[[memoryview], None],
+        failed: Callable[[PeerError], None],
+    ) -> None:
+        """Send a frame; one of both is called, `answered` with the answer, without its size. The view of the answer
+        before is no longer good."""
         if self._lost is not None:
             raise PeerError(self._lost)
         assert self.transport is not None
         self._end = 0
         if len(self._buffer) > KEPT_BUFFER_BYTES:
             self._resize(LEAST_BUFFER_BYTES)
-        self._awaited = asyncio.get_running_loop().create_future()
+        self._answered, self._failed = answered, failed
         self.transport.write(frame)
-        return await self._awaited
+
+
+class _Conversation:
+    """Questions of one kind, each following from the answer before, without a turn of the loop in between."""
+
+    def __init__(self, peer: Peer, wire: _Wire, key: int, version: int, following: Following, timeout_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = loop.create_future()
+        self._wire = wire
+        self._version = version
+        self._following = following
+        kind = response_class(key)
+        assert kind is not None
+        self._decode = kind.decode
+        self._header_version = response_header_version(key, version)
+        self._head = peer.head(key, version)
+        self._correlation_id = 0
+        self._loop = loop
+        self._asked_s = loop.time()
+        self._timeout_s = timeout_s
+        self._watch = loop.call_later(timeout_s, self._look)
+
+    def ask(self, request: ApiMessage) -> None:
+        frame = bytearray(self._head)
+        request.encode_into(frame, self._version)
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
+        _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
+        _SIZE.pack_into(frame, CORRELATION_AT, self._correlation_id)
+        self._asked_s = self._loop.time()
+        self._wire.ask(frame, self._answered, self._end)
+
+    def _answered(self, answer: memoryview) -> None:
+        try:
+            header, position = ResponseHeader.decode(answer, self._header_version)
+            if header.correlation_id != self._correlation_id:
+                raise PeerError(f"it answers request {header.correlation_id}, not {self._correlation_id}")
+            following = self._following(self._decode(answer, self._version, position)[0])
+            if following is not None:
+                self.ask(following)
+                return
+        except Exception as error:
+            self._end(error)
+            return
+        self._end(None)
+
+    def _look(self) -> None:
+        left_s = self._asked_s + self._timeout_s - self._loop.time()
+        if left_s > 0:
+            self._watch = self._loop.call_later(left_s, self._look)
+        else:
+            self._end(TimeoutError())
+
+    def _end(self, error: Exception | None) -> None:
+        self._watch.cancel()
+        if self.over.done():
+            return
+        if error is None:
+            self.over.set_result(None)
+        else:
+            self.over.set_exception(error)
 
 
 class Peer:
@@ -125,6 +198,33 @@ class Peer:
         """The answer, if no version is named in the newest that both know, up to `newest`. Raises PeerError; after
         that, as after a cancellation, the next request connects anew."""
         return await self._in_time(self._ask(request, version, newest))
+
+    async def converse(self, request: ApiMessage, version: int, following: Following) -> None:
+        """Ask, and then whatever `following` makes of each answer: the next question of the same kind and version,
+        until it returns None. It is called while receiving, and must be quick. Views in the last answer stay good until
+        the next question. Raises as `ask`, and what `following` does; after that the next request connects anew."""
+        try:
+            if self._wire is None:
+                async with asyncio.timeout(self._timeout_s):
+                    await self._connect()
+            assert self._wire is not None
+            talk = _Conversation(self, self._wire, request.API_KEY, version, following, self._timeout_s)
+            talk.ask(request)
+            await talk.over
+        except TimeoutError:
+            self.close()
+            raise PeerError(f"{self}: no answer within {self._timeout_s:g} s") from None
+        except (OSError, MalformedMessage) as error:
+            self.close()
+            raise PeerError(f"{self}: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def head(self, key: int, version: int) -> bytes:
+        """What each request of this kind begins with; the size, and the correlation id at CORRELATION_AT, are 0."""
+        header = RequestHeader(request_api_key=key, request_api_version=version, client_id=self._client_id)
+        return bytes(SIZE_BYTES) + header.encode(request_header_version(key, version))
 
     async def offered(self, api_key: int) -> tuple[int, int] | None:
         """The oldest and the newest version in which the other side answers this, None if in none. Raises as `ask`."""
@@ -188,14 +288,22 @@ class Peer:
         assert self._wire is not None
         key = request.API_KEY
         correlation_id = next(self._correlation_ids) & 0x7FFFFFFF
-        header = RequestHeader(
-            request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=self._client_id
-        )
-        frame = bytearray(SIZE_BYTES)
-        header.encode_into(frame, request_header_version(key, version))
+        frame = bytearray(self.head(key, version))
         request.encode_into(frame, version)
-        frame[:SIZE_BYTES] = (len(frame) - SIZE_BYTES).to_bytes(SIZE_BYTES)
-        answer = await self._wire.exchange(frame)
+        _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
+        _SIZE.pack_into(frame, CORRELATION_AT, correlation_id)
+        came: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+
+        def settle(answer: memoryview) -> None:
+            if not came.done():
+                came.set_result(answer)
+
+        def fail(error: PeerError) -> None:
+            if not came.done():
+                came.set_exception(error)
+
+        self._wire.ask(frame, settle, fail)
+        answer = await came
         answered, position = ResponseHeader.decode(answer, response_header_version(key, version))
         if answered.correlation_id != correlation_id:
             raise PeerError(f"it answers request {answered.correlation_id}, not {correlation_id}")
