@@ -2,7 +2,8 @@
 
 Start order: data folders (locked, logs opened), metadata store, sockets bound, this broker registered, the controller's
 first picture of the cluster applied, and only then connections accepted: the first metadata answer is right.
-Stop order: no new connections, open ones closed, groups unloaded, registration withdrawn, logs closed cleanly.
+Stop order: in a cluster others lead, no new connections, open ones closed, groups unloaded, registration withdrawn,
+logs closed cleanly.
 """
 
 from __future__ import annotations
@@ -152,6 +153,7 @@ class Server:
             reload_file(self._config, changed, self._listeners.check)
 
     async def stop(self) -> None:
+        await self._node.hand_over()
         self._listeners.close()
         self._node.stalls.stop()
         if self._control_socket is not None:

@@ -19,6 +19,7 @@ from broker.disk_watch import DiskWatch
 from broker.fetch_sessions import FetchSessions
 from broker.follower_sessions import FollowerSessions
 from broker.group_log import GroupLog
+from broker.handing_over import hand_over
 from broker.internal_topics import GROUP_METADATA_TOPIC, TopicCreator
 from broker.late_partitions import LatePartitions
 from broker.log import logger
@@ -78,6 +79,8 @@ if TYPE_CHECKING:
 _LOAD_BEFORE_SERVING_S = 0.25
 """So long loading logs may hold up the first answer; what takes longer (a crash's leftovers) goes on behind it."""
 _PROGRESS_EVERY_S = 5.0
+_TOLD_WITHIN_S = 2.0
+"""So long a controller that stops tells the others what it has decided last."""
 
 
 class StartError(Exception):
@@ -107,6 +110,7 @@ class Node:
         self._in_cluster = in_cluster(config)
         self._store: MetadataStore | None = None
         self._controller: ControllerLoop | None = None
+        self._shutdown_link: ControllerLink | None = None
         self._member: Membership | None = None
         self._groups: GroupCoordinator | None = None
         self._mover: LogMover | None = None
@@ -265,6 +269,7 @@ class Node:
 
         follower_sessions = FollowerSessions()
         if self._in_cluster:
+            self._shutdown_link = link()
             self._replicating = Replicating(
                 config,
                 replicas,
@@ -480,6 +485,16 @@ class Node:
         logger.critical("stopping: %s", reason)
         self.failed = True
         signal.raise_signal(signal.SIGTERM)
+
+    async def hand_over(self) -> None:
+        """Have other brokers lead what this one leads, as long as it still serves; to be done before the listeners are
+        closed. A broker that is alone, or at its end by a fault of its own, has nobody to hand anything to."""
+        if self._shutdown_link is None or self.failed or self._local is None or self._controller is None:
+            return
+        replicas, image = self.broker.replicas, self.broker.metadata
+        await hand_over(self._config, self._shutdown_link, image, replicas, self._local.broker_epoch)
+        await self._controller.until_told(_TOLD_WITHIN_S)
+        self._shutdown_link.close()
 
     async def close(self) -> None:
         """Take everything apart, as far as it was built; the logs are closed cleanly, whatever else fails."""

@@ -69,6 +69,7 @@ from replication.turns import Turns
 THREADED_FROM = 50
 """Decisions about more partitions are made on a thread: 1000 partitions take 30 ms."""
 FULL_DELAY_S = 1.0
+_LOOK_EVERY_S = 0.01
 
 _log = logging.getLogger(__name__)
 
@@ -185,6 +186,13 @@ class ControllerLoop:
             return False
         finally:
             self._waiting.remove(entry)
+
+    async def until_told(self, most_s: float) -> None:
+        """Until all live brokers have answered what this controller has told them, but not longer than this."""
+        for _ in range(round(most_s / _LOOK_EVERY_S)):
+            if all(one.idle for one in self._senders.values()):
+                break
+            await asyncio.sleep(_LOOK_EVERY_S)
 
     async def in_turn(self, work: Callable[[Cluster, Step], Awaitable[ResultT]]) -> ResultT:
         """What `work` returns: it gets the picture between two events, and may have more of them decided. Raises

@@ -38,9 +38,12 @@ class Sender:
         self._channels = channels
         self._answered = answered
         self._queue: asyncio.Queue[BrokerRequest] = asyncio.Queue()
+        self.idle = True
+        """Whether all that was put has been answered."""
         self._task = asyncio.create_task(self._run(), name=f"controller to broker {broker_id}")
 
     def put(self, request: BrokerRequest) -> None:
+        self.idle = False
         self._queue.put_nowait(request)
 
     def cancel(self) -> None:
@@ -57,4 +60,5 @@ class Sender:
                 except OSError as error:
                     _log.info("Broker %d: %s; trying again", self._broker_id, error)
                     await asyncio.sleep(RETRY_DELAY_S)
+            self.idle = self._queue.empty()
             self._answered(self._broker_id, request, response)
