@@ -121,12 +121,17 @@ class ZooKeeperStore:
     async def start(self) -> None:
         """Connect and begin a session. Raises StoreFailed if no server answers in time."""
         self._loop = asyncio.get_running_loop()
-        _, _, chroot = self._settings.connect.partition("/")
-        if chroot:
-            await self._make_chroot(chroot)
-        self._kazoo = self._client(self._settings.connect)
+        servers, _, chroot = self._settings.connect.partition("/")
+        self._kazoo = self._client(servers)
         self._kazoo.add_listener(partial(self._post, self._state_changed))
         await self._connect(self._kazoo, self._connected)
+        if chroot:
+            path = "/" + chroot.strip("/")
+            if await self.exists(path) is None:
+                with suppress(NodeExists):
+                    await self.create(path, make_parents=True)
+            # From here on all paths lie below it.
+            self._kazoo.chroot = path
 
     async def close(self) -> None:
         """End the session; its ephemeral nodes go."""
@@ -149,16 +154,6 @@ class ZooKeeperStore:
         except TimeoutError:
             await asyncio.to_thread(self._end, client)
             raise StoreFailed(self._settings.connect, f"no ZooKeeper answered within {timeout_ms} ms") from None
-
-    async def _make_chroot(self, chroot: str) -> None:
-        servers = self._settings.connect.partition("/")[0]
-        root = ZooKeeperStore(self._settings._replace(connect=servers))
-        await root.start()
-        try:
-            with suppress(NodeExists):
-                await root.create("/" + chroot.strip("/"), make_parents=True)
-        finally:
-            await root.close()
 
     @staticmethod
     def _end(client: Any) -> None:
@@ -367,4 +362,4 @@ def _settle(answered: asyncio.Future[Any], result: Any) -> None:
 
 
 def _stat(stat: ZnodeStat) -> Stat:
-    return Stat(stat.version, stat.czxid, stat.ephemeralOwner)
+    return Stat(stat.version, stat.czxid, stat.ephemeralOwner, stat.mzxid)
