@@ -80,6 +80,9 @@ class Cluster(NamedTuple):
     """Replicas (topic, partition, broker) on a failed disk of a live broker."""
     moving: frozenset[PartitionKey] = frozenset()
     """Partitions on their way to other brokers (replication.reassignment)."""
+    returned: frozenset[tuple[str, int, int]] = frozenset()
+    """Replicas (topic, partition, broker) in sync by a state that was written before their broker registered: it was
+    away since, and no controller has acted on that. Only in a picture that was just read."""
 
     def partition(self, key: PartitionKey) -> Partition | None:
         topic = self.topics.get(key[0])

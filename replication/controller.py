@@ -103,6 +103,7 @@ class _Decision:
                 self._brokers_changed = True
                 self._give_topic_ids(self.cluster.topics)
                 self._doom(doomed)
+                self._pass_over_returned()
                 self._settle_all()
                 # The leaders may not have heard of it from the controller before.
                 for key in sorted(self._moving - self._changed.keys()):
@@ -369,6 +370,23 @@ class _Decision:
                 self._doom(frozenset({name}))
 
     # -- elections -------------------------------------------------------------------------------------------------
+
+    def _pass_over_returned(self) -> None:
+        """Brokers that were away while there was no controller count as lost, wherever another one is in sync that was
+        not: an unclean end may have cost them records, and where they led they must not go on in the same epoch."""
+        returned, self.cluster = self.cluster.returned, self.cluster._replace(returned=frozenset())
+        for key in sorted({(name, index) for name, index, _ in returned}):
+            topic, partition = self._topics[key[0]], self.cluster.partition(key)
+            if partition is None or partition.state is None or topic.deleting:
+                continue
+            stayed = [id_ for id_ in self.cluster.alive(key, partition) if (*key, id_) not in returned]
+            electable = [id_ for id_ in self.cluster.electable(key, partition) if id_ in stayed]
+            if not any(id_ in partition.state.isr for id_ in electable):
+                continue
+            replicas = partition.assignment.replicas
+            state = elect_after_failures(replicas, partition.state, stayed, electable, False, self.cluster.epoch)
+            if state is not None:
+                self._change(key, partition, state)
 
     def _settle_all(self) -> None:
         self._settle(key for key, _, _ in list(self.cluster.partitions()))

@@ -114,6 +114,9 @@ class ControllerReader:
 
     async def states(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, tuple[nodes.PartitionState, int]]:
         """Partition states with their nodes' versions; those that exist."""
+        return {key: (state, stat.version) for key, (state, stat) in (await self._states(keys)).items()}
+
+    async def _states(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, tuple[nodes.PartitionState, Stat]]:
         keys = list(keys)
         found = await self._store.get_many([nodes.state_path(*key) for key in keys])
         states = {}
@@ -122,7 +125,7 @@ class ControllerReader:
             await turns.next()
             if node is not None:
                 try:
-                    states[key] = (nodes.decode_state(node[0]), node[1].version)
+                    states[key] = (nodes.decode_state(node[0]), node[1])
                 except nodes.NodeFormatError as error:
                     _log.warning("State of %s-%d ignored: %s", *key, error)
         return states
@@ -179,13 +182,20 @@ class ControllerReader:
             same_life = known is not None and known.epoch == epoch
             brokers[id_] = LiveBroker(registration, epoch, same_life and known is not None and known.shutting_down)
         read = await self.topics(sorted(await self.topic_names()))
-        states = await self.states((name, index) for name, t in read.items() for index in t.assignment.partitions)
+        states = await self._states((name, index) for name, t in read.items() for index in t.assignment.partitions)
+        returned = set()
         topics = {}
         for name, found in read.items():
             partitions = {}
             for index, assignment in found.assignment.partitions.items():
                 state = states.get((name, index))
-                partitions[index] = Partition(assignment) if state is None else Partition(assignment, *state)
+                if state is None:
+                    partitions[index] = Partition(assignment)
+                    continue
+                partitions[index] = Partition(assignment, state[0], state[1].version)
+                for id_ in state[0].isr:
+                    if id_ in brokers and 0 < state[1].mzxid < brokers[id_].epoch:
+                        returned.add((name, index, id_))
             topics[name] = Topic(found.assignment.topic_id, partitions, found.version, found.unclean)
         failed = frozenset(
             replica
@@ -198,4 +208,4 @@ class ControllerReader:
             for index, partition in topic.partitions.items()
             if is_moving(partition.assignment)
         )
-        return Cluster(before.controller_id, before.epoch, brokers, topics, failed, moving)
+        return Cluster(before.controller_id, before.epoch, brokers, topics, failed, moving, frozenset(returned))

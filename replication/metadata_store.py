@@ -70,8 +70,8 @@ class Stat(NamedTuple):
     ephemeral_owner: int
     """Session id of the owner, 0 for persistent nodes."""
     mzxid: int = 0
-    """Number of the write that gave the node its data, to be compared with creation ids; 0 where the store does not keep
-    it, as that of a single broker."""
+    """Number of the write that gave the node its data, to be compared with creation ids; 0 where the store does not
+    keep it, as that of a single broker."""
 
 
 class EventKind(Enum):
