@@ -61,6 +61,9 @@ class _Wire(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's own class, alike in what it does
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        if self._end == len(self._buffer):
+            # An answer fills it to the last byte: there is nothing to read, but room must be given to find that out.
+            self._resize(self._end + 1)
         return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -76,7 +79,7 @@ class _Wire(asyncio.BufferedProtocol):
             self._settle()
         elif self._end == len(self._buffer):
             # By half of what has come, not by what is announced; nearly all answers fit anyway.
-            self._resize(min(size, self._end * 2))
+            self._resize(min(size + 1, self._end * 2))
 
     def _settle(self) -> None:
         answered, self._answered = self._answered, None

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 
 from protocol.messages import (
     ApiVersionsResponse,
@@ -103,6 +104,29 @@ async def test_answers_larger_than_the_buffer_in_pieces(piece_bytes: int) -> Non
             found = answer.responses[0].partitions[0].records
             assert isinstance(found, memoryview)
             assert found == records
+
+
+@pytest.mark.parametrize("over_bytes", [-1, 0, 1, peer_module.LEAST_BUFFER_BYTES])
+def test_an_answer_may_end_where_the_buffer_does(over_bytes: int) -> None:
+    """uvloop asks for room once more after the last byte, and takes a buffer without any for an error."""
+    whole_bytes = peer_module.LEAST_BUFFER_BYTES + over_bytes
+
+    def answer(key: int, version: int, correlation_id: int) -> bytes:
+        def with_records(size_bytes: int) -> bytes:
+            data = FetchResponse.PartitionData(records=bytes(size_bytes))
+            topic = FetchResponse.FetchableTopicResponse(partitions=[data])
+            return frame(correlation_id, FetchResponse(responses=[topic]).encode(version))
+
+        return with_records(whole_bytes - len(with_records(0)))
+
+    async def ask() -> None:
+        async with broker(answer) as (peer, asked):
+            for _ in range(3):
+                assert len((await peer.ask(FetchRequest(), 11)).responses[0].partitions[0].records) > 65_000
+            # All over one connection.
+            assert [key for key, _ in asked] == [18, 1, 1, 1]
+
+    uvloop.run(ask())
 
 
 @on_loop
