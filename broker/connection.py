@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.context import Call
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 
 _PRODUCE = ApiKey.PRODUCE.value
+_numbers = count()
+"""Of connections, in the order in which they came."""
 LEAST_PROGRESS_BYTES = 64 * 1024
 """What must come of a long frame between two sweeps while others wait for the memory that it holds."""
 
@@ -76,6 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         "closed",
         "host",
         "listener",
+        "number",
         "peer",
         "quiet_sweeps",
         "sockname",
@@ -85,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, broker: Broker, listener: str) -> None:
         self._broker = broker
         self.listener = listener
+        self.number = next(_numbers)
         self._pool: BufferPool = broker.buffers
         self._owned: OwnedBuffer | None = None
         self._begin = self._end = self._need = self._seen_bytes = 0

@@ -19,6 +19,8 @@ from replication.topic_configs import TopicConfigs
 from replication.turns import in_turns
 
 NOT_REGISTERED = -1
+OWN = -1
+"""The connection of the controller in this very process, which has none."""
 
 BrokerResponse = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse
 
@@ -36,6 +38,8 @@ class LocalBroker:
         self._configs = configs
         # One request at a time, also when an old and a new controller talk to us over connections of their own.
         self._turn = asyncio.Lock()
+        self._latest = -1, OWN
+        """A controller's epoch, and the number of the latest connection on which it spoke."""
 
     @property
     def broker_epoch(self) -> int:
@@ -47,15 +51,22 @@ class LocalBroker:
         self._broker_epoch = epoch
         self._registered.set()
 
-    async def handle(self, request: BrokerRequest) -> BrokerResponse:
+    async def handle(self, request: BrokerRequest, connection_number: int = OWN) -> BrokerResponse:
         """Do what the controller asks. Requests for an earlier life of this broker are refused, and those of a
-        controller that was replaced since."""
+        controller that was replaced since.
+
+        A controller that got no answer connects anew and says it again. What it had said on the connection before may
+        come later still, by then overtaken by what it said since: it is refused. `connection_number` grows with each
+        connection.
+        """
         await self._registered.wait()
         async with self._turn:
             if 0 <= request.broker_epoch < self.broker_epoch:
                 return _refused(request, ErrorCode.STALE_BROKER_EPOCH)
-            if request.controller_epoch < self._replicas.controller_epoch:
+            said = request.controller_epoch, connection_number
+            if request.controller_epoch < self._replicas.controller_epoch or said < self._latest:
                 return _refused(request, ErrorCode.STALE_CONTROLLER_EPOCH)
+            self._latest = said
             return await self._obey(request)
 
     async def _obey(self, request: BrokerRequest) -> BrokerResponse:

@@ -30,7 +30,7 @@ async def leader_and_isr(broker: Broker, request: LeaderAndIsrRequest, call: Cal
         for state in request.ungrouped_partition_states:
             topics.setdefault(state.topic_name, _Topic(topic_name=state.topic_name)).partition_states.append(state)
         request.topic_states = list(topics.values())
-    response = await broker.local_broker.handle(request)
+    response = await broker.local_broker.handle(request, call.connection.number)
     assert isinstance(response, LeaderAndIsrResponse)
     if call.version < ANSWERED_BY_TOPIC_FROM and not response.error_code:
         # The answer holds the topics in the order of the request.

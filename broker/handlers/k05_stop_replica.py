@@ -39,6 +39,6 @@ async def stop_replica(broker: Broker, request: StopReplicaRequest, call: Call) 
                 _Partition(partition_index=index, delete_partition=request.delete_partitions)
             )
         request.topic_states = list(topics.values())
-    response = await broker.local_broker.handle(request)
+    response = await broker.local_broker.handle(request, call.connection.number)
     assert isinstance(response, StopReplicaResponse)
     return response

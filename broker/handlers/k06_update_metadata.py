@@ -40,6 +40,6 @@ async def update_metadata(broker: Broker, request: UpdateMetadataRequest, call: 
                 one.endpoints = [_Endpoint(host=one.v0_host, port=one.v0_port)]
             for endpoint in one.endpoints:
                 endpoint.listener = _PROTOCOL_NAMES.get(endpoint.security_protocol, "PLAINTEXT")
-    response = await broker.local_broker.handle(request)
+    response = await broker.local_broker.handle(request, call.connection.number)
     assert isinstance(response, UpdateMetadataResponse)
     return response

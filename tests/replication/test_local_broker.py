@@ -78,6 +78,30 @@ async def test_only_this_life_of_the_broker_obeys(broker_epoch: int, refused: bo
 
 
 @on_loop
+async def test_what_comes_late_on_a_connection_that_the_controller_has_given_up_is_refused() -> None:
+    broker, _, _ = subject()
+
+    async def told(controller_epoch: int, connection_number: int, in_sync: int) -> int:
+        state = UpdateMetadataRequest.UpdateMetadataPartitionState(isr=[in_sync])
+        topic = UpdateMetadataRequest.UpdateMetadataTopicState(topic_name="t", partition_states=[state])
+        request = UpdateMetadataRequest(controller_epoch=controller_epoch, topic_states=[topic])
+        code: int = (await broker.handle(request, connection_number)).error_code
+        return code
+
+    def known() -> list[int]:
+        found = broker._image.partition("t", 0)
+        return [] if found is None else found.isr
+
+    assert await told(1, 5, 0) == ErrorCode.NONE
+    assert await told(1, 6, 1) == ErrorCode.NONE
+    assert await told(1, 5, 0) == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert known() == [1]
+    # Another controller had connected earlier.
+    assert await told(2, 4, 2) == ErrorCode.NONE
+    assert known() == [2]
+
+
+@on_loop
 async def test_others_get_their_turn_between_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "TURN_S", -1.0)
     broker, replicas, _ = subject()
