@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,6 +10,8 @@ from typing import NamedTuple
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 WAIT_S = 30.0
 """Longer than anything here takes on a busy machine: a test that waits so long has failed."""
+
+_log = logging.getLogger(__name__)
 
 
 class Sent(NamedTuple):
@@ -50,7 +53,8 @@ def assorted(count: int = 40, *, null_headers: bool = True) -> list[Sent]:
 
 def until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
     """Asks `condition`, which may itself wait for a while, until it holds; fails with `what` when it never does."""
-    deadline = time.monotonic() + timeout_s
+    begin = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s in vain: {what}"
+        assert time.monotonic() < begin + timeout_s, f"waited {timeout_s:.0f} s in vain: {what}"
         time.sleep(0.01)
+    _log.info("%.2f s for %s", time.monotonic() - begin, what)

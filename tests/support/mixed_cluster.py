@@ -138,11 +138,12 @@ class MixedCluster:
     def force_controller(self, broker_id: int) -> None:
         """Take the office from whoever holds it, until this broker has it."""
         deadline = time.monotonic() + WAIT_S
-        while self.controller() != broker_id:
+        while (holder := self.controller()) != broker_id:
             assert time.monotonic() < deadline, f"broker {broker_id} does not become controller"
-            with contextlib.suppress(NoNodeError):
-                self.store.delete("/controller")
-            time.sleep(0.3)
+            if holder is not None:
+                with contextlib.suppress(NoNodeError):
+                    self.store.delete("/controller")
+            time.sleep(0.05)
 
     def state(self, topic: str, partition: int) -> Any:
         """leader, leader_epoch, isr, controller_epoch."""

@@ -115,6 +115,10 @@ class BrokerProcess:
             self.kill()
             raise RuntimeError(f"the broker did not stop within {self.stop_timeout_s:.0f} s:\n{self.log()}") from None
 
+    def send(self, number: signal.Signals) -> None:
+        assert self.process is not None, "not started"
+        self.process.send_signal(number)
+
     def kill(self) -> None:
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):

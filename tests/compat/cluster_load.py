@@ -1,0 +1,221 @@
+"""Writers and a group that go on while the brokers of a cluster come, go and change; and a judge of what is left."""
+
+from __future__ import annotations
+
+import pathlib
+import struct
+import threading
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from protocol.records import iter_batches
+from tests.compat.records import until
+from tests.support.mixed_cluster import MixedCluster
+
+WAIT_S = 120.0
+"""For a step of a cluster, on a machine that is busy with other tests."""
+_QUICK = {
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "retry.backoff.ms": 50,
+    "topic.metadata.refresh.fast.interval.ms": 100,
+    "log_level": 0,
+}
+
+
+class NumberedLoad:
+    """An idempotent producer with acks=all that writes running numbers to each partition, some hundreds in a second."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self.topic = topic
+        self.partitions = partitions
+        self.acknowledged: list[dict[int, int]] = [{} for _ in range(partitions)]
+        """For each partition: running number -> offset."""
+        self.sent = 0
+        self.errors: list[KafkaError] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": 600_000,
+                "error_cb": self._error,
+                **_QUICK,
+            }
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def acknowledgements(self) -> int:
+        return sum(map(len, self.acknowledged))
+
+    def _error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.errors.append(error)
+
+    def _report(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.errors.append(error)
+            return
+        partition, offset, value = message.partition(), message.offset(), message.value()
+        assert partition is not None and offset is not None and value is not None
+        self.acknowledged[partition][number_of(value)] = offset
+
+    def _run(self) -> None:
+        while not self._stop.is_set() and not self.errors:
+            for partition in range(self.partitions):
+                self._producer.produce(
+                    self.topic, struct.pack(">q100x", self.sent), partition=partition, on_delivery=self._report
+                )
+            self.sent += 1
+            self._producer.poll(0.005)
+
+    def __enter__(self) -> NumberedLoad:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._thread.join(WAIT_S)
+
+    def goes_on(self) -> None:
+        """Waits until each partition has taken records that were sent after this call."""
+        begin = self.sent
+
+        def further() -> bool:
+            assert self.errors == [], self.errors
+            return all(max(known, default=-1) > begin for known in self.acknowledged)
+
+        until(further, f"acknowledgements beyond {begin}: {[max(k, default=-1) for k in self.acknowledged]}", WAIT_S)
+
+    def finish(self) -> None:
+        """Stop, with everything acknowledged."""
+        self.__exit__()
+        assert self._producer.flush(WAIT_S) == 0
+        assert self.errors == []
+        assert self.acknowledgements == self.sent * self.partitions
+
+    def check_stored(self, bootstrap: str) -> None:
+        """Each number once, in order, at the offset that its acknowledgement named."""
+        for partition, records in enumerate(read_numbers(bootstrap, self.topic, self.partitions)):
+            assert [offset for offset, _ in records] == list(range(len(records))), "offsets without a gap"
+            assert [number for _, number in records] == list(range(self.sent)), "each record once, in order"
+            assert {number: offset for offset, number in records} == self.acknowledged[partition]
+
+
+def number_of(value: bytes) -> int:
+    number: int = struct.unpack_from(">q", value)[0]
+    return number
+
+
+def read_numbers(bootstrap: str, topic: str, partitions: int) -> list[list[tuple[int, int]]]:
+    """(offset, running number) of every record of each partition, as a consumer reads them."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True, "log_level": 0}
+    )
+    found: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]
+    ends: set[int] = set()
+    deadline = time.monotonic() + WAIT_S
+    try:
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
+        while len(ends) < partitions:
+            assert time.monotonic() < deadline, f"partitions {ends} of {partitions} read"
+            for message in consumer.consume(10_000, 1.0):
+                error, partition = message.error(), message.partition()
+                assert partition is not None
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    ends.add(partition)
+                    continue
+                offset, value = message.offset(), message.value()
+                assert offset is not None and value is not None
+                found[partition].append((offset, number_of(value)))
+    finally:
+        consumer.close()
+    return found
+
+
+# -- groups ----------------------------------------------------------------------------------------------------------
+
+
+def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
+    """Repeated until the group's coordinator, which may just be moving, has taken it."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, **_QUICK})
+
+    def done() -> bool:
+        try:
+            consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+        except KafkaException:
+            return False
+        return True
+
+    try:
+        until(done, f"a commit of {offset}", WAIT_S)
+    finally:
+        consumer.close()
+
+
+def committed(bootstrap: str, group: str, topic: str) -> int:
+    found: list[int] = []
+
+    def asked() -> bool:
+        admin = AdminClient({"bootstrap.servers": bootstrap, **_QUICK})
+        request = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])]
+        try:
+            answer = admin.list_consumer_group_offsets(request)[group].result(30)
+        except KafkaException:
+            return False
+        found.append(answer.topic_partitions[0].offset)
+        return True
+
+    until(asked, "the committed offset", WAIT_S)
+    return found[-1]
+
+
+# -- replicas --------------------------------------------------------------------------------------------------------
+
+
+def in_sync(cluster: MixedCluster, topic: str, partitions: int, count: int) -> bool:
+    states = [cluster.state(topic, number) for number in range(partitions)]
+    return all(state is not None and len(state["isr"]) == count for state in states)
+
+
+def wait_in_sync(cluster: MixedCluster, topic: str, partitions: int, count: int = 3) -> None:
+    def whole() -> bool:
+        return in_sync(cluster, topic, partitions, count)
+
+    until(whole, f"{count} replicas of {topic} in sync", WAIT_S)
+
+
+def log_bytes(data: pathlib.Path, topic: str, partition: int) -> bytes:
+    """All batches of a replica, whatever segments they lie in."""
+    segments = sorted((data / f"{topic}-{partition}").glob("*.log"))
+    assert segments, f"no log of {topic}-{partition} in {data}"
+    return b"".join(segment.read_bytes() for segment in segments)
+
+
+def check_replicas(cluster: MixedCluster, topic: str, partitions: int) -> None:
+    """Byte by byte; the brokers have ended."""
+    for partition in range(partitions):
+        replicas = [log_bytes(broker.folder / "data", topic, partition) for broker in cluster.brokers]
+        for number, replica in enumerate(replicas):
+            assert list(_shape(replica)) == list(_shape(replicas[0])), f"{topic}-{partition} of broker {number}"
+            assert replica == replicas[0], f"{topic}-{partition} of broker {number}"
+
+
+def _shape(log: bytes) -> Iterator[tuple[int, int, int, int]]:
+    for batch in iter_batches(log):
+        yield batch.base_offset, batch.last_offset, batch.leader_epoch, batch.crc

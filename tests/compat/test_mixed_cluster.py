@@ -1,0 +1,213 @@
+"""One Apache Kafka 3.9.1 broker and two gregor brokers on one ZooKeeper, each kind in turn as controller, with load."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
+
+from protocol.errors import ErrorCode
+from protocol.messages import AlterPartitionReassignmentsRequest, ApiMessage, ElectLeadersRequest
+from tests.compat.cluster_load import WAIT_S, NumberedLoad, check_replicas, commit, committed, wait_in_sync
+from tests.compat.records import until
+from tests.support.mixed_cluster import GREGOR, KAFKA, MixedCluster
+from tests.support.wire import RawConnection
+
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+
+LOAD = "load"
+ASSIGNMENT = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+"""Of the topic under load: each broker leads one partition."""
+SETTINGS = {"zookeeper.session.timeout.ms": "10000", "replica.lag.time.max.ms": "3000"}
+
+
+def admin(cluster: MixedCluster, broker_id: int | None = None) -> AdminClient:
+    bootstrap = cluster.bootstrap if broker_id is None else cluster.brokers[broker_id].bootstrap
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def create(cluster: MixedCluster, topic: str, assignment: list[list[int]]) -> None:
+    """Waits until all replicas are in sync."""
+
+    def made() -> bool:
+        new = NewTopic(topic, len(assignment), replica_assignment=assignment)
+        client = admin(cluster)
+        try:
+            client.create_topics([new])[topic].result(WAIT_S)
+        except KafkaException as failure:
+            return bool(failure.args[0].code() == ErrorCode.TOPIC_ALREADY_EXISTS)
+        return True
+
+    until(made, f"topic {topic}", WAIT_S)
+    wait_in_sync(cluster, topic, len(assignment), len(assignment[0]))
+
+
+def delete(cluster: MixedCluster, topic: str) -> None:
+    """Waits until it is gone from all disks."""
+    client = admin(cluster)
+    client.delete_topics([topic])[topic].result(WAIT_S)
+    until(lambda: not holders(cluster, topic), f"{topic} is gone from all disks", WAIT_S)
+
+
+def ask_controller(cluster: MixedCluster, request: ApiMessage, version: int) -> Any:
+    """The answer of whoever it is by then."""
+    answers: list[Any] = []
+
+    def asked() -> bool:
+        controller = cluster.controller()
+        if controller is None:
+            return False
+        with RawConnection(cluster.brokers[controller].port) as connection:
+            connection.socket.settimeout(WAIT_S)
+            answers.append(connection.ask(request, version))
+        return bool(answers[-1].error_code != ErrorCode.NOT_CONTROLLER)
+
+    until(asked, f"an answer of the controller to {type(request).__name__}", WAIT_S)
+    return answers[-1]
+
+
+def wait_for_leaders(cluster: MixedCluster, topic: str, leaders: list[int]) -> None:
+    def led() -> bool:
+        found = [cluster.state(topic, number) for number in range(len(leaders))]
+        return [state["leader"] for state in found] == leaders
+
+    until(led, f"leaders {leaders} of {topic}", WAIT_S)
+
+
+def elect_preferred(cluster: MixedCluster, topic: str, leaders: list[int]) -> None:
+    parts = ElectLeadersRequest.TopicPartitions(topic=topic, partitions=list(range(len(leaders))))
+    request = ElectLeadersRequest(election_type=0, topic_partitions=[parts], timeout_ms=30_000)
+    assert ask_controller(cluster, request, 2).error_code == ErrorCode.NONE
+    wait_for_leaders(cluster, topic, leaders)
+
+
+def reassign(cluster: MixedCluster, topic: str, replicas: list[int]) -> None:
+    """Partition 0; waits until it is there, in sync, and nowhere else."""
+    part = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=0, replicas=replicas)
+    asked = [AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[part])]
+    answer = ask_controller(cluster, AlterPartitionReassignmentsRequest(timeout_ms=30_000, topics=asked), 0)
+    assert answer.error_code == answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+    def moved() -> bool:
+        node, state = cluster.node(f"/brokers/topics/{topic}"), cluster.state(topic, 0)
+        return (
+            node["partitions"]["0"] == replicas
+            and not node.get("adding_replicas")
+            and not node.get("removing_replicas")
+            and sorted(state["isr"]) == sorted(replicas)
+            and holders(cluster, topic) == set(replicas)
+        )
+
+    until(moved, f"{topic}-0 on {replicas}", WAIT_S)
+
+
+def holders(cluster: MixedCluster, topic: str) -> set[int]:
+    """The brokers with a folder of its partition 0."""
+    return {
+        broker_id
+        for broker_id, broker in enumerate(cluster.brokers)
+        if (broker.folder / "data" / f"{topic}-0").is_dir()
+    }
+
+
+def retention_of(cluster: MixedCluster, topic: str, broker_id: int) -> str | None:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    client = admin(cluster, broker_id)
+    [future] = client.describe_configs([resource]).values()
+    try:
+        value: str | None = future.result(WAIT_S)["retention.ms"].value
+    except KafkaException:
+        return None
+    return value
+
+
+def alter_retention(cluster: MixedCluster, topic: str, through: int, value: str) -> None:
+    """Over one broker; waits until each of them says so."""
+    entry = ConfigEntry("retention.ms", value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    client = admin(cluster, through)
+    [future] = client.incremental_alter_configs([resource]).values()
+    future.result(WAIT_S)
+    for broker_id in range(len(cluster.brokers)):
+        until(lambda broker_id=broker_id: retention_of(cluster, topic, broker_id) == value, f"{value} at {broker_id}")  # type: ignore[misc]
+
+
+def lag_behind(cluster: MixedCluster, stopped: int, load: NumberedLoad) -> None:
+    """A follower that stands still leaves the in-sync replicas of the others' partitions, and comes back."""
+    others = [number for number, replicas in enumerate(ASSIGNMENT) if replicas[0] != stopped]
+    cluster.brokers[stopped].send(signal.SIGSTOP)
+    try:
+        until(
+            lambda: all(stopped not in cluster.state(LOAD, number)["isr"] for number in others),
+            f"in-sync replicas without broker {stopped}",
+            WAIT_S,
+        )
+    finally:
+        cluster.brokers[stopped].send(signal.SIGCONT)
+    wait_in_sync(cluster, LOAD, 3)
+    load.goes_on()
+
+
+def leave_and_come_back(cluster: MixedCluster, broker_id: int, load: NumberedLoad, committed_before: int) -> None:
+    """A controlled shutdown: its partitions and its groups are the others' at once."""
+    commit(cluster.bootstrap, "group", LOAD, committed_before)
+    assert cluster.brokers[broker_id].stop() == 0
+    load.goes_on()
+    assert committed(cluster.bootstrap, "group", LOAD) == committed_before
+    commit(cluster.bootstrap, "group", LOAD, committed_before + 1)
+    cluster.start(broker_id)
+    wait_in_sync(cluster, LOAD, 3)
+    wait_in_sync(cluster, "__consumer_offsets", 3)
+    elect_preferred(cluster, LOAD, [0, 1, 2])
+    assert committed(cluster.bootstrap, "group", LOAD) == committed_before + 1
+
+
+def crash_and_come_back(cluster: MixedCluster, broker_id: int, load: NumberedLoad) -> None:
+    cluster.brokers[broker_id].kill()
+    load.goes_on()
+    cluster.start(broker_id)
+    wait_in_sync(cluster, LOAD, 3)
+    load.goes_on()
+
+
+def test_each_kind_as_controller(tmp_path: pathlib.Path) -> None:
+    with MixedCluster(tmp_path, [KAFKA, GREGOR, GREGOR], SETTINGS) as cluster:
+        cluster.start()
+        create(cluster, LOAD, ASSIGNMENT)
+        create(cluster, "moves", [[0, 1]])
+        with NumberedLoad(cluster.bootstrap, LOAD, 3) as load, NumberedLoad(cluster.bootstrap, "moves", 1) as moves:
+            load.goes_on()
+            for controller, follower in ((0, 2), (1, 0)):
+                cluster.force_controller(controller)
+                load.goes_on()
+                made = f"made-under-{controller}"
+                create(cluster, made, [[0, 2], [2, 0]])
+                for through in (0, 1):
+                    alter_retention(cluster, made, through, f"{10**9 + controller * 10 + through}")
+                lag_behind(cluster, follower, load)
+                for number, broker_id in enumerate((0, 2)):
+                    cluster.force_controller(controller)
+                    leave_and_come_back(cluster, broker_id, load, 10 * (controller * 2 + number))
+                cluster.force_controller(controller)
+                for replicas in ([2, 1], [1, 0]):
+                    reassign(cluster, "moves", replicas)
+                    moves.goes_on()
+                delete(cluster, made)
+            for broker_id in (0, 1):
+                crash_and_come_back(cluster, broker_id, load)
+            for one in (load, moves):
+                one.finish()
+                one.check_stored(cluster.bootstrap)
+        for broker in cluster.brokers:
+            assert broker.stop() == 0
+        check_replicas(cluster, LOAD, 3)
