@@ -183,12 +183,17 @@ class ControllerReader:
             brokers[id_] = LiveBroker(registration, epoch, same_life and known is not None and known.shutting_down)
         read = await self.topics(sorted(await self.topic_names()))
         states = await self._states((name, index) for name, t in read.items() for index in t.assignment.partitions)
-        returned = set()
+        returned: set[tuple[str, int, int]] = set()
+        moving: set[PartitionKey] = set()
         topics = {}
+        turns = Turns()
         for name, found in read.items():
             partitions = {}
             for index, assignment in found.assignment.partitions.items():
+                await turns.next()
                 state = states.get((name, index))
+                if is_moving(assignment):
+                    moving.add((name, index))
                 if state is None:
                     partitions[index] = Partition(assignment)
                     continue
@@ -202,10 +207,6 @@ class ControllerReader:
             for replica in before.failed
             if replica[2] in brokers and brokers[replica[2]].epoch == before.brokers[replica[2]].epoch
         )
-        moving = frozenset(
-            (name, index)
-            for name, topic in topics.items()
-            for index, partition in topic.partitions.items()
-            if is_moving(partition.assignment)
+        return Cluster(
+            before.controller_id, before.epoch, brokers, topics, failed, frozenset(moving), frozenset(returned)
         )
-        return Cluster(before.controller_id, before.epoch, brokers, topics, failed, moving, frozenset(returned))

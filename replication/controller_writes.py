@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from replication import nodes
@@ -25,6 +26,7 @@ from replication.metadata_store import (
 # ZooKeeper takes requests up to 1 MB; a partition's state and path are about 200 bytes.
 # Here the limit is what a loop may be kept from others by one multi: some milliseconds.
 MAX_OPERATIONS = 150
+WRITTEN_TOGETHER = 4
 
 
 class Fenced(Exception):
@@ -39,13 +41,19 @@ class ControllerWrites:
         self._store = store
 
     async def write(self, write: Write | WriteLast) -> None:
-        batch: list[Operation] = []
+        """Raises the first error; what comes behind it in the same second may have been done all the same."""
+        batches: list[list[Operation]] = [[]]
         for part in write.parts:
-            if len(batch) + len(part) > MAX_OPERATIONS:
-                await self._create_missing(batch)
-                batch = []
-            batch.extend(part)
-        await self._create_missing(batch)
+            if len(batches[-1]) + len(part) > MAX_OPERATIONS:
+                batches.append([])
+            batches[-1].extend(part)
+        # The store does them in order, and need not wait for us between two of them.
+        for first in range(0, len(batches), WRITTEN_TOGETHER):
+            together = batches[first : first + WRITTEN_TOGETHER]
+            results = await asyncio.gather(*map(self._create_missing, together), return_exceptions=True)
+            for result in results:
+                if result is not None:
+                    raise result
 
     async def _create_missing(self, operations: list[Operation]) -> None:
         """A multi that does not mind if the empty parents it creates exist: Kafka makes them apart from the rest."""

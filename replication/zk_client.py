@@ -51,6 +51,8 @@ from replication.metadata_store import (
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 DEFAULT_IN_FLIGHT = 10
+READ_TOGETHER = 100
+"""To begin thousands of reads at once would hold the loop up."""
 RECONNECT_FIRST_S, RECONNECT_MOST_S = 0.05, 1.0
 
 _log = logging.getLogger(__name__)
@@ -193,7 +195,10 @@ class ZooKeeperStore:
         return data, _stat(stat)
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
-        return list(await asyncio.gather(*(self.get(path, watch) for path in paths)))
+        found: list[tuple[bytes, Stat] | None] = []
+        for first in range(0, len(paths), READ_TOGETHER):
+            found += await asyncio.gather(*(self.get(path, watch) for path in paths[first : first + READ_TOGETHER]))
+        return found
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         stat = await self._read(path, lambda: self._kazoo.exists_async(path, self._armed(watch, path)))
