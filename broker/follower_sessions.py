@@ -436,7 +436,7 @@ class _Read:
             elif place in session.busy:
                 # What was sent is at the end of the row; who has nothing to be sent is idle until it moves.
                 del session.busy[place]
-                if place.partition is None or place.partition.log_end_offset != place.offset:
+                if not place.is_settled:
                     session.busy[place] = None
         self._found = []
         response = FetchResponse(session_id=session.id, responses=list(topics.values()))
