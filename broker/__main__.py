@@ -28,6 +28,7 @@ COMMANDS = {
     "delete-records": ("broker.cli.delete_records", "Delete the records of partitions below an offset."),
     "log-dirs": ("broker.cli.log_dirs", "Show data folders, and the size of what lies in them."),
     "leader-election": ("broker.cli.leader_election", "Elect leaders of partitions."),
+    "doctor": ("broker.cli.doctor", "Check a cluster from a client's side, and say what to change."),
     "dump-log": ("broker.cli.dump_log", "Show what is in the files of a log."),
     "verify": ("broker.cli.verify", "Check the files of a data folder; changes nothing."),
     "spark": ("spark_jobs.cli", "Run a Spark job on topics, such as `gregor spark wordcount`."),

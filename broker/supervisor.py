@@ -47,6 +47,10 @@ class State(Enum):
 class StartFailed(Exception):
     """One of the children could not start; the text says which, and where it says why."""
 
+    def __init__(self, child: Child, text: str) -> None:
+        super().__init__(text)
+        self.child = child
+
 
 class Backoff:
     """How long to wait before the next start of somebody who ended: longer and longer, unless it ran well for long."""
@@ -180,6 +184,8 @@ class Supervisor:
     ) -> None:
         self.brokers = brokers
         self.zookeeper = zookeeper
+        self.clean = True
+        """Whether every broker that `stop` had to stop ended well."""
         self.finished = asyncio.Event()
         """Nothing is left to watch: every broker is down and stays so."""
         self._say = say
@@ -187,7 +193,7 @@ class Supervisor:
         self._restart = restart
         self._stopping = False
         self._watchers: dict[Child, asyncio.Task[None]] = {}
-        self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._failed: asyncio.Future[StartFailed] = asyncio.get_running_loop().create_future()
         self._served: set[Child] = set()
 
     async def start(self, probe: Callable[[], bool] | None = None) -> None:
@@ -218,7 +224,7 @@ class Supervisor:
         try:
             await child.start()
         except OSError as error:
-            raise StartFailed(f"{child.name} cannot be started: {error.strerror or error}") from None
+            raise StartFailed(child, f"{child.name} cannot be started: {error.strerror or error}") from None
         self._watchers[child] = asyncio.create_task(self._watch(child))
 
     async def _or_failure(self, work: Any) -> None:
@@ -226,7 +232,7 @@ class Supervisor:
         await asyncio.wait((task, self._failed), return_when=asyncio.FIRST_COMPLETED)
         if self._failed.done():
             task.cancel()
-            raise StartFailed(self._failed.result())
+            raise self._failed.result()
 
     async def _watch(self, child: Child) -> None:
         """One child, from its start until it is down for good."""
@@ -237,7 +243,8 @@ class Supervisor:
                 return
             if child not in self._served:
                 if not self._failed.done():
-                    self._failed.set_result(f"{child.name} could not start ({child.exit_text}); {self._where(child)}")
+                    text = f"{child.name} could not start ({child.exit_text}); {self._where(child)}"
+                    self._failed.set_result(StartFailed(child, text))
                 return
             if not self._restart or child.exit_code == 0:
                 self._warn(f"{child.name} has ended ({child.exit_text}) and stays down; {self._where(child)}")
@@ -268,7 +275,10 @@ class Supervisor:
         """Brokers first, then ZooKeeper, each given time; nothing of it is left when this returns."""
         self._stopping = True
         for child in reversed(self.brokers):
+            running = child.state is not State.DOWN
             await self._stop(child)
+            if running and child.exit_code != 0:
+                self.clean = False
         if self.zookeeper is not None:
             await self._stop(self.zookeeper)
 
@@ -292,11 +302,6 @@ class Supervisor:
     def hurry(self) -> None:
         """Asked a second time: all at once, without waiting for each other."""
         self.tell_all(signal.SIGTERM)
-
-    @property
-    def clean(self) -> bool:
-        """Whether every child that was stopped ended well; a JVM that obeyed SIGTERM says 143."""
-        return all(child.exit_code in (None, 0) for child in self.brokers)
 
 
 def broker_command(arguments: Sequence[str], label: str = "") -> Callable[[int], list[str]]:

@@ -138,7 +138,7 @@ async def _run(plan: Plan) -> int:
                 watching.cancel()
                 screen.draw(_members(supervisor))
     except StartFailed as error:
-        raise CommandError(f"{error}{_last_words(brokers, zookeeper)}") from None
+        raise CommandError(f"{error}{_last_words(error.child)}") from None
     if failed:
         raise CommandError(f"every broker has ended; their logs are in {plan.folder / 'logs'}.")
     return 0 if supervisor.clean else 1
@@ -149,14 +149,13 @@ async def _settled(task: asyncio.Future[Any]) -> None:
         await task
 
 
-def _last_words(brokers: Sequence[Child], zookeeper: Child | None) -> str:
-    """What the log of whoever failed says last, of errors if it names any: mostly the reason."""
-    for child in (*([zookeeper] if zookeeper is not None else []), *brokers):
-        if child.exit_code and child.exit_code > 0 and child.output is not None:
-            with suppress(OSError):
-                lines = [line for line in child.output.read_text(errors="replace").splitlines()[-50:] if line.strip()]
-                errors = [line for line in lines if " ERROR " in line or " CRITICAL " in line]
-                return "".join(f": {line}" for line in (errors or lines)[-1:])
+def _last_words(child: Child) -> str:
+    """What the log of one that failed says last, of errors if it names any: mostly the reason."""
+    if child.output is not None:
+        with suppress(OSError):
+            lines = [line for line in child.output.read_text(errors="replace").splitlines()[-50:] if line.strip()]
+            errors = [line for line in lines if " ERROR " in line or " CRITICAL " in line]
+            return "".join(f": {line}" for line in (errors or lines)[-1:])
     return "."
 
 

@@ -70,6 +70,7 @@ class _Link:
         except CommandError:
             self.close()
             raise
+        self.peer = str(self._socket.getpeername()[0])
         self.versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
 
     def exchange(self, request: ApiMessage, version: int) -> Any:
@@ -147,6 +148,11 @@ class WireClient:
     def ask(self, request: ApiMessage, node_id: int | None = None) -> Any:
         """The answer of one broker, or of the one that was reached first. CommandError when there is none."""
         return self._link(node_id).exchange(request, self.version(type(request), node_id))
+
+    @property
+    def peer(self) -> str:
+        """The IP address of the broker that was reached first."""
+        return self._link(None).peer
 
     def version(self, kind: type[ApiMessage], node_id: int | None = None) -> int:
         """In which version a request of this kind will go out. CommandError when there is none."""
