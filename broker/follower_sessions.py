@@ -96,13 +96,13 @@ class _Place:
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is nothing to be done until the partition moves. Who is not in sync may become it at any fetch:
-        another change of the set may have been under way when it caught up."""
+        """Whether there is nothing to be done until the partition moves. Who is not in sync may become it at any fetch,
+        and so may who is about to be put out: another change of the set was under way when it caught up."""
         partition = self.partition
         return (
             partition is not None
             and partition.log_end_offset == self.offset
-            and (self._session.replica_id in partition.isr or not partition.is_leader)
+            and (partition.stays_in_sync(self._session.replica_id) or not partition.is_leader)
         )
 
     def _moved(self) -> None:

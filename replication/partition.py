@@ -520,6 +520,10 @@ class Partition:
         self._proposed_isr = isr
         self._maximal_isr = frozenset(self.isr) | frozenset(isr)
 
+    def stays_in_sync(self, replica_id: int) -> bool:
+        """Whether it is in the ISR, and no change that takes it out is on its way to the controller."""
+        return replica_id in self.isr and (self._proposed_isr is None or replica_id in self._proposed_isr)
+
     @property
     def proposed_isr(self) -> list[int] | None:
         """What was proposed and is not decided yet; None also when newer metadata made it void."""
