@@ -18,8 +18,9 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from protocol.errors import ErrorCode
 from protocol.records import iter_batches
 from tests.compat.records import until
 from tests.support.mixed_cluster import MixedCluster
@@ -146,6 +147,30 @@ def read_numbers(bootstrap: str, topic: str, partitions: int) -> list[list[tuple
     finally:
         consumer.close()
     return found
+
+
+# -- topics --------------------------------------------------------------------------------------------------
+
+
+def admin(cluster: MixedCluster, broker_id: int | None = None) -> AdminClient:
+    bootstrap = cluster.bootstrap if broker_id is None else cluster.brokers[broker_id].bootstrap
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def create(cluster: MixedCluster, topic: str, assignment: list[list[int]]) -> None:
+    """Waits until all replicas are in sync."""
+
+    def made() -> bool:
+        new = NewTopic(topic, len(assignment), replica_assignment=assignment)
+        client = admin(cluster)
+        try:
+            client.create_topics([new])[topic].result(WAIT_S)
+        except KafkaException as failure:
+            return bool(failure.args[0].code() == ErrorCode.TOPIC_ALREADY_EXISTS)
+        return True
+
+    until(made, f"topic {topic}", WAIT_S)
+    wait_in_sync(cluster, topic, len(assignment), len(assignment[0]))
 
 
 # -- groups ----------------------------------------------------------------------------------------------------------

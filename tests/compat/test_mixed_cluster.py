@@ -9,16 +9,23 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewTopic,
 )
 
 from protocol.errors import ErrorCode
 from protocol.messages import AlterPartitionReassignmentsRequest, ApiMessage, ElectLeadersRequest
-from tests.compat.cluster_load import WAIT_S, NumberedLoad, check_replicas, commit, committed, wait_in_sync
+from tests.compat.cluster_load import (
+    WAIT_S,
+    NumberedLoad,
+    admin,
+    check_replicas,
+    commit,
+    committed,
+    create,
+    wait_in_sync,
+)
 from tests.compat.records import until
 from tests.support.mixed_cluster import GREGOR, KAFKA, MixedCluster
 from tests.support.wire import RawConnection
@@ -29,27 +36,6 @@ LOAD = "load"
 ASSIGNMENT = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 """Of the topic under load: each broker leads one partition."""
 SETTINGS = {"zookeeper.session.timeout.ms": "10000", "replica.lag.time.max.ms": "3000"}
-
-
-def admin(cluster: MixedCluster, broker_id: int | None = None) -> AdminClient:
-    bootstrap = cluster.bootstrap if broker_id is None else cluster.brokers[broker_id].bootstrap
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-
-
-def create(cluster: MixedCluster, topic: str, assignment: list[list[int]]) -> None:
-    """Waits until all replicas are in sync."""
-
-    def made() -> bool:
-        new = NewTopic(topic, len(assignment), replica_assignment=assignment)
-        client = admin(cluster)
-        try:
-            client.create_topics([new])[topic].result(WAIT_S)
-        except KafkaException as failure:
-            return bool(failure.args[0].code() == ErrorCode.TOPIC_ALREADY_EXISTS)
-        return True
-
-    until(made, f"topic {topic}", WAIT_S)
-    wait_in_sync(cluster, topic, len(assignment), len(assignment[0]))
 
 
 def delete(cluster: MixedCluster, topic: str) -> None:

@@ -1,0 +1,55 @@
+"""Three Apache Kafka 3.9.1 brokers become gregor and go back, one at a time, each on its own data folder, with load."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from tests.compat.cluster_load import NumberedLoad, check_replicas, commit, committed, create, wait_in_sync
+from tests.support.mixed_cluster import GREGOR, KAFKA, MixedCluster
+
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
+
+TOPIC = "load"
+GROUP = "group"
+SETTINGS = {"zookeeper.session.timeout.ms": "10000", "log.segment.bytes": "200000"}
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+
+
+def replace(cluster: MixedCluster, broker_id: int, kind: str) -> None:
+    """The other kind takes over where this one stopped cleanly, and knows that it did."""
+    before, data = cluster.brokers[broker_id], cluster.brokers[broker_id].folder / "data"
+    identity = (data / "meta.properties").read_text().splitlines()[-1]
+    assert before.stop() == 0
+    assert (data / CLEAN_SHUTDOWN_FILE).exists()
+    cluster.become(broker_id, kind)
+    cluster.start(broker_id)
+    if kind == KAFKA:
+        assert "Skipping recovery of" in cluster.brokers[broker_id].log()
+    assert not (data / CLEAN_SHUTDOWN_FILE).exists()
+    assert identity.partition("=")[2] in (data / "meta.properties").read_text()
+
+
+def test_there_and_back(tmp_path: pathlib.Path) -> None:
+    with MixedCluster(tmp_path, [KAFKA, KAFKA, KAFKA], SETTINGS) as cluster:
+        cluster.start()
+        create(cluster, TOPIC, [[0, 1, 2], [1, 2, 0], [2, 0, 1]])
+        commits = 1
+        commit(cluster.bootstrap, GROUP, TOPIC, commits)
+        with NumberedLoad(cluster.bootstrap, TOPIC, 3) as load:
+            load.goes_on()
+            for kind in (GREGOR, KAFKA):
+                for broker_id in range(3):
+                    replace(cluster, broker_id, kind)
+                    wait_in_sync(cluster, TOPIC, 3)
+                    wait_in_sync(cluster, "__consumer_offsets", 3)
+                    load.goes_on()
+                    assert committed(cluster.bootstrap, GROUP, TOPIC) == commits
+                    commits += 1
+                    commit(cluster.bootstrap, GROUP, TOPIC, commits)
+            load.finish()
+            load.check_stored(cluster.bootstrap)
+        for broker in cluster.brokers:
+            assert broker.stop() == 0
+        check_replicas(cluster, TOPIC, 3)
