@@ -166,6 +166,10 @@ class _Conversation:
             return
         self._end(None)
 
+    def close(self) -> None:
+        """Nobody waits for it any more."""
+        self._watch.cancel()
+
     def _look(self) -> None:
         left_s = self._asked_s + self._timeout_s - self._loop.time()
         if left_s > 0:
@@ -212,8 +216,11 @@ class Peer:
                     await self._connect()
             assert self._wire is not None
             talk = _Conversation(self, self._wire, request.API_KEY, version, following, self._timeout_s)
-            talk.ask(request)
-            await talk.over
+            try:
+                talk.ask(request)
+                await talk.over
+            finally:
+                talk.close()
         except TimeoutError:
             self.close()
             raise PeerError(f"{self}: no answer within {self._timeout_s:g} s") from None

@@ -203,3 +203,20 @@ async def test_a_cancelled_request_leaves_no_answer_behind() -> None:
             await task
         slow.append(True)
         assert (await peer.ask(MetadataRequest())).controller_id == 7
+
+
+@on_loop
+async def test_a_conversation_over_a_lost_connection_leaves_nothing_behind() -> None:
+    """Once its timer went off long after, and the event loop complained of an error that nobody had taken."""
+    complaints: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    async with broker(metadata) as (peer, _):
+        await peer.ask(MetadataRequest())
+        assert peer._wire is not None
+        peer._timeout_s = 0.01
+        peer._wire._fail("gone")
+        with pytest.raises(PeerError, match="gone"):
+            await peer.converse(MetadataRequest(), 9, lambda answer: None)
+        await asyncio.sleep(0.03)
+    assert complaints == []
