@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
-from replication import nodes
+from replication import controller_orders, nodes
 from replication.cluster import Cluster, PartitionKey
 from replication.controller import decide
 from replication.controller_events import (
@@ -37,7 +37,6 @@ from replication.controller_events import (
     TopicsChanged,
     TopicsDoomed,
     UncleanChanged,
-    UncleanElection,
     Write,
     WriteLast,
 )
@@ -45,7 +44,6 @@ from replication.controller_reader import ControllerReader
 from replication.controller_requests import BrokerRequest, answered_with, removed_by
 from replication.controller_senders import RETRY_DELAY_S, BrokerChannels, Sender
 from replication.controller_writes import ControllerWrites, Fenced
-from replication.leader_elections import election_refusal, election_result
 from replication.local_broker import BrokerResponse
 from replication.metadata_store import (
     BadVersion,
@@ -64,7 +62,6 @@ from replication.metadata_store import (
 )
 from replication.reassignment import reassignment_refusal
 from replication.topic_configs import TopicConfigs
-from replication.turns import Turns
 
 THREADED_FROM = 50
 """Decisions about more partitions are made on a thread: 1000 partitions take 30 ms."""
@@ -91,19 +88,7 @@ class _Turn(NamedTuple):
     done: asyncio.Future[Any]
 
 
-class _Election(NamedTuple):
-    keys: Collection[PartitionKey]
-    unclean: bool
-    done: asyncio.Future[dict[PartitionKey, int | KafkaError]]
-
-
-class _Reassignment(NamedTuple):
-    targets: Mapping[PartitionKey, tuple[int, ...] | None]
-    keep_factor: bool
-    done: asyncio.Future[dict[PartitionKey, KafkaError | None]]
-
-
-_Item = _Read | _Turn | _Election | _Reassignment | Event
+_Item = _Read | _Turn | Event
 
 
 class ControllerLoop:
@@ -206,18 +191,14 @@ class ControllerLoop:
     async def elect(self, keys: Collection[PartitionKey], unclean: bool) -> dict[PartitionKey, int | KafkaError]:
         """The new leader of each of these partitions, or why there is none; see leader_elections. Of a broker that is
         not the controller: NOT_CONTROLLER for each."""
-        done: asyncio.Future[dict[PartitionKey, int | KafkaError]] = asyncio.get_running_loop().create_future()
-        self._put(_Election(keys, unclean, done))
-        return await done
+        return await controller_orders.elect(self, keys, unclean)
 
     async def reassign(
         self, targets: Mapping[PartitionKey, tuple[int, ...] | None], *, keep_factor: bool = False
     ) -> dict[PartitionKey, KafkaError | None]:
         """Send partitions to other brokers, or with None back; for each why not, or None: it is on its way or there.
         See reassignment.reassignment_refusal. Of a broker that is not the controller: NOT_CONTROLLER for each."""
-        done: asyncio.Future[dict[PartitionKey, KafkaError | None]] = asyncio.get_running_loop().create_future()
-        self._put(_Reassignment(targets, keep_factor, done))
-        return await done
+        return await controller_orders.reassign(self, self._writes, targets, keep_factor)
 
     def answered_late(self, request: BrokerRequest, response: BrokerResponse) -> None:
         """What this broker's own answer left out, about logs that were not loaded then, has happened now."""
@@ -261,14 +242,6 @@ class ControllerLoop:
                 self._put(_Read("/"))
             if isinstance(item, _Turn):
                 _refuse(item.done)
-            elif isinstance(item, _Election):
-                refused: dict[PartitionKey, int | KafkaError]
-                refused = dict.fromkeys(item.keys, KafkaError(ErrorCode.NOT_CONTROLLER))
-                _tell(item.done, refused)
-            elif isinstance(item, _Reassignment):
-                in_vain: dict[PartitionKey, KafkaError | None]
-                in_vain = dict.fromkeys(item.targets, KafkaError(ErrorCode.NOT_CONTROLLER))
-                _tell(item.done, in_vain)
             self._working = False
             self._progress()
 
@@ -291,47 +264,8 @@ class ControllerLoop:
                 if isinstance(error, StoreError):
                     raise
                 _refuse(item.done, error)
-        elif isinstance(item, _Election):
-            await self._elect(self.cluster, item)
-        elif isinstance(item, _Reassignment):
-            await self._reassign(self.cluster, item)
         else:
             await self._step(item)
-
-    async def _elect(self, cluster: Cluster, item: _Election) -> None:
-        results: dict[PartitionKey, int | KafkaError] = dict.fromkeys(item.keys, -1)  # in this order
-        wanted = set()
-        turns = Turns()
-        for key in item.keys:
-            await turns.next()
-            refusal = election_refusal(cluster, key, item.unclean)
-            if refusal is None:
-                wanted.add(key)
-            else:
-                results[key] = refusal
-        if wanted:
-            await self._step((UncleanElection if item.unclean else PreferredElection)(frozenset(wanted)))
-        after = self.cluster or cluster
-        for key in wanted:
-            await turns.next()
-            results[key] = election_result(after, key, item.unclean)
-        _tell(item.done, results)
-
-    async def _reassign(self, cluster: Cluster, item: _Reassignment) -> None:
-        results: dict[PartitionKey, KafkaError | None] = {}
-        wanted = {}
-        turns = Turns()
-        for key, target in item.targets.items():
-            await turns.next()
-            results[key] = reassignment_refusal(cluster, key, target, keep_factor=item.keep_factor)
-            if results[key] is None:
-                wanted[key] = target
-        if wanted:
-            # The latest word counts: what an old tool asked for is taken back.
-            await self._writes.drop_reassignments(dict.fromkeys(wanted))
-            while not await self._step(Reassigned(wanted)):
-                await self._read_everything()
-        _tell(item.done, results)
 
     def _session_expired(self) -> None:
         # The election node is gone or another session's: reading it ends our term, in its turn.
@@ -339,8 +273,10 @@ class ControllerLoop:
         self._put(_Read(nodes.CONTROLLER))
 
     def _topic_config_changed(self, topic: str) -> None:
-        if self.cluster is not None:
-            self._put(UncleanChanged(topic, self._configs.log_config(topic).unclean_leader_election_enable))
+        known = None if self.cluster is None else self.cluster.topics.get(topic)
+        unclean = self._configs.log_config(topic).unclean_leader_election_enable
+        if known is not None and known.unclean != unclean:
+            self._put(UncleanChanged(topic, unclean))
 
     # -- election --------------------------------------------------------------------------------------------------
 
@@ -425,14 +361,22 @@ class ControllerLoop:
 
     async def _read_deletions(self) -> None:
         assert self.cluster is not None
-        names = frozenset(await self._reader.children(nodes.DELETE_TOPICS))
-        if not self._delete_topics:
-            await self._writes.guarded([Delete(nodes.delete_topic_path(name)) for name in names])
-            return
+        names = await self._doomed()
         if not names <= self.cluster.topics.keys():
             # Asked for in the same breath as it was created: its creation may not have been read yet.
             await self._read_topics()
         await self._step(TopicsDoomed(names))
+
+    async def _doomed(self) -> frozenset[str]:
+        """The topics to delete; requests to do so are thrown away where that is not allowed."""
+        names = frozenset(await self._reader.children(nodes.DELETE_TOPICS))
+        if self._delete_topics:
+            return names
+        for name in names:
+            _log.warning("Topic %s is not deleted: delete.topic.enable is false", name)
+            with suppress(NoNode):
+                await self._writes.guarded([Delete(nodes.delete_topic_path(name))])
+        return frozenset()
 
     async def _read_isr_changes(self) -> None:
         states, paths = await self._reader.isr_changes()
@@ -480,8 +424,7 @@ class ControllerLoop:
         """Build the picture from nothing but the nodes, and act as if just elected."""
         assert self.cluster is not None
         self.cluster = await self._reader.cluster(self.cluster)
-        doomed = frozenset(await self._reader.children(nodes.DELETE_TOPICS))
-        await self._step(Elected(doomed if self._delete_topics else frozenset()))
+        await self._step(Elected(await self._doomed()))
         await self._read_isr_changes()
         await self._read_disk_events()
         await self._read_preferred_election()

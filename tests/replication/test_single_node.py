@@ -26,6 +26,7 @@ from replication.controller_loop import ControllerLoop
 from replication.embedded_store import FILE_NAME, EmbeddedStore
 from replication.local_broker import LocalBroker
 from replication.metadata_image import MetadataImage
+from replication.metadata_store import Create, Delete
 from replication.nodes import BrokerRegistration
 from replication.registration import announce_disk_event, join_cluster, make_persistent_nodes, register
 from replication.replica_manager import ReplicaManager
@@ -342,6 +343,11 @@ async def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
         assert error is not None and error.code is ErrorCode.TOPIC_DELETION_DISABLED
         # A tool's request by node is taken away without effect.
         await running.store.create("/admin/delete_topics/t")
+        await running.controller.wait_until(running.controller._is_quiet, 1000)
+        assert await running.store.children("/admin/delete_topics") == []
+        assert running.replicas.get("t", 0) is not None
+        # So is one that was made while there was no controller.
+        await running.store.multi([Create("/admin/delete_topics/t"), Delete("/controller")])
         await running.controller.wait_until(running.controller._is_quiet, 1000)
         assert await running.store.children("/admin/delete_topics") == []
         assert running.replicas.get("t", 0) is not None
