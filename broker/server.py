@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker import log
+from broker.advertising import leads_astray, own_name, told_to_clients
 from broker.control import ControlSocket
 from broker.descriptors import raise_limit
 from broker.garbage import Garbage
@@ -27,6 +28,7 @@ from broker.reloading import HangUp, reload_file
 from broker.wiring import Node, StartError
 
 if TYPE_CHECKING:
+    from broker.context import Broker
     from config.broker import BrokerConfig
     from config.environment import TopicWish
 
@@ -134,6 +136,15 @@ class Server:
         await self._control_socket.start()
         addresses = ", ".join(f"{name}://{host}:{port}" for name, host, port in self.info.listeners)
         logger.info("broker %d of cluster %s started, listening on %s", broker.broker_id, broker.cluster_id, addresses)
+        self._tell_where(broker)
+
+    def _tell_where(self, broker: Broker) -> None:
+        """Lines for the log about what clients and other brokers are told of this broker's address."""
+        connect: str = self._config["zookeeper.connect"]
+        for line in told_to_clients(sorted(broker.unadvertised), own_name(bool(connect)), bool(connect)):
+            logger.info("%s", line)
+        for line in leads_astray([one.host for one in self._config.advertised_listeners], connect):
+            logger.warning("%s", line)
 
     @property
     def failed(self) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
+from broker.advertising import own_name
 from broker.background import Background
 from broker.connections import Connections
 from broker.context import Broker
@@ -49,7 +49,7 @@ from replication.isr_changes import IsrChanges
 from replication.leader_balance import LeaderBalance
 from replication.metadata_image import MetadataImage
 from replication.metadata_store import MetadataStore, StoreError, StoreFailed
-from replication.nodes import BrokerRegistration
+from replication.nodes import TOPICS, BrokerRegistration
 from replication.producer_ids import BlocksOfController, ProducerIdAllocator
 from replication.registration import (
     announce_disk_event,
@@ -323,6 +323,7 @@ class Node:
             self._ports = bind()
             self.broker.unadvertised = self._unadvertised()
             if self._member is not None:
+                image.expects_topics = bool(await store.children(TOPICS))
                 await self._member.join()
             else:
                 local.broker_epoch = await register(store, self._registration())
@@ -379,7 +380,7 @@ class Node:
 
         def reachable(listener: Listener) -> Listener:
             return listener._replace(
-                host=listener.host or socket.gethostname(), port=listener.port or ports[listener.name]
+                host=listener.host or own_name(self._in_cluster), port=listener.port or ports[listener.name]
             )
 
         return BrokerRegistration(

@@ -1,0 +1,87 @@
+"""What a broker tells others of where it is when `advertised.listeners` does not say it.
+
+A listener on every address has no host of its own. A client that asks this broker is told the address it came in by
+(`endpoints.endpoint_for`); other brokers, and clients that ask those, are told this machine's name, as Kafka registers
+it (``InetAddress.getLocalHost.getCanonicalHostName``).
+"""
+
+from __future__ import annotations
+
+import functools
+import socket
+from collections.abc import Sequence
+
+_LOCAL_NAMES = ("localhost", "ip6-localhost", "ip6-loopback")
+_SOMEWHERE = ("192.0.2.1", 9)
+"""TEST-NET-1: only the route to it is asked for, nothing is sent."""
+
+
+@functools.cache
+def own_name(in_cluster: bool) -> str:
+    """This machine's name for others. A lone broker does not ask the resolver, which may take seconds; in a cluster it
+    is the full name, or, where the name of the machine leads nowhere, the address of its way out."""
+    name = socket.gethostname()
+    if not in_cluster:
+        return name
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        return _address_of_the_way_out() or name
+    full = socket.getfqdn(name)
+    return name if full.partition(".")[0] in _LOCAL_NAMES else full
+
+
+def _address_of_the_way_out() -> str | None:
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(_SOMEWHERE)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None
+
+
+def told_to_clients(unadvertised: Sequence[str], name: str, in_cluster: bool) -> list[str]:
+    """Lines for the log about listeners without an advertised host."""
+    if not unadvertised:
+        return []
+    others = f"; other brokers, and clients that ask those, are told {name}" if in_cluster else ""
+    return [
+        f"{', '.join(sorted(unadvertised))}: a client is told the address it came in by{others}. Behind a forwarded"
+        " port, such as a container's, set advertised.listeners"
+    ]
+
+
+def leads_astray(hosts: Sequence[str], zookeeper_connect: str) -> list[str]:
+    """Lines for the log about a member of a cluster on several machines that only its own machine can reach."""
+    if not zookeeper_connect or all(map(is_loopback, _hosts(zookeeper_connect))):
+        return []
+    here = sorted({host for host in hosts if is_loopback(host)})
+    if not here:
+        return []
+    return [
+        f"this broker is registered as {', '.join(here)}, and its ZooKeeper is elsewhere ({zookeeper_connect}): brokers"
+        " and clients on other machines that are sent here are led to themselves; set listeners, and"
+        " advertised.listeners where clients need another address"
+    ]
+
+
+def is_loopback(host: str) -> bool:
+    """Of a name only the well-known ones: nobody is asked."""
+    import ipaddress  # seldom needed
+
+    if host.lower() in _LOCAL_NAMES:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _hosts(connect: str) -> list[str]:
+    """Of `host:port,[::1]:port/chroot`."""
+    servers = (server.strip() for server in connect.partition("/")[0].split(","))
+    return [
+        server.partition("]")[0].strip("[") if server.startswith("[") else server.rpartition(":")[0] or server
+        for server in servers
+        if server
+    ]
