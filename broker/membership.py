@@ -83,8 +83,9 @@ async def _until_freed(store: MetadataStore, path: str, most_s: float) -> None:
 async def until_informed(image: MetadataImage, most_s: float = INFORMED_WITHIN_S) -> bool:
     """Wait for what the controller tells every broker first, all of the metadata. False if it did not in time."""
     until = time.monotonic() + most_s
-    while not image.version:
+    while not image.is_informed:
         if time.monotonic() > until:
+            image.expects_topics = False
             return False
         await asyncio.sleep(_LOOK_EVERY_S)
     return True

@@ -60,6 +60,8 @@ class MetadataImage:
 
     def __init__(self) -> None:
         self.version = 0
+        self.expects_topics = False
+        """There are topics, of which the controller is still to tell: a controller may say first who is alive."""
         self.controller_id = NO_CONTROLLER
         self.controller_epoch = 0
         self.brokers: dict[int, LiveBroker] = {}
@@ -67,6 +69,11 @@ class MetadataImage:
         self._topics: dict[str, TopicState] = {}
         self._names: dict[Uuid, str] = {}
         self._deleted: dict[str, None] = {}
+
+    @property
+    def is_informed(self) -> bool:
+        """Whether the controller has told this broker what there is."""
+        return bool(self.version) and not self.expects_topics
 
     def topic(self, name: str) -> TopicState | None:
         return self._topics.get(name)
@@ -148,6 +155,8 @@ class MetadataImage:
                 self._topics[name] = state
                 if state.topic_id != ZERO_UUID:
                     self._names[state.topic_id] = name
+        if changed:
+            self.expects_topics = False
         self.version += 1
         for listener in self.on_update:
             listener()

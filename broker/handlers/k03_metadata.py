@@ -50,7 +50,7 @@ MANY_PARTITIONS = 200
 
 @handles(ApiKey.METADATA, 0, 13)
 async def metadata(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse | EncodedResponse:
-    if not broker.metadata.version:
+    if not broker.metadata.is_informed:
         await until_informed(broker.metadata)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     may_create = broker.config["auto.create.topics.enable"] and (

@@ -67,6 +67,18 @@ def test_updates_add_up_for_topics_and_replace_brokers() -> None:
     assert image.brokers[2].endpoints == {"IN": Endpoint("h", 9094, 0)}
 
 
+def test_who_is_alive_says_nothing_of_topics_that_are_expected() -> None:
+    image = MetadataImage()
+    image.expects_topics = True
+    assert not image.is_informed
+    image.apply(update())
+    assert not image.is_informed
+    image.apply(update(("t", ID, {0: 1})))
+    assert image.is_informed
+    image.apply(update(("t", ID, {0: LEADER_DURING_DELETE})))
+    assert image.is_informed
+
+
 def test_deleted_partitions_leave_and_with_the_last_the_topic() -> None:
     image = MetadataImage()
     image.apply(update(("t", ID, {0: 0, 1: 0})))
