@@ -91,7 +91,8 @@ class Run:
                     client.kill()
                 if self._outcome.violations:
                     for broker in cluster.brokers:
-                        shutil.copytree(broker.data, self._folder / f"data-{broker.number}")
+                        keep = self._folder / f"data-{broker.number}"
+                        shutil.copytree(broker.data, keep, ignore=shutil.ignore_patterns("*.sock"))
         return self._outcome
 
     def _wait_for_groups(self, cluster: Cluster, load: Load) -> None:
