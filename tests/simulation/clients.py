@@ -1,0 +1,233 @@
+"""Clients of the simulated cluster: producers that count on what they were answered, and a consumer that believes
+nothing it cannot see again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+from protocol.errors import ErrorCode
+from protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    ProduceRequest,
+)
+from protocol.records import build_batch, iter_batches
+from replication.peer import Peer, PeerError
+from tests.simulation.node import host_of
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Key = tuple[str, int]
+TIMEOUT_MS = 1500
+LATEST = -1
+
+
+class Client:
+    """Knows who leads, as far as it was told, and asks there."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self.world = world
+        self.rng = rng
+        self.leaders: dict[Key, tuple[int, int]] = {}
+        """(broker, leader epoch) by partition. A leader of an older epoch is never believed again."""
+        self.topic_ids: dict[str, bytes] = {}
+        self._peers: dict[int, Peer] = {}
+
+    def peer(self, broker_id: int) -> Peer:
+        peer = self._peers.get(broker_id)
+        if peer is None:
+            peer = self._peers[broker_id] = Peer(host_of(broker_id), 9092, "client", TIMEOUT_MS)
+        return peer
+
+    async def refresh(self) -> None:
+        """Ask some broker who leads."""
+        broker_id = self.rng.choice(self.world.broker_ids)
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in self.world.topics]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        try:
+            answer = await self.peer(broker_id).ask(request, 12)
+        except PeerError:
+            await asyncio.sleep(0.1 * self.rng.random())
+            return
+        for topic in answer.topics:
+            if topic.error_code == ErrorCode.NONE:
+                self.topic_ids[topic.name] = topic.topic_id
+                for one in topic.partitions:
+                    key = topic.name, one.partition_index
+                    known = self.leaders.get(key, (-1, -1))
+                    if one.leader_epoch >= known[1] and one.leader_id >= 0:
+                        self.leaders[key] = one.leader_id, one.leader_epoch
+
+    async def leader(self, key: Key) -> tuple[int, int]:
+        while (known := self.leaders.get(key)) is None:
+            await self.refresh()
+            await asyncio.sleep(0.05)
+        return known
+
+    async def pause(self) -> None:
+        await asyncio.sleep(0.05 + 0.1 * self.rng.random())
+        await self.refresh()
+
+
+class Producer(Client):
+    """Sends one batch after the other, acks=all, until `world.producing` ends; each until it is known to be written,
+    or, where it is not idempotent, sometimes given up."""
+
+    def __init__(self, world: World, rng: random.Random, name: str, idempotent: bool) -> None:
+        super().__init__(world, rng)
+        self.name = name
+        self.idempotent = idempotent
+        self.producer_id = -1
+        self._sequences: dict[Key, int] = {}
+        self._count = 0
+
+    async def run(self) -> None:
+        while self.idempotent and self.producer_id < 0:
+            try:
+                answer = await self.peer(self.rng.choice(self.world.broker_ids)).ask(
+                    InitProducerIdRequest(transactional_id=None), 4
+                )
+            except PeerError:
+                continue
+            self.world.trace(f"{self.name} gets producer id {answer.producer_id}: {answer.error_code}")
+            if answer.error_code == ErrorCode.NONE:
+                self.producer_id = answer.producer_id
+            else:
+                await asyncio.sleep(0.1)
+        while self.world.producing:
+            await asyncio.sleep(self.world.produce_every_s * 2 * self.rng.random())
+            await self._send(self.rng.choice(self.world.keys))
+
+    async def _send(self, key: Key) -> None:
+        values = []
+        for _ in range(self.rng.choice((1, 1, 1, 2, 5))):
+            self._count += 1
+            values.append(b"%s.%d" % (self.name.encode(), self._count))
+        sequence = self._sequences.get(key, 0)
+        batch = build_batch(
+            [(None, value) for value in values],
+            timestamp_ms=self.world.now_ms(),
+            producer_id=self.producer_id,
+            producer_epoch=0 if self.idempotent else -1,
+            base_sequence=sequence if self.idempotent else -1,
+        )
+        ledger = self.world.ledger
+        attempt = 0
+        while True:
+            attempt += 1
+            broker_id, _ = await self.leader(key)
+            data = ProduceRequest.PartitionProduceData(index=key[1], records=bytes(batch))
+            topic = ProduceRequest.TopicProduceData(name=key[0], partition_data=[data])
+            request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+            try:
+                answer = await self.peer(broker_id).ask(request, 12)
+            except PeerError as error:
+                code, answered = str(error), None
+            else:
+                answered = answer.responses[0].partition_responses[0]
+                code = ErrorCode(answered.error_code).name
+            self.world.trace(f"{self.name} {key[0]}-{key[1]} {values[0].decode()}x{len(values)} at {broker_id}: {code}")
+            if answered is not None and answered.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                ledger.acknowledged(key, answered.base_offset, values, self.name)
+                break
+            if answered is not None and answered.error_code in _FATAL:
+                ledger.violation(f"{self.name}: {code} for {key}, though all before it was acknowledged")
+                return
+            if not self.idempotent and self.rng.random() < 0.2:
+                return
+            if not self.world.producing and attempt > 200:
+                ledger.violation(f"{self.name}: {values[0].decode()} for {key} is not taken after all is well: {code}")
+                return
+            await self.pause()
+        self._sequences[key] = sequence + len(values)
+
+
+_FATAL = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.INVALID_RECORD,
+)
+
+
+class Consumer(Client):
+    """Reads one partition from its beginning, again and again."""
+
+    def __init__(self, world: World, rng: random.Random, key: Key) -> None:
+        super().__init__(world, rng)
+        self.key = key
+        self.position = 0
+        self._latest = 0
+
+    async def run(self) -> None:
+        while True:
+            broker_id, epoch = await self.leader(self.key)
+            try:
+                if self.rng.random() < 0.2:
+                    await self._ask_latest(broker_id, epoch)
+                await self._fetch(broker_id, epoch)
+            except PeerError:
+                await self.pause()
+            if self.rng.random() < 0.03:
+                self.position = 0  # what was seen is seen again
+
+    async def _ask_latest(self, broker_id: int, epoch: int) -> None:
+        one = ListOffsetsRequest.ListOffsetsPartition(
+            partition_index=self.key[1], current_leader_epoch=epoch, timestamp=LATEST
+        )
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=self.key[0], partitions=[one])
+        answer = await self.peer(broker_id).ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7)
+        told = answer.topics[0].partitions[0]
+        if told.error_code == ErrorCode.NONE:
+            if told.offset < self._latest:
+                self.world.ledger.violation(
+                    f"latest offset of {self.key} goes back from {self._latest} to {told.offset} at broker {broker_id}"
+                )
+            self._latest = told.offset
+        else:
+            await self.pause()
+
+    async def _fetch(self, broker_id: int, epoch: int) -> None:
+        one = FetchRequest.FetchPartition(
+            partition=self.key[1],
+            current_leader_epoch=epoch,
+            fetch_offset=self.position,
+            partition_max_bytes=1 << 20,
+        )
+        topic_id = self.topic_ids[self.key[0]]
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            session_epoch=-1,
+            topics=[FetchRequest.FetchTopic(topic=self.key[0], topic_id=topic_id, partitions=[one])],
+        )
+        answer: FetchResponse = await self.peer(broker_id).ask(request, 15)
+        if answer.error_code or not answer.responses:
+            await self.pause()
+            return
+        told = answer.responses[0].partitions[0]
+        ledger = self.world.ledger
+        if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            ledger.violation(f"a consumer at {self.position} of {self.key} is out of range at broker {broker_id}")
+        if told.error_code:
+            await self.pause()
+            return
+        records: Any = told.records
+        for batch in iter_batches(records or b""):
+            for record in batch.records():
+                if record.offset >= self.position:
+                    ledger.read(self.key, record.offset, bytes(record.value or b""))
+                    self.position = record.offset + 1
+        if self.position > told.high_watermark >= 0 and records:
+            ledger.violation(
+                f"a consumer of {self.key} was given records above the high watermark {told.high_watermark}"
+            )

@@ -1,0 +1,219 @@
+"""What goes wrong, decided by the seed; and the end of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.simulation.node import host_of
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class Faults:
+    """One fault after the other, some of them at the same time. At most one broker at a time has lost bytes that it had
+    written: see `_lose_power`."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self._world = world
+        self._rng = rng
+        self._over = False
+        self._undo: list[Callable[[], None]] = []
+        self._lossy: int | None = None
+        self._pace_s = rng.choice((0.3, 0.8, 1.5))
+
+    def begin(self) -> None:
+        self._later(self._rng.random() * self._pace_s, self._next)
+
+    def _later(self, delay_s: float, call: Callable[[], None]) -> None:
+        self._world.loop.call_later(delay_s, call)
+
+    def _next(self) -> None:
+        if self._over:
+            return
+        kinds = [
+            (self._kill, 4),
+            (self._lose_power, 3),
+            (self._freeze, 3),
+            (self._cut, 5),
+            (self._isolate, 2),
+            (self._expire, 3),
+            (self._break_zookeeper_connection, 2),
+            (self._jump_clock, 2),
+            (self._slow, 2),
+        ]
+        fault = self._rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
+        if self._lossy is not None and self._is_safe():
+            self._lossy = None
+        if self._lossy is None:
+            fault()
+        self._later(2 * self._pace_s * self._rng.random(), self._next)
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more, and all that did is mended."""
+        self._over = True
+        world = self._world
+        world.trace("-- healing --")
+        for undo in self._undo:
+            undo()
+        world.network.cut.clear()
+        world.network.slow.clear()
+        world.zk.slowness = 1.0
+        for machine in world.machines.values():
+            if machine.node is not None and machine.node.process.frozen:
+                world.loop.thaw(machine.node.process)
+            if machine.running is None:
+                world.boot(machine.broker_id)
+
+    def _until(self, longest_s: float, undo: Callable[[], None]) -> None:
+        self._later(longest_s * self._rng.random() ** 2, undo)
+
+    def _some_broker(self) -> int:
+        return self._rng.choice(self._world.broker_ids)
+
+    # -- processes -------------------------------------------------------------------------------------------------
+
+    def _kill(self) -> None:
+        broker_id = self._some_broker()
+        self._world.kill(broker_id)
+        self._until(6.0, lambda: self._boot(broker_id))
+
+    def _boot(self, broker_id: int) -> None:
+        if not self._over:
+            self._world.boot(broker_id)
+
+    def _freeze(self) -> None:
+        node = self._world.machines[self._some_broker()].running
+        if node is None or node.process.frozen:
+            return
+        world, process = self._world, node.process
+        world.trace(f"{process} is frozen")
+        world.loop.freeze(process)
+
+        def thaw() -> None:
+            if process.frozen:
+                world.trace(f"{process} goes on")
+                world.loop.thaw(process)
+
+        self._until(8.0, thaw)
+
+    def _lose_power(self) -> None:
+        """A crash that takes unsynced bytes along: all of them, or each file's up to some place.
+
+        Kafka promises nothing if the only one that has a record loses it; so it is done only while another in-sync
+        replica of each partition is well, and nothing else happens until the one that lost bytes is out of the ISRs.
+        """
+        broker_id = self._some_broker()
+        world = self._world
+        node = world.machines[broker_id].running
+        if node is None or not self._all_well_but(broker_id):
+            return
+        world.kill(broker_id)
+        self._lossy = broker_id
+        files = node.files
+        if self._rng.random() < 0.5:
+            world.trace(f"broker {broker_id} loses all that was not synced")
+            files.crash()
+        else:
+            world.trace(f"broker {broker_id} loses some of what was not synced")
+            files.lose_some(self._rng)
+        self._until(6.0, lambda: self._boot(broker_id))
+
+    def _all_well_but(self, broker_id: int) -> bool:
+        world = self._world
+        for key in world.keys:
+            if not any(self._is_well(other) for other in world.ledger.isr(key) if other != broker_id):
+                return False
+        return True
+
+    def _is_well(self, broker_id: int) -> bool:
+        world = self._world
+        node = world.machines[broker_id].running
+        if node is None or not node.started or node.process.frozen or host_of(broker_id) in world.network.slow:
+            return False
+        return world.network.is_open(host_of(broker_id), "zk")
+
+    def _is_safe(self) -> bool:
+        """The one that lost bytes is out of all ISRs, or was back since with everything."""
+        world = self._world
+        for key in world.keys:
+            if self._lossy in world.ledger.isr(key):
+                partition = world.partition(self._lossy or 0, key)
+                if partition is None or partition.leader_epoch < 0:
+                    return False
+        return True
+
+    # -- network ---------------------------------------------------------------------------------------------------
+
+    def _cut(self) -> None:
+        """One link, in one direction or both."""
+        world = self._world
+        hosts = [*map(host_of, world.broker_ids), "zk"]
+        one, other = self._rng.sample(hosts, 2)
+        links = [(one, other), (other, one)]
+        if "zk" not in links[0] and self._rng.random() < 0.5:
+            links = links[:1]
+        self._cut_links(links)
+
+    def _isolate(self) -> None:
+        """One broker from all others, from ZooKeeper or not, from clients or not."""
+        world = self._world
+        host = host_of(self._some_broker())
+        others = [name for name in map(host_of, world.broker_ids) if name != host]
+        if self._rng.random() < 0.5:
+            others.append("zk")
+        if self._rng.random() < 0.5:
+            others += ["c0", "c1", "c2", "r0", "r1", "r2"]
+        self._cut_links([(host, other) for other in others] + [(other, host) for other in others])
+
+    def _cut_links(self, links: list[tuple[str, str]]) -> None:
+        world = self._world
+        # ZooKeeper's way is looked at from the broker's side alone.
+        links = [(other, one) if one == "zk" else (one, other) for one, other in links]
+        world.trace("cut " + " ".join(f"{one}>{other}" for one, other in links))
+        world.network.cut.update(links)
+
+        def mend() -> None:
+            world.trace("mended " + " ".join(f"{one}>{other}" for one, other in links))
+            world.network.cut.difference_update(links)
+
+        self._until(8.0, mend)
+
+    def _slow(self) -> None:
+        world = self._world
+        host = host_of(self._some_broker())
+        world.trace(f"{host} is slow")
+        world.network.slow[host] = self._rng.choice((0.05, 0.3, 1.0))
+
+        def mend() -> None:
+            world.network.slow.pop(host, None)
+
+        self._until(5.0, mend)
+
+    # -- ZooKeeper -------------------------------------------------------------------------------------------------
+
+    def _expire(self) -> None:
+        """A session ends at the server, whatever its owner does."""
+        world = self._world
+        node = world.machines[self._some_broker()].running
+        session = None if node is None else node.store.client.session
+        if node is not None and session is not None and not session.over:
+            world.trace(f"the session of {node.process} expires")
+            world.zk.end(session)
+
+    def _break_zookeeper_connection(self) -> None:
+        node = self._world.machines[self._some_broker()].running
+        if node is not None:
+            self._world.trace(f"{node.process} loses its connection to ZooKeeper")
+            node.store.client.break_connection()
+
+    # -- clocks ----------------------------------------------------------------------------------------------------
+
+    def _jump_clock(self) -> None:
+        node = self._world.machines[self._some_broker()].running
+        if node is not None:
+            jump_ms = self._rng.choice((-20_000, -3000, -500, 500, 3000, 20_000))
+            self._world.trace(f"the clock of {node.process} jumps by {jump_ms} ms")
+            node.process.clock_ahead_ms += jump_ms

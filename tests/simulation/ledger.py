@@ -1,0 +1,201 @@
+"""What must hold at every moment, and what clients were promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from protocol.records import iter_batches
+from replication import nodes
+from replication.metadata_store import Create, Operation, Set
+from replication.partition import Partition
+
+if TYPE_CHECKING:
+    from storage.log import Log
+    from tests.simulation.world import World
+
+Key = tuple[str, int]
+READ_BYTES = 1 << 24
+
+
+class Violated(AssertionError):
+    """An invariant does not hold."""
+
+
+def records_of(log: Log, start: int, end: int) -> dict[int, bytes]:
+    """Values by offset."""
+    found: dict[int, bytes] = {}
+    offset = start
+    while offset < end:
+        piece = log.read(offset, READ_BYTES, end)
+        data = piece.read()
+        piece.release()
+        before = offset
+        for batch in iter_batches(data):
+            for record in batch.records():
+                found[record.offset] = bytes(record.value or b"")
+            offset = batch.base_offset + batch.last_offset_delta + 1
+        if offset == before:
+            break
+    return found
+
+
+def bytes_below(log: Log, start: int, end: int) -> bytes:
+    """The batches from `start` on that begin below `end`."""
+    pieces = []
+    offset = start
+    while offset < end:
+        piece = log.read(offset, READ_BYTES, end)
+        data = piece.read()
+        piece.release()
+        before = offset
+        for batch in iter_batches(data):
+            offset = batch.base_offset + batch.last_offset_delta + 1
+        if offset == before:
+            break
+        pieces.append(data)
+    return b"".join(pieces)
+
+
+class Ledger:
+    """All that was promised, checked as it is said; `violation` ends the run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.violations: list[str] = []
+        self.promised: dict[Key, dict[int, bytes]] = {}
+        """Values by offset that were acknowledged with acks=all or read by a consumer."""
+        self.acknowledged_count = 0
+        self.read_count = 0
+        self._values: dict[bytes, Key] = {}
+        """Acknowledged ones."""
+        self._leaders: dict[tuple[Key, int], int] = {}
+        self._states: dict[Key, nodes.PartitionState] = {}
+        self._high_watermarks: dict[tuple[Key, int], int] = {}
+
+    def violation(self, text: str) -> None:
+        self._world.trace(f"VIOLATION {text}")
+        self.violations.append(text)
+
+    # -- promises --------------------------------------------------------------------------------------------------
+
+    def acknowledged(self, key: Key, base_offset: int, values: list[bytes], producer: str) -> None:
+        self.acknowledged_count += len(values)
+        for offset, value in enumerate(values, base_offset):
+            self._promise(key, offset, value, f"acknowledged to {producer}")
+            self._values[value] = key
+
+    def read(self, key: Key, offset: int, value: bytes) -> None:
+        self.read_count += 1
+        self._promise(key, offset, value, "read")
+
+    def _promise(self, key: Key, offset: int, value: bytes, how: str) -> None:
+        known = self.promised.setdefault(key, {}).setdefault(offset, value)
+        if known != value:
+            self.violation(f"{key} offset {offset}: {value!r} {how}, but it was {known!r} before")
+
+    # -- what the cluster writes -----------------------------------------------------------------------------------
+
+    def written(self, operations: list[Operation], _session_id: int) -> None:
+        """State nodes: epochs only grow, a leader is in sync, who joins the ISR has all that was promised."""
+        for operation in operations:
+            if isinstance(operation, (Create, Set)) and operation.path.endswith("/state"):
+                words = operation.path.split("/")
+                self._state_written((words[3], int(words[5])), nodes.decode_state(operation.data))
+
+    def _state_written(self, key: Key, state: nodes.PartitionState) -> None:
+        self._world.trace(
+            f"state {key[0]}-{key[1]}: leader {state.leader} epoch {state.leader_epoch} isr {state.isr}"
+            f" by controller epoch {state.controller_epoch}"
+        )
+        before = self._states.get(key)
+        self._states[key] = state
+        if state.leader >= 0 and state.leader not in state.isr:
+            self.violation(f"{key}: leader {state.leader} is not in the ISR {state.isr}")
+        if not state.isr:
+            self.violation(f"{key}: empty ISR")
+        if before is None:
+            return
+        if state.leader_epoch < before.leader_epoch or state.controller_epoch < before.controller_epoch:
+            self.violation(f"{key}: {state} after {before}")
+        if state.leader_epoch == before.leader_epoch and state.leader != before.leader:
+            self.violation(f"{key}: two leaders in epoch {state.leader_epoch}: {before.leader}, {state.leader}")
+        for broker_id in set(state.isr) - set(before.isr):
+            self._has_all(key, broker_id, "joins the ISR")
+        if state.leader >= 0 and state.leader != before.leader:
+            self._has_all(key, state.leader, "is elected")
+
+    def isr(self, key: Key) -> tuple[int, ...]:
+        state = self._states.get(key)
+        return () if state is None else state.isr
+
+    def _has_all(self, key: Key, broker_id: int, what: str) -> None:
+        log = self._world.log(broker_id, key)
+        promised = self.promised.get(key)
+        if log is None or not promised:
+            return
+        last = max(promised)
+        if log.log_end_offset <= last:
+            self.violation(f"{key}: broker {broker_id} {what} with {log.log_end_offset} records; {last} was promised")
+        elif records_of(log, last, last + 1).get(last) != promised[last]:
+            self.violation(f"{key}: broker {broker_id} {what} with another record at {last} than was promised")
+
+    def roles(self, leaders: Iterable[Partition], _followers: Iterable[Partition]) -> None:
+        """A broker took roles."""
+        for partition in leaders:
+            key = partition.topic, partition.partition
+            known = self._leaders.setdefault((key, partition.leader_epoch), partition.local_id)
+            self._world.trace(f"broker {partition.local_id} leads {key[0]}-{key[1]} in epoch {partition.leader_epoch}")
+            if known != partition.local_id:
+                self.violation(f"{key}: {known} and {partition.local_id} both lead in epoch {partition.leader_epoch}")
+
+    # -- from time to time -----------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Logs are equal below the high watermark, and that one never falls while a broker leads."""
+        for key in self._world.keys:
+            logs = []
+            for broker_id in self._world.broker_ids:
+                partition = self._world.partition(broker_id, key)
+                if partition is None or partition.log is None:
+                    continue
+                logs.append((broker_id, partition.log))
+                if partition.is_leader:
+                    known = self._high_watermarks.get((key, partition.leader_epoch), 0)
+                    if partition.high_watermark < known:
+                        self.violation(f"{key}: high watermark fell from {known} to {partition.high_watermark}")
+                    self._high_watermarks[key, partition.leader_epoch] = partition.high_watermark
+            for (first_id, first), (second_id, second) in pairwise(logs):
+                end = min(first.high_watermark, second.high_watermark)
+                start = max(first.log_start_offset, second.log_start_offset)
+                if end > start and bytes_below(first, start, end) != bytes_below(second, start, end):
+                    self.violation(f"{key}: brokers {first_id} and {second_id} differ below {end}")
+
+    # -- in the end ------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Everything is well again: all that was promised is there, once, and in all replicas alike."""
+        world = self._world
+        for key in world.keys:
+            logs = [log for broker_id in world.replicas(key) if (log := world.log(broker_id, key)) is not None]
+            first = logs[0]
+            end = first.log_end_offset
+            for log in logs[1:]:
+                if log.log_end_offset != end or bytes_below(log, 0, end) != bytes_below(first, 0, end):
+                    self.violation(f"{key}: replicas differ in the end")
+            records = records_of(first, 0, end)
+            for offset, value in sorted(self.promised.get(key, {}).items()):
+                if records.get(offset) != value:
+                    self.violation(f"{key} offset {offset}: {value!r} was promised, {records.get(offset)!r} is there")
+            seen: dict[bytes, int] = {}
+            last: dict[bytes, int] = {}
+            for offset, value in sorted(records.items()):
+                producer, _, number = value.partition(b".")
+                if producer.startswith(b"i"):
+                    if value in seen:
+                        self.violation(f"{key}: {value!r} is there twice, at {seen[value]} and {offset}")
+                    elif int(number) < last.get(producer, 0):
+                        self.violation(f"{key}: {value!r} at {offset} comes after a later one of its producer")
+                    last[producer] = int(number)
+                seen[value] = offset

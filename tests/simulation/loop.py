@@ -1,0 +1,209 @@
+"""An event loop in virtual time: one thread, no sockets, no sleeps; everything that waits, waits for the next timer.
+
+Each simulated process owns what it started (by a context variable, which tasks and timers inherit). So a process can be
+killed between any two steps, as by kill -9: nothing of it runs any more, no `finally` either. And it can be frozen, as
+by SIGSTOP: what it would have done is done when it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from contextvars import Context, ContextVar, copy_context
+from itertools import count
+from typing import Any
+
+
+class Process:
+    """Whoever can be killed or frozen as one. A killed one never comes back; its next life is another Process."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.frozen = False
+        self.held: list[asyncio.Handle] = []
+        self.clock_ahead_ms = 0
+        """What its wall clock shows beyond the true time."""
+        self.context: Context = copy_context()
+        self.context.run(_OWNER.set, self)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def owner() -> Process | None:
+    """Whose step this is."""
+    return _OWNER.get()
+
+
+_OWNER: ContextVar[Process | None] = ContextVar("owner", default=None)
+
+
+Connector = Callable[[Process, Callable[[], Any], str], Coroutine[Any, Any, tuple[Any, Any]]]
+
+
+class Stuck(Exception):
+    """Nothing is left to happen, or far too much happens without time passing."""
+
+
+MOST_STEPS_AT_ONCE = 200_000
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):
+    """`problems` collects what nobody caught."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.connector: Connector | None = None
+        """Who makes connections."""
+        self.steps = 0
+        self.nobodys: Context = copy_context()
+        """Of what belongs to no process, and goes on when all of them are dead."""
+        self._now_s = 0.0
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._numbers = count()
+        self._disturbed = False
+        """Some process is, or was, not running: owners must be looked at."""
+
+    # -- processes -------------------------------------------------------------------------------------------------
+
+    def kill(self, process: Process) -> None:
+        process.alive = False
+        process.held.clear()
+        self._disturbed = True
+
+    def freeze(self, process: Process) -> None:
+        process.frozen = True
+        self._disturbed = True
+
+    def thaw(self, process: Process) -> None:
+        process.frozen = False
+        self._ready.extend(process.held)
+        process.held.clear()
+
+    def spawn(self, process: Process, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        return self.create_task(coroutine, name=name, context=process.context)
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def run_for(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
+        """Go on for so long, or until `until` holds, which is asked whenever time passes. True if it does."""
+        end_s = self._now_s + seconds
+        asyncio._set_running_loop(self)
+        try:
+            while True:
+                self._run_ready()
+                if until():
+                    return True
+                if not self._timers or self._timers[0][0] > end_s:
+                    self._now_s = end_s
+                    return False
+                self._now_s = self._timers[0][0]
+                while self._timers and self._timers[0][0] <= self._now_s:
+                    self._ready.append(heapq.heappop(self._timers)[2])
+        finally:
+            asyncio._set_running_loop(None)
+
+    def _run_ready(self) -> None:
+        ready, steps = self._ready, 0
+        while ready:
+            handle = ready.popleft()
+            if handle.cancelled():
+                continue
+            if self._disturbed:
+                owner = handle._context.get(_OWNER)  # type: ignore[attr-defined]
+                if owner is not None:
+                    if not owner.alive:
+                        continue
+                    if owner.frozen:
+                        owner.held.append(handle)
+                        continue
+            handle._run()
+            steps += 1
+            if steps > MOST_STEPS_AT_ONCE:
+                raise Stuck(f"{steps} steps at {self._now_s:.3f} s, the last: {handle!r}")
+        self.steps += steps
+
+    def dispose(self) -> None:
+        """Forget all tasks without a word: those of the dead never end, and nobody waits for the others."""
+        for task in asyncio.all_tasks(self):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            with suppress(RuntimeError):
+                coroutine.close()
+        self._ready.clear()
+        self._timers.clear()
+
+    # -- the interface of event loops, as far as asyncio's own parts use it --------------------------------------------
+
+    def time(self) -> float:
+        return self._now_s
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        return timer
+
+    def create_future(self) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.Future(loop=self)
+        future.owner = _OWNER.get()  # type: ignore[attr-defined]
+        return future
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        task.owner = _OWNER.get() if context is None else context.get(_OWNER)  # type: ignore[attr-defined]
+        return task
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """Done at once: a thread would bring a clock of its own."""
+        done = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        future: Any = context.get("future") or context.get("task")
+        process: Process | None = getattr(future, "owner", None)
+        if process is not None and not process.alive:
+            return  # who would have taken it is dead
+        error = context.get("exception")
+        self.problems.append(f"{context.get('message')}: {error!r}")
+
+    async def create_connection(self, factory: Callable[[], Any], host: str, port: int) -> tuple[Any, Any]:  # type: ignore[override]
+        process = owner()
+        assert process is not None and self.connector is not None
+        return await self.connector(process, factory, host)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        return

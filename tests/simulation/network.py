@@ -1,0 +1,185 @@
+"""The network between brokers and clients: connections whose messages take their own time, or never come.
+
+A link is a direction between two hosts. While it is cut, what is sent over it, or should arrive, is lost, as far as its
+sender can know: it waits until its own time-out, and what it sent may have been done. Bytes of one connection stay in
+order; those of a connection that was given up may arrive after those of the next. gregor's own connection code
+(replication.peer) runs on top, with its buffers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from tests.simulation.loop import Process, VirtualLoop
+
+
+class ServerEnd(Protocol):
+    """One accepted connection."""
+
+    def frame(self, data: bytes) -> Awaitable[bytes | None]:
+        """The answer to a request, sizes included in both; None for none."""
+
+    def lost(self) -> None:
+        """The other side is gone."""
+
+
+class Network:
+    """Who listens where, and which links are cut. Hosts are names; ports mean nothing."""
+
+    def __init__(self, loop: VirtualLoop, rng: random.Random) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.cut: set[tuple[str, str]] = set()
+        self.slow: dict[str, float] = {}
+        """Seconds that messages from or to this host take longer, at most."""
+        self._listeners: dict[str, tuple[Process, Callable[[str], ServerEnd]]] = {}
+        self._connections: dict[Connection, None] = {}
+
+    def listen(self, host: str, process: Process, accept: Callable[[str], ServerEnd]) -> None:
+        self._listeners[host] = process, accept
+
+    def stop_listening(self, host: str, process: Process) -> None:
+        """The process ended: connections to it are reset, and who tries anew is refused."""
+        if host in self._listeners and self._listeners[host][0] is process:
+            del self._listeners[host]
+        for connection in list(self._connections):
+            if connection.server_process is process:
+                connection.server_ended()
+            elif connection.client_process is process:
+                connection.client_ended()
+
+    def is_open(self, source: str, target: str) -> bool:
+        return (source, target) not in self.cut
+
+    def delay(self, source: str, target: str) -> float:
+        rng = self.rng
+        delay_s = 0.0003 + 0.003 * rng.random()
+        if rng.random() < 0.02:
+            delay_s += 0.3 * rng.random()
+        if self.slow:
+            for host in (source, target):
+                if host in self.slow:
+                    delay_s += self.slow[host] * rng.random()
+        return delay_s
+
+    async def connect(self, source: str, client: Process, factory: Callable[[], Any], target: str) -> tuple[Any, Any]:
+        """As an event loop's create_connection."""
+        there, back = self.delay(source, target), self.delay(target, source)
+        await asyncio.sleep(there)
+        if not self.is_open(source, target):
+            await self.loop.create_future()  # until the one who waits gives up
+        listening = self._listeners.get(target)
+        await asyncio.sleep(back)
+        if not self.is_open(target, source):
+            await self.loop.create_future()
+        if listening is None or not listening[0].alive:
+            raise ConnectionRefusedError(f"{target} refuses")
+        process, accept = listening
+        protocol = factory()
+        connection = Connection(
+            self, (source, client), (target, process), protocol, process.context.run(accept, source)
+        )
+        self._connections[connection] = None
+        protocol.connection_made(connection)
+        return connection, protocol
+
+    def forget(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+
+
+class Connection(asyncio.Transport):
+    """Both ends of one; to the client it is the transport."""
+
+    def __init__(
+        self,
+        network: Network,
+        client: tuple[str, Process],
+        server: tuple[str, Process],
+        protocol: Any,
+        end: ServerEnd,
+    ) -> None:
+        super().__init__({"socket": _Socket()})
+        self._network = network
+        self._loop = network.loop
+        self._client, self.client_process = client
+        self._server, self.server_process = server
+        self._protocol = protocol
+        self._end = end
+        self._there_s = self._back_s = 0.0
+        self._client_open = self._server_open = True
+
+    def _reaches(self, source: str, target: str, last_s: float) -> float:
+        return max(last_s, self._loop.time() + self._network.delay(source, target))
+
+    # -- the client's end ------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._client_open and self._network.is_open(self._client, self._server):
+            self._there_s = self._reaches(self._client, self._server, self._there_s)
+            self._loop.call_at(self._there_s, self._arrived, bytes(data), context=self.server_process.context)
+
+    def abort(self) -> None:
+        if self._client_open:
+            self._client_open = False
+            self._loop.call_soon(self._protocol.connection_lost, None)
+            self._tell_server()
+
+    def client_ended(self) -> None:
+        """Its process did."""
+        self._client_open = False
+        self._tell_server()
+
+    def _tell_server(self) -> None:
+        self._there_s = self._reaches(self._client, self._server, self._there_s)
+        # What is under way arrives first; a cut link hides the end for ever.
+        if self._network.is_open(self._client, self._server):
+            self._loop.call_at(self._there_s, self._server_lost, context=self.server_process.context)
+        self._network.forget(self)
+
+    # -- the server's ----------------------------------------------------------------------------------------------
+
+    def _arrived(self, data: bytes) -> None:
+        if self._server_open and self._network.is_open(self._client, self._server):
+            self._loop.create_task(self._serve(data))
+
+    async def _serve(self, data: bytes) -> None:
+        answer = await self._end.frame(data)
+        if answer is not None and self._server_open and self._network.is_open(self._server, self._client):
+            self._back_s = self._reaches(self._server, self._client, self._back_s)
+            self._loop.call_at(self._back_s, self._answered, answer, context=self.client_process.context)
+
+    def _server_lost(self) -> None:
+        if self._server_open:
+            self._server_open = False
+            self._end.lost()
+
+    def server_ended(self) -> None:
+        """Its process did: the client hears of it, if it can."""
+        self._server_open = False
+        if self._network.is_open(self._server, self._client):
+            self._back_s = self._reaches(self._server, self._client, self._back_s)
+            self._loop.call_at(self._back_s, self._client_lost, context=self.client_process.context)
+        self._network.forget(self)
+
+    def _answered(self, data: bytes) -> None:
+        if self._client_open and self._network.is_open(self._server, self._client):
+            taken = 0
+            while taken < len(data) and self._client_open:
+                view = self._protocol.get_buffer(-1)
+                piece = data[taken : taken + len(view)]
+                view[: len(piece)] = piece
+                taken += len(piece)
+                self._protocol.buffer_updated(len(piece))
+
+    def _client_lost(self) -> None:
+        if self._client_open:
+            self._client_open = False
+            self._protocol.connection_lost(ConnectionResetError("reset by peer"))
+
+
+class _Socket:
+    def setsockopt(self, *_: Any) -> None:
+        return

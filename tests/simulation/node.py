@@ -1,0 +1,283 @@
+"""One life of one broker: gregor's own parts, put together as broker.wiring does it, on modelled disks and networks."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import logging
+from collections.abc import Awaitable, Coroutine
+from typing import Any, cast
+
+from broker.context import Broker, Call
+from broker.fetch_sessions import FetchSessions
+from broker.follower_sessions import FollowerSessions
+from broker.late_partitions import LatePartitions
+from broker.membership import Membership
+from broker.registry import Later, load_handlers
+from broker.replicating import Replicating
+from broker.responses import encode_response
+from broker.turns import Gate
+from config.broker import BrokerConfig
+from config.listeners import Listener
+from protocol.api_keys import ApiKey
+from protocol.framing import SIZE_BYTES
+from protocol.messages import ApiVersionsResponse, RequestHeader, request_header_version
+from replication.brokers import Brokers
+from replication.cluster import LiveBroker
+from replication.controller_answers import ControllerAnswers
+from replication.controller_link import ControllerLink
+from replication.controller_loop import ControllerLoop
+from replication.isr_changes import IsrChanges
+from replication.metadata_image import MetadataImage
+from replication.metadata_store import StoreError
+from replication.nodes import BrokerRegistration
+from replication.producer_ids import BlocksOfController, ProducerIdAllocator
+from replication.registration import join_cluster, make_persistent_nodes
+from replication.replica_manager import ReplicaManager
+from replication.topic_configs import TopicConfigs
+from replication.topics_admin import Admin
+from storage.log import LogSlice
+from storage.manager import LogManager
+from tests.simulation.disks import Disk
+from tests.simulation.loop import Process, VirtualLoop
+from tests.simulation.network import Network
+from tests.simulation.virtual_time import wall_ms
+from tests.simulation.zookeeper import Ensemble, SimulatedStore
+
+LISTENER = "PLAINTEXT"
+FLUSH_S = 2.0
+CHECKPOINT_S = 1.0
+SETTINGS = {
+    "log.dirs": "/data",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.wait.max.ms": "400",
+    "replica.fetch.backoff.ms": "200",
+    "replica.socket.timeout.ms": "1500",
+    "controller.socket.timeout.ms": "1500",
+    "zookeeper.session.timeout.ms": "2000",
+    "auto.create.topics.enable": "false",
+}
+_log = logging.getLogger("broker.simulated")
+
+
+def host_of(broker_id: int) -> str:
+    return f"b{broker_id}"
+
+
+class Node:
+    """`start` in its process; it may raise what keeps a broker from starting."""
+
+    def __init__(
+        self, broker_id: int, process: Process, files: Disk, loop: VirtualLoop, network: Network, zk: Ensemble
+    ) -> None:
+        self.broker_id = broker_id
+        self.process = process
+        self.files = files
+        self.started = False
+        self.connection_numbers = itertools.count(1)
+        self.config = config = BrokerConfig(
+            SETTINGS | {"broker.id": str(broker_id), "listeners": f"PLAINTEXT://{host_of(broker_id)}:9092"}
+        )
+        self._loop = loop
+        self._network = network
+
+        def clock_ms() -> int:
+            return wall_ms(loop)
+
+        self._clock_ms = clock_ms
+        self.logs = LogManager(config, cast("Any", files), clock_ms)
+        self.store = SimulatedStore(zk, process, config["zookeeper.session.timeout.ms"])
+        self.image = MetadataImage()
+        self.configs = TopicConfigs(self.store, config, broker_id, self.spawn, clock_ms)
+        self.replicas = ReplicaManager(
+            broker_id,
+            self.logs,
+            self.configs.log_config,
+            clock_ms,
+            lag_time_max_ms=config["replica.lag.time.max.ms"],
+            is_alive=self.image.is_alive,
+            folder_removed=files.remove_directory,
+        )
+        self.local = LatePartitions(self.replicas, self.image, self.configs, self.logs.is_loading)
+        self.member = Membership(
+            self.store,
+            self.local,
+            self.replicas,
+            cast("Any", self),
+            registration=self._registration,
+            session_timeout_ms=config["zookeeper.session.timeout.ms"],
+            end=self._end,
+        )
+        channels = Brokers(broker_id, self.local, LISTENER, config["controller.socket.timeout.ms"])
+        self.controller = ControllerLoop(broker_id, self.store, channels, self.configs, clock_ms, listener=LISTENER)
+        channels.live = self._live
+        self.local.on_late_answer.append(self.controller.answered_late)
+        self.answers = ControllerAnswers(self.controller, self.store)
+        self.follower_sessions = FollowerSessions()
+        self.handlers = load_handlers()
+        self.broker: Any = None
+
+    def _live(self) -> dict[int, LiveBroker]:
+        cluster = self.controller.cluster
+        return {} if cluster is None else dict(cluster.brokers)
+
+    def _link(self) -> ControllerLink:
+        timeout_ms: int = self.config["controller.socket.timeout.ms"]
+        return ControllerLink(self.broker_id, self.image, self.answers, LISTENER, timeout_ms)
+
+    def _broker_epoch(self) -> int:
+        return self.local.broker_epoch
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """What broker.background does."""
+        self._loop.create_task(coroutine)
+
+    def _end(self, reason: str) -> None:
+        self._loop.problems.append(f"broker {self.broker_id} gives up: {reason}")
+
+    async def start(self) -> None:
+        store = self.store
+        self.logs.load_meta(None, self.broker_id)
+        for _ in self.logs.load():
+            pass
+        await store.start()
+        await make_persistent_nodes(store)
+        await join_cluster(store)
+        self.replicating = replicating = Replicating(
+            self.config,
+            self.replicas,
+            self.image,
+            self.follower_sessions,
+            cast("Any", self),
+            self._clock_ms,
+            self._broker_epoch,
+            IsrChanges(self.broker_id, self._link(), store, self._broker_epoch, self._clock_ms, self.spawn),
+        )
+        nothing: Any = dict.fromkeys(Broker.__slots__)
+        self.broker = Broker(**nothing)
+        self._fill(self.broker)
+        await self.configs.start()
+        self._network.listen(host_of(self.broker_id), self.process, lambda source: _ServerEnd(self, source))
+        await self.member.join()
+        await self.controller.start()
+        replicating.start()
+        self.spawn(self._maintain())
+        self.started = True
+
+    def _fill(self, broker: Broker) -> None:
+        broker.config = self.config
+        broker.broker_id = self.broker_id
+        broker.cluster_id = "simulated"
+        broker.loop = self._loop
+        broker.gate = Gate()
+        broker.logs = self.logs
+        broker.replicas = self.replicas
+        broker.metadata = self.image
+        broker.topic_configs = self.configs
+        broker.local_broker = self.local
+        broker.handlers = self.handlers
+        broker.admin = Admin(self.store, self.config, self.broker_id, self.controller, self.image, self.configs)
+        broker.controller = self.answers
+        blocks = BlocksOfController(self._link(), self.store, self.broker_id, self._broker_epoch)
+        broker.producer_ids = ProducerIdAllocator(self.store, self.broker_id, blocks.claim)
+        broker.follower_sessions = self.follower_sessions
+        broker.fetch_sessions = FetchSessions(1000)
+        broker.unadvertised = frozenset()
+
+    def _registration(self) -> BrokerRegistration:
+        endpoint = Listener(LISTENER, host_of(self.broker_id), 9092, LISTENER)
+        return BrokerRegistration(self.broker_id, (endpoint,), timestamp_ms=self._clock_ms())
+
+    async def _maintain(self) -> None:
+        """What broker.maintenance does: flushes and checkpoints."""
+        turn = 0
+        while True:
+            await asyncio.sleep(CHECKPOINT_S)
+            turn += 1
+            if turn % int(FLUSH_S / CHECKPOINT_S) == self.broker_id % 2:
+                for log in list(self.logs.logs.values()):
+                    log.flush(self._clock_ms())
+                self.logs.report(self.logs.checkpoints()())
+            self.logs.report(self.logs.high_watermark_checkpoints()())
+
+
+class _ServerEnd:
+    """What broker.connection does, one request after the other."""
+
+    def __init__(self, node: Node, host: str) -> None:
+        self._node = node
+        self._owed: Later | None = None
+        self.number = next(node.connection_numbers)
+        self.host = host
+        self.listener = LISTENER
+
+    # What handlers use of a connection.
+
+    def hold(self) -> None:
+        return
+
+    def go_on(self) -> None:
+        return
+
+    def fail(self, reason: str) -> None:
+        return
+
+    def lost(self) -> None:
+        if self._owed is not None:
+            self._owed.cancel()
+
+    async def frame(self, data: bytes) -> bytes | None:
+        view = memoryview(data)
+        key = int.from_bytes(view[4:6], "big")
+        version = int.from_bytes(view[6:8], "big")
+        header, position = RequestHeader.decode(view, request_header_version(key, version), SIZE_BYTES)
+        node = self._node
+        entry = node.handlers[key]
+        if key == ApiKey.API_VERSIONS:
+            chunks = encode_response(entry, version, header.correlation_id, _offered())
+            return b"".join(_read(chunk) for chunk in chunks)
+        request = entry.decode(view, version, position)
+        call = Call(cast("Any", self), key, version, header.correlation_id, header.client_id)
+        try:
+            result = entry.handler(node.broker, request, call)
+            if isinstance(result, Later):
+                result = await self._later(result)
+            elif isinstance(result, Awaitable):
+                result = await result
+        except StoreError as error:
+            _log.info("%s: %r", ApiKey(key).name, error)
+            return None
+        except Exception:
+            _log.exception("%s failed", ApiKey(key).name)
+            return None
+        if result is None:
+            return None
+        chunks = encode_response(entry, version, header.correlation_id, result)
+        return b"".join(_read(chunk) for chunk in chunks)
+
+    async def _later(self, later: Later) -> Any:
+        self._owed = later
+        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        later.then(answered.set_result)
+        return await answered
+
+
+@functools.cache
+def _offered() -> ApiVersionsResponse:
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=entry.key, min_version=entry.min_version, max_version=entry.max_version
+            )
+            for entry in load_handlers().values()
+        ]
+    )
+
+
+def _read(chunk: Any) -> bytes:
+    if isinstance(chunk, LogSlice):
+        data = chunk.read()
+        chunk.release()
+        return data
+    return bytes(chunk)

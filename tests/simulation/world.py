@@ -1,0 +1,293 @@
+"""A simulated cluster: brokers on modelled machines, a ZooKeeper, clients; and the run of one seed."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from protocol.ids import Uuid
+from replication import nodes
+from replication.metadata_store import Create
+from replication.nodes import ReplicaAssignment, TopicAssignment
+from replication.partition import Partition
+from storage.log import Log
+from tests.simulation.clients import Consumer, Producer
+from tests.simulation.disks import Disk
+from tests.simulation.faults import Faults
+from tests.simulation.ledger import Ledger, Violated
+from tests.simulation.loop import Process, Stuck, VirtualLoop
+from tests.simulation.network import Network
+from tests.simulation.node import Node, host_of
+from tests.simulation.virtual_time import virtual, wall_ms
+from tests.simulation.zookeeper import Ensemble
+
+Key = tuple[str, int]
+TOPIC = "orders"
+ZK_HOST = "zk"
+LOOK_S = 0.5
+WHOLE_WITHIN_S = 60.0
+RESTART_S = 0.3
+
+
+class Machine:
+    """A broker's: its disk outlasts its lives."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.files = Disk()
+        self.files.make_directory("/data")
+        self.node: Node | None = None
+        self.lives = 0
+
+    @property
+    def running(self) -> Node | None:
+        node = self.node
+        return node if node is not None and node.process.alive else None
+
+
+class World:
+    """`run()` raises Violated. The same seed does the same, step by step."""
+
+    def __init__(self, seed: int, *, brokers: int = 3, chaos_s: float = 12.0, tracing: bool = False) -> None:
+        self.seed = seed
+        self.tracing = tracing
+        self.lines: list[str] = []
+        self.loop = VirtualLoop()  # type: ignore[abstract]
+        self.network = Network(self.loop, self.rng("network"))
+        self.loop.connector = self._connect
+        self.zk = Ensemble(self.loop, self.rng("zookeeper"), self._reaches_zookeeper)
+        self.ledger = Ledger(self)
+        self.zk.on_write.append(self.ledger.written)
+        rng = self.rng("shape")
+        self.broker_ids = list(range(1, brokers + 1))
+        self.machines = {broker_id: Machine(broker_id) for broker_id in self.broker_ids}
+        self.topics = [TOPIC]
+        self.keys: list[Key] = [(TOPIC, index) for index in range(rng.choice((1, 2, 3)))]
+        self.assignment = {key: tuple(rng.sample(self.broker_ids, 3)) for key in self.keys}
+        self.producing = True
+        self.produce_every_s = rng.choice((0.1, 0.3, 0.6))
+        self.chaos_s = chaos_s
+        self.faults = Faults(self, self.rng("faults"))
+        self._graveyard: list[Node] = []
+
+    def rng(self, name: str) -> random.Random:
+        return random.Random(f"{self.seed}/{name}")
+
+    def now_ms(self) -> int:
+        return wall_ms(self.loop)
+
+    def trace(self, line: str) -> None:
+        if self.tracing:
+            self.lines.append(f"{self.loop.time():8.3f} {line}")
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def partition(self, broker_id: int, key: Key) -> Partition | None:
+        node = self.machines[broker_id].running
+        return None if node is None else node.replicas.partitions.get(key)
+
+    def log(self, broker_id: int, key: Key) -> Log | None:
+        """None also of a broker that is not registered: while its old registration stands it is taken for the old."""
+        node = self.machines[broker_id].running
+        return None if node is None or node.local.broker_epoch < 0 else node.logs.logs.get(key)
+
+    def replicas(self, key: Key) -> tuple[int, ...]:
+        return self.assignment[key]
+
+    def _reaches_zookeeper(self, process: Process) -> bool:
+        return self.network.is_open(process.name, ZK_HOST)
+
+    async def _connect(self, process: Process, factory: Any, host: str) -> tuple[Any, Any]:
+        return await self.network.connect(process.name, process, factory, host)
+
+    # -- brokers ---------------------------------------------------------------------------------------------------
+
+    def boot(self, broker_id: int) -> None:
+        machine = self.machines[broker_id]
+        if machine.running is not None:
+            return
+        machine.lives += 1
+        process = Process(host_of(broker_id))
+        if machine.node is not None:
+            process.clock_ahead_ms = machine.node.process.clock_ahead_ms
+            self._graveyard.append(machine.node)
+        self.trace(f"broker {broker_id} boots")
+        node = machine.node = Node(broker_id, process, machine.files, self.loop, self.network, self.zk)
+        node.replicas.on_leadership.append(self.ledger.roles)
+        self.loop.spawn(process, self._life(node), f"broker {broker_id}")
+
+    async def _life(self, node: Node) -> None:
+        try:
+            await node.start()
+            self.trace(f"broker {node.broker_id} runs with epoch {node.local.broker_epoch}")
+        except Exception as error:
+            self.trace(f"broker {node.broker_id} does not start: {error!r}")
+            self.kill(node.broker_id)
+            self.loop.call_later(1.0, self.boot, node.broker_id, context=self.loop.nobodys)
+
+    def kill(self, broker_id: int) -> None:
+        """As by kill -9: what was written stays."""
+        node = self.machines[broker_id].running
+        if node is not None:
+            self.trace(f"broker {broker_id} is killed")
+            self.loop.kill(node.process)
+            self.network.stop_listening(host_of(broker_id), node.process)
+
+    # -- the run ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        gc_was_on = gc.isenabled()
+        gc.disable()
+        try:
+            with virtual(self.loop, self.rng("modules")), self._heard():
+                self._run()
+        except Stuck as error:
+            self.ledger.violation(str(error))
+        finally:
+            self.loop.dispose()
+            if gc_was_on:
+                gc.enable()
+        if self.ledger.violations:
+            raise Violated(self.ledger.violations[0])
+
+    def _run(self) -> None:
+        for broker_id in self.broker_ids:
+            self.boot(broker_id)
+        started = self.loop.run_for(
+            20.0, lambda: all(m.node is not None and m.node.started for m in self.machines.values())
+        )
+        if not started:
+            self.ledger.violation("the cluster does not start")
+            return
+        self._create_topics()
+        if not self._go_on(20.0, self.is_whole):
+            self.ledger.violation(f"the new topic is not served: {self.lacking()}")
+            return
+        self._start_clients()
+        self.faults.begin()
+        self._go_on(self.chaos_s)
+        self.faults.heal()
+        self._until("not whole again", self.lacking)
+        self.producing = False
+        self._until("producers do not end", lambda: None if all(task.done() for task in self._producers) else "")
+        self._until("not whole in the end", self.lacking)
+        self._go_on(1.0)
+        if not self.ledger.violations:
+            self.ledger.close()
+
+    def _until(self, otherwise: str, lacking: Callable[[], str | None]) -> None:
+        if not self.ledger.violations and not self._go_on(WHOLE_WITHIN_S, lambda: lacking() is None):
+            self.ledger.violation(f"{otherwise}: {lacking()}")
+
+    def _go_on(self, seconds: float, until: Any = lambda: False) -> bool:
+        """In pieces, with a look after each."""
+        end_s = self.loop.time() + seconds
+        while True:
+            done = self.loop.run_for(min(LOOK_S, max(0.0, end_s - self.loop.time())))
+            self.ledger.look()
+            if self.loop.problems:
+                self.ledger.violation(self.loop.problems[0])
+            if self.ledger.violations:
+                return False
+            if done or until():
+                return True
+            if self.loop.time() >= end_s:
+                return False
+
+    def _create_topics(self) -> None:
+        settings = {
+            "min.insync.replicas": "2",
+            "internal.segment.bytes": str(self.rng("segments").choice((600, 1500, 1 << 20))),
+        }
+        topic_id: Uuid = self.rng("ids").randbytes(16)
+        partitions = {index: ReplicaAssignment(self.assignment[name, index]) for name, index in self.keys}
+        self.zk.write(
+            [
+                Create(nodes.config_path("topics", TOPIC), nodes.encode_config(settings)),
+                Create(nodes.topic_path(TOPIC), nodes.encode_topic(TopicAssignment(topic_id, partitions))),
+            ],
+            0,
+        )
+
+    def _start_clients(self) -> None:
+        self._producers = []
+        for number, idempotent in enumerate((True, True, False)):
+            name = f"{'i' if idempotent else 'p'}{number}"
+            producer = Producer(self, self.rng(name), name, idempotent)
+            self._producers.append(self.loop.spawn(Process(f"c{number}"), producer.run(), name))
+        for number, key in enumerate(self.keys):
+            consumer = Consumer(self, self.rng(f"consumer {number}"), key)
+            self.loop.spawn(Process(f"r{number}"), consumer.run(), f"consumer {number}")
+
+    # -- whole -----------------------------------------------------------------------------------------------------
+
+    def is_whole(self) -> bool:
+        return self.lacking() is None
+
+    def lacking(self) -> str | None:
+        """What is not as it should be, when nothing is wrong any more."""
+        if not all(m.running is not None and m.running.started for m in self.machines.values()):
+            return "a broker does not run"
+        active = [
+            m.broker_id for m in self.machines.values() if m.running is not None and m.running.controller.is_active
+        ]
+        if len(active) != 1:
+            return f"controllers: {active}"
+        for key in self.keys:
+            replicas = self.assignment[key]
+            found = [(broker_id, self.partition(broker_id, key)) for broker_id in replicas]
+            if any(partition is None or partition.log is None for _, partition in found):
+                return f"{key} is not on all of {replicas}"
+            leaders = [partition for _, partition in found if partition is not None and partition.is_leader]
+            if len(leaders) != 1:
+                return f"{key} is led by {[leader.local_id for leader in leaders]}"
+            if sorted(leaders[0].isr) != sorted(replicas):
+                return f"{key} led by {leaders[0].local_id} has the ISR {leaders[0].isr}"
+            if sorted(self.ledger.isr(key)) != sorted(replicas):
+                return f"{key} has the ISR {self.ledger.isr(key)} in ZooKeeper"
+            if not self.producing and any(
+                partition is None or partition.high_watermark != leaders[0].log_end_offset for _, partition in found
+            ):
+                marks = [p and p.high_watermark for _, p in found]
+                return f"{key} has high watermarks {marks} of {leaders[0].log_end_offset}"
+        return None
+
+    @contextmanager
+    def _heard(self) -> Iterator[None]:
+        """Errors with a traceback in the log are bugs; all lines of the log go to the trace."""
+        handler = _LogToTrace(self)
+        loggers = [logging.getLogger(name) for name in ("replication", "storage", "gregor", "broker")]
+        before = [(logger, logger.level, logger.propagate) for logger in loggers]
+        for logger in loggers:
+            logger.addHandler(handler)
+            logger.setLevel(logging.INFO if self.tracing else logging.ERROR)
+            logger.propagate = False
+        try:
+            yield
+        finally:
+            for logger, level, propagate in before:
+                logger.removeHandler(handler)
+                logger.setLevel(level)
+                logger.propagate = propagate
+
+
+class _LogToTrace(logging.Handler):
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from tests.simulation.loop import owner
+
+        text = record.getMessage()
+        self._world.trace(f"[{owner()}] {record.name}: {text}")
+        if record.exc_info:
+            self._world.loop.problems.append(f"[{owner()}] {text}: {record.exc_info[1]!r}")
+            if self._world.tracing:
+                import traceback
+
+                self._world.lines.extend(traceback.format_exception(record.exc_info[1]))
