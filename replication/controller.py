@@ -42,7 +42,7 @@ from replication.controller_events import (
     Write,
     WriteLast,
 )
-from replication.controller_requests import leader_and_isr, stop_replicas, update_metadata
+from replication.controller_requests import KnownStates, leader_and_isr, metadata_of, stop_replicas, update_metadata
 from replication.election import (
     elect_after_failures,
     elect_after_move,
@@ -464,20 +464,24 @@ class _Decision:
         cluster, brokers = self.cluster, sorted(self.cluster.brokers)
         actions: list[Action] = [Write(tuple(self._writes))] if self._writes else []
         if self._brokers_changed:
-            actions.extend(Send(id_, update_metadata(cluster, id_, ())) for id_ in brokers)
+            actions.extend(Send(id_, update_metadata(cluster, id_, [])) for id_ in brokers)
         everything: list[PartitionKey] = []
         if self._fresh or self._asked:
             everything = [key for key, topic, _ in cluster.partitions() if not topic.deleting]
+        told: KnownStates = {}
         for id_ in brokers:
             keys = everything if id_ in self._fresh or id_ in self._asked else self._changed
-            request = leader_and_isr(cluster, id_, keys, self._created, self._listener)
+            request = leader_and_isr(cluster, id_, keys, self._created, self._listener, told)
             if request is not None:
                 actions.append(Send(id_, request))
         deleted = [(name, self._topics[name].topic_id, sorted(self._topics[name].partitions)) for name in self._doomed]
+        # To all who know the rest the same, and so to all who know nothing yet.
+        news = metadata_of(cluster, {**self._changed, **self._news}, deleted)
+        whole = metadata_of(cluster, everything, deleted) if self._fresh else []
         for id_ in brokers:
-            keys = everything if id_ in self._fresh else {**self._changed, **self._news}
-            if keys or deleted:
-                actions.append(Send(id_, update_metadata(cluster, id_, keys, deleted)))
+            topics = whole if id_ in self._fresh else news
+            if topics:
+                actions.append(Send(id_, update_metadata(cluster, id_, topics)))
         for (id_, delete), stopped in sorted(self._stops.items()):
             stop = stop_replicas(cluster, id_, stopped, delete) if id_ in cluster.brokers else None
             if stop is not None:

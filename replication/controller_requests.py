@@ -27,13 +27,23 @@ SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SS
 BrokerRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 
+KnownStates = dict[tuple[PartitionKey, bool], LeaderAndIsrRequest.LeaderAndIsrPartitionState]
+
+
 def leader_and_isr(
-    cluster: Cluster, broker_id: int, keys: Iterable[PartitionKey], new: Collection[PartitionKey], listener: str
+    cluster: Cluster,
+    broker_id: int,
+    keys: Iterable[PartitionKey],
+    new: Collection[PartitionKey],
+    listener: str,
+    known: KnownStates | None = None,
 ) -> LeaderAndIsrRequest | None:
     """The state of those of `keys` that `broker_id` has a replica of; None if there are none.
 
-    `new` are the partitions made just now; `listener` names the one that brokers talk on.
+    `new` are the partitions made just now; `listener` names the one that brokers talk on; `known` keeps what requests
+    to several brokers share.
     """
+    known = {} if known is None else known
     topics: dict[str, LeaderAndIsrRequest.LeaderAndIsrTopicState] = {}
     leaders: set[int] = set()
     for key in keys:
@@ -47,8 +57,10 @@ def leader_and_isr(
             topic = topics[name] = LeaderAndIsrRequest.LeaderAndIsrTopicState(
                 topic_name=name, topic_id=cluster.topics[name].topic_id
             )
-        topic.partition_states.append(
-            LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+        is_new = key in new or broker_id in partition.assignment.adding
+        told = known.get((key, is_new))
+        if told is None:
+            told = known[key, is_new] = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
                 partition_index=index,
                 controller_epoch=state.controller_epoch,
                 leader=state.leader,
@@ -58,10 +70,10 @@ def leader_and_isr(
                 replicas=list(partition.assignment.replicas),
                 adding_replicas=list(partition.assignment.adding),
                 removing_replicas=list(partition.assignment.removing),
-                is_new=key in new or broker_id in partition.assignment.adding,
+                is_new=is_new,
                 leader_recovery_state=int(state.recovering),
             )
-        )
+        topic.partition_states.append(told)
         leaders.add(state.leader)
     if not topics:
         return None
@@ -83,13 +95,12 @@ def leader_and_isr(
     )
 
 
-def update_metadata(
+def metadata_of(
     cluster: Cluster,
-    broker_id: int,
     keys: Iterable[PartitionKey],
     deleted: Iterable[tuple[str, Uuid, Collection[int]]] = (),
-) -> UpdateMetadataRequest:
-    """All live brokers, the state of `keys`, and the end of topics being `deleted` (name, id, partitions)."""
+) -> list[UpdateMetadataRequest.UpdateMetadataTopicState]:
+    """The state of `keys`, and the end of topics being `deleted` (name, id, partitions)."""
     topics: dict[str, UpdateMetadataRequest.UpdateMetadataTopicState] = {}
     for key in keys:
         partition = cluster.partition(key)
@@ -113,11 +124,18 @@ def update_metadata(
                 for index in indexes
             ],
         )
+    return list(topics.values())
+
+
+def update_metadata(
+    cluster: Cluster, broker_id: int, topics: list[UpdateMetadataRequest.UpdateMetadataTopicState]
+) -> UpdateMetadataRequest:
+    """All live brokers, and of the topics what is in `topics` (`metadata_of`)."""
     return UpdateMetadataRequest(
         controller_id=cluster.controller_id,
         controller_epoch=cluster.epoch,
         broker_epoch=cluster.brokers[broker_id].epoch,
-        topic_states=list(topics.values()),
+        topic_states=topics,
         live_brokers=[
             UpdateMetadataRequest.UpdateMetadataBroker(
                 id=id_,

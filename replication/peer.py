@@ -25,6 +25,7 @@ from protocol.messages import (
     response_class,
     response_header_version,
 )
+from replication.turns import in_turns
 
 SIZE_BYTES = 4
 LEAST_BUFFER_BYTES = 64 * 1024
@@ -34,6 +35,9 @@ MAX_ANSWER_BYTES = 1024 * 1024 * 1024
 
 CORRELATION_AT = 8
 """Where it stands in a request's frame."""
+
+_LONG = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.ALTER_PARTITION})
+"""Of these there may be thousands of partitions in one: others have turns meanwhile."""
 
 ResultT = TypeVar("ResultT")
 Following = Callable[[Any], ApiMessage | None]
@@ -299,7 +303,10 @@ class Peer:
         key = request.API_KEY
         correlation_id = next(self._correlation_ids) & 0x7FFFFFFF
         frame = bytearray(self.head(key, version))
-        request.encode_into(frame, version)
+        if key in _LONG:
+            await in_turns(request.encode_in_steps(frame, version))
+        else:
+            request.encode_into(frame, version)
         _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
         _SIZE.pack_into(frame, CORRELATION_AT, correlation_id)
         came: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
@@ -319,5 +326,8 @@ class Peer:
             raise PeerError(f"it answers request {answered.correlation_id}, not {correlation_id}")
         kind = response_class(key)
         assert kind is not None
-        message, _ = kind.decode(answer, version, position)
+        if key in _LONG:
+            message, _ = await in_turns(kind.decode_in_steps(answer, version, position))
+        else:
+            message, _ = kind.decode(answer, version, position)
         return message
