@@ -31,6 +31,14 @@ ZOOKEEPER_PROTOCOL ZOOKEEPER_BOOTSTRAP_SCRAM_USERS
 """
 _FOR_IMAGES = frozenset(PREFIX + name for name in _NAMES_FOR_IMAGES.split())
 _FAMILIES_FOR_IMAGES = re.compile(r"KAFKA_(LOG4J|JMX)_")
+# Commands that wurstmeister's image runs at its start, and what they would have been asked for.
+_COMMANDS = {
+    "BROKER_ID_COMMAND": "KAFKA_BROKER_ID",
+    "HOSTNAME_COMMAND": "KAFKA_ADVERTISED_LISTENERS",
+    "PORT_COMMAND": "KAFKA_ADVERTISED_LISTENERS",
+    "RACK_COMMAND": "KAFKA_BROKER_RACK",
+    "CUSTOM_INIT_SCRIPT": "what it prepares before the start",
+}
 # Users, passwords and certificates of Bitnami's image: whoever gives one expects a door that is not there.
 _FOR_PROTECTION = re.compile(
     r"KAFKA_(CLIENT_(USERS?|PASSWORDS?)|(INTER_BROKER|CONTROLLER|ZOOKEEPER|CLIENT)_(USER|PASSWORD)|TLS_\w+"
@@ -80,6 +88,9 @@ def read_environment(
             found.notes.append(f"{name} is empty and left aside")
         else:
             _take(name, text.strip(), found)
+    for name, instead in _COMMANDS.items():
+        if environ.get(name):
+            found.warnings.append(f"{name} is not run: no command of the environment is; give {instead} itself")
     if for_nobody:
         found.notes.append(f"variables of images, JVMs and service links, without effect: {', '.join(for_nobody)}")
     found.topics.extend(parse_topics(environ.get(_TOPICS, ""), environ.get(_TOPICS_SEPARATOR) or ","))

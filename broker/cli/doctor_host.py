@@ -6,11 +6,12 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from broker.cli.doctor_checks import Finding, Level
+from broker.cli.doctor_checks import AHEAD_MS, Finding, Level
 from broker.local_zookeeper import DEFAULT_PORT, ask
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
@@ -30,6 +31,8 @@ class Registered(NamedTuple):
 
     broker_ids: frozenset[int]
     controller_id: int
+    registered_ms: Mapping[int, int] = {}
+    """When each broker registered, by its own clock."""
 
 
 # -- settings and folders ------------------------------------------------------------------------------------------
@@ -166,9 +169,14 @@ def _check_server(host: str, port: int, asking: Ask) -> tuple[Finding, str]:
     return Finding(Level.WRONG, f"{name} does not answer as a ZooKeeper does", remedy), "down"
 
 
-def check_registered(registered: Registered, live: Collection[int], controller_id: int) -> list[Finding]:
-    """Whether what stands in ZooKeeper is what the brokers say."""
+def check_registered(registered: Registered, live: Collection[int], controller_id: int, now_ms: int) -> list[Finding]:
+    """Whether what stands in ZooKeeper is what the brokers say, and none of it from the future."""
     found = []
+    for broker_id, registered_ms in sorted(registered.registered_ms.items()):
+        if registered_ms - now_ms > AHEAD_MS:
+            text = f"broker {broker_id} says that it registered {(registered_ms - now_ms) / 1000:.0f} s from now"
+            remedy = "compare its clock and that of this machine with `date -u`; run an NTP client on both"
+            found.append(Finding(Level.WRONG, text, remedy))
     gone = sorted(set(live) - registered.broker_ids)
     new = sorted(registered.broker_ids - set(live))
     if gone or new:
@@ -200,8 +208,13 @@ def read_registered(connect: str) -> Registered:
         await store.start()
         try:
             ids = frozenset(int(name) for name in await store.children(f"{root}{nodes.BROKER_IDS}"))
+            when = {}
+            for broker_id in ids:
+                found = await store.get(f"{root}{nodes.broker_path(broker_id)}")
+                if found is not None:
+                    when[broker_id] = nodes.decode_broker(broker_id, found[0]).timestamp_ms
             node = await store.get(f"{root}{nodes.CONTROLLER}")
-            return Registered(ids, -1 if node is None else nodes.decode_controller(node[0]))
+            return Registered(ids, -1 if node is None else nodes.decode_controller(node[0]), when)
         finally:
             with suppress(StoreError):
                 await store.close()
@@ -226,7 +239,7 @@ def check_session(
     except OSError as error:
         remedy = "compare with zookeeper.connect of the brokers, the chroot at its end included"
         return [Finding(Level.WRONG, f"ZooKeeper {connect}: {error}", remedy)]
-    return check_registered(registered, live, controller_id)
+    return check_registered(registered, live, controller_id, int(time.time() * 1000))
 
 
 def all_reachable(findings: Sequence[Finding]) -> bool:

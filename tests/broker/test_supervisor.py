@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 
 from broker import supervisor as tested
 from broker.supervisor import Backoff, Child, StartFailed, State, Supervisor, announce_ready, cpu_sets
+from tests.support.processes import ROOT, clean_environment
 
 READY = 'echo "{}" >/dev/fd/$0; '
 OBEY = "trap 'exit 0' TERM; "
@@ -189,6 +193,42 @@ def test_signals_are_passed_on(tmp_path: Path) -> None:
         await watched.supervisor.stop()
 
     run(scenario())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="a promise of Linux")
+def test_children_do_not_outlive_a_supervisor_that_is_killed() -> None:
+    script = f"""
+import asyncio
+from broker.supervisor import Child
+
+async def main():
+    child = Child("broker 0", lambda descriptor: ["sh", "-c", {READY + SLEEP!r}, str(descriptor)])
+    await child.start()
+    await child.ready.wait()
+    print(child.pid, flush=True)
+    await child.wait()
+
+asyncio.run(main())
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=clean_environment(), stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    end = time.monotonic() + LIMIT_S
+    while _runs(pid):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def _runs(pid: int) -> bool:
+    """Nobody may have taken note of its end yet."""
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
 
 
 def test_readiness_goes_over_the_descriptor() -> None:

@@ -141,12 +141,18 @@ def test_a_session_is_tried_only_where_somebody_answers() -> None:
 
 
 def test_what_stands_in_the_nodes() -> None:
-    assert wrong(check_registered(Registered(frozenset({1, 2}), 1), [2, 1], 1)) == []
-    found = wrong(check_registered(Registered(frozenset({1, 4}), 4), [1, 2], 1))
+    assert wrong(check_registered(Registered(frozenset({1, 2}), 1, {1: 5_000, 2: 15_000}), [2, 1], 1, 5_000)) == []
+    found = wrong(check_registered(Registered(frozenset({1, 4}), 4), [1, 2], 1, 0))
     assert [one.text for one in found] == [
         "the brokers take [2] for alive, which have no registration; [4] are registered, which the brokers do not know",
         "/controller names 4, the brokers say 1",
     ]
+
+
+def test_a_broker_whose_clock_is_ahead() -> None:
+    registered = Registered(frozenset({1, 2}), 1, {1: 0, 2: 95_000})
+    (finding,) = wrong(check_registered(registered, [1, 2], 1, 5_000))
+    assert finding.text == "broker 2 says that it registered 90 s from now"
 
 
 def test_a_session_that_fails_says_why() -> None:

@@ -59,7 +59,9 @@ def test_a_bare_tool_prints_its_usage_with_examples_and_fails(name: str, capsys:
     assert f"  gregor {name} --" in out or f"| gregor {name} --" in out
 
 
-@pytest.mark.parametrize("name", ["start", "topics", "groups", "console-producer", "console-consumer"])
+@pytest.mark.parametrize(
+    "name", ["start", "cluster", "doctor", "topics", "groups", "console-producer", "console-consumer"]
+)
 def test_help_of_a_command_succeeds(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert gregor.main([name, "--help"]) == 0
     assert "xamples:" in capsys.readouterr().out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.broker import BrokerConfig
@@ -153,6 +153,14 @@ def test_protection_that_is_not_there_is_a_warning() -> None:
     assert "hunter2" not in str(found)
 
 
+def test_commands_are_not_run() -> None:
+    found = read_environment({"BROKER_ID_COMMAND": "hostname | cut -c6", "RACK_COMMAND": ""})
+    assert found.settings == {}
+    assert found.warnings == [
+        "BROKER_ID_COMMAND is not run: no command of the environment is; give KAFKA_BROKER_ID itself"
+    ]
+
+
 def test_empty_and_secret_values() -> None:
     found = read_environment({"KAFKA_BROKER_RACK": "", "KAFKA_SSL_KEYSTORE_PASSWORD": "hunter2"})
     assert found.settings == {"ssl.keystore.password": "hunter2"}
@@ -192,9 +200,12 @@ def test_bad_topics_name_the_entry(entry: str) -> None:
         read_environment({"KAFKA_CREATE_TOPICS": f"good:1:1,{entry}"})
 
 
+@settings(max_examples=25)
 @given(
     st.dictionaries(
-        st.from_regex(r"KAFKA_[A-Z_0-9]{0,20}", fullmatch=True).filter(lambda name: "TOPICS" not in name), st.text()
+        st.from_regex(r"KAFKA_[A-Z_0-9]{0,20}", fullmatch=True).filter(lambda name: "TOPICS" not in name),
+        st.text(),
+        max_size=3,
     )
 )
 def test_any_environment_is_read(environ: dict[str, str]) -> None:
