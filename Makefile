@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-all bench bench-scale check lint types imports rules stubs check-wheel jars all-jars java clean
+.PHONY: help setup demo run test test-all bench bench-cluster bench-scale check lint types imports rules stubs check-wheel jars all-jars java clean
 
 BIN := .venv/bin
 # Touched after a successful installation; older than pyproject.toml means: install again.
@@ -18,6 +18,7 @@ help:
 	@echo 'make test        the fast tests, no Java needed; ARGS="-k words" picks some'
 	@echo 'make test-all    all tests: also those with Java, foreign clients and Spark'
 	@echo 'make bench       performance beside Apache Kafka 4.3.1, in turns on this machine; ARGS="--rounds 1"'
+	@echo 'make bench-cluster   three brokers beside three of Apache Kafka 3.9.1: throughput, failover, start; ARGS="--rounds 1"'
 	@echo 'make bench-scale 10,000 partitions and 5,000 connections: time, memory, stalls; ARGS="--partitions 1000"'
 	@echo 'make check       format, lint, types, import rules, generated files, the wheel'
 	@echo 'make setup       only the environment; leaves the command at $(BIN)/gregor'
@@ -73,6 +74,9 @@ all-jars: setup
 
 bench: jars java
 	@$(BIN)/python tests/bench/compare.py $(ARGS)
+
+bench-cluster: jars java
+	@$(BIN)/python tests/bench/cluster.py $(ARGS)
 
 bench-scale: setup
 	@$(BIN)/python tests/bench/scale.py $(ARGS)
