@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
 import subprocess
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.kafka import java_command
@@ -21,11 +23,15 @@ class Said(NamedTuple):
 
 
 class KafkaTools:
-    """A context manager; `run` blocks until the tool has ended."""
+    """A context manager; `run` blocks until the tool has ended. `jar`: one that is looked into before the release's."""
 
-    def __init__(self, version: str = "4.3.1") -> None:
+    def __init__(self, version: str = "4.3.1", jar: Path | None = None) -> None:
+        command = java_command(str(SOURCE), heap_mb=128, version=version)
+        if jar is not None:
+            place = command.index("-cp") + 1
+            command[place] = f"{jar}{os.pathsep}{command[place]}"
         self._process = subprocess.Popen(
-            java_command(str(SOURCE), version=version),
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

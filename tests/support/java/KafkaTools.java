@@ -21,6 +21,16 @@ public final class KafkaTools {
     static byte[] errorsThen;
     static ByteArrayOutputStream out, err;
 
+    /** To where the present tool prints: Scala's println keeps the stream that it finds at first. */
+    static PrintStream to(java.util.function.Supplier<OutputStream> present) {
+        return new PrintStream(new OutputStream() {
+            @Override public void write(int b) throws IOException { present.get().write(b); }
+            @Override public void write(byte[] b, int from, int count) throws IOException {
+                present.get().write(b, from, count);
+            }
+        }, true, StandardCharsets.UTF_8);
+    }
+
     static void end(int wanted) {
         if (code == null) {
             System.err.flush();
@@ -32,10 +42,13 @@ public final class KafkaTools {
 
     public static void main(String[] none) throws Exception {
         PrintStream answers = System.out;
+        out = err = new ByteArrayOutputStream();
         org.slf4j.LoggerFactory.getLogger("tools"); // says now that there is nobody to log to
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
         Exit.setExitProcedure((wanted, message) -> end(wanted));
         Exit.setHaltProcedure((wanted, message) -> end(wanted));
+        System.setOut(to(() -> out));
+        System.setErr(to(() -> err));
         for (String line; (line = commands.readLine()) != null; ) {
             List<String> words = new ArrayList<>();
             for (String word : line.split(" "))
@@ -43,8 +56,6 @@ public final class KafkaTools {
             out = new ByteArrayOutputStream();
             err = new ByteArrayOutputStream();
             code = null;
-            System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
-            System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
             int ended = run(words.remove(0), words.toArray(new String[0]));
             System.out.flush();
             System.err.flush();
