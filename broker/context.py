@@ -71,6 +71,8 @@ class Broker:
     encoded_topics: EncodedTopics
     unadvertised: frozenset[str]
     """Listeners without an advertised host: a client is told the address that it came in by."""
+    sends_to_racks: bool = False
+    """Whether consumers are sent to the replica in their rack (replica.selector.class)."""
 
     @staticmethod
     def now_ms() -> int:

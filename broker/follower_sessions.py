@@ -29,6 +29,7 @@ from storage.log import LogSlice
 if TYPE_CHECKING:
     from broker.context import Broker, Call
     from replication.partition import Partition
+    from replication.replica_throttle import ReplicaThrottle
 
 SESSIONS_FROM = 12
 """Version of Fetch. Followers that speak an older one are served as consumers are."""
@@ -39,6 +40,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MOST_PARTITIONS = 500
 """So many are looked at for one answer; the others are in the next, which follows at once."""
+MOST_PAUSE_S = 1.0
+"""The rate of a throttle may be another by then."""
 MOST_FETCHES = 64
 """Who still lacks something after so many looks waits for the disk."""
 _LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -116,6 +119,7 @@ class _Place:
             partition.log_end_offset != self.offset
             or not partition.is_leader
             or partition.log_start_offset != self.told_log_start_offset
+            or (session.tells_at_once and partition.high_watermark != self.told_high_watermark)
         ):
             session.parked.moved()
 
@@ -123,8 +127,9 @@ class _Place:
 class FollowerSession:
     """One fetcher of one follower. `busy` are the places that must be looked at, those longest not served first."""
 
-    def __init__(self, session_id: int, replica_id: int, uses_ids: bool) -> None:
+    def __init__(self, session_id: int, replica_id: int, uses_ids: bool, tells_at_once: bool = False) -> None:
         self.id = session_id
+        self.tells_at_once = tells_at_once
         self.epoch = INITIAL_EPOCH
         self.replica_id = replica_id
         self.replica_epoch = -1
@@ -165,6 +170,9 @@ class FollowerSessions:
     def __init__(self) -> None:
         self.propose_isr: IsrProposal | None = None
         """Asked when a follower has caught up that is not in sync by the controller's word."""
+        self.throttle: ReplicaThrottle | None = None
+        self.tells_at_once = False
+        """Whether a follower is told at once how far records are committed: consumers may read from it."""
         self._sessions: dict[int, FollowerSession] = {}
         self._by_fetcher: dict[tuple[int, str | None], int] = {}
 
@@ -216,7 +224,7 @@ class FollowerSessions:
         fetcher = replica_id, call.client_id
         for known in {request.session_id, self._by_fetcher.pop(fetcher, 0)}:
             self._end(known)
-        session = FollowerSession(0, replica_id, call.version >= TOPIC_IDS_FROM)
+        session = FollowerSession(0, replica_id, call.version >= TOPIC_IDS_FROM, self.tells_at_once)
         if request.session_epoch == INITIAL_EPOCH and request.topics:
             session.id = self._new_id()
             session.epoch = 1
@@ -264,6 +272,7 @@ class _Read:
         "missing",
         "satisfied",
         "session",
+        "throttled_s",
     )
 
     def __init__(
@@ -278,6 +287,8 @@ class _Read:
         self.session = session
         self.satisfied = False
         self.missing: list[NotCached] = []
+        self.throttled_s = 0.0
+        """How long until a throttled replica may be sent something; 0 if none has to wait."""
         self._broker = broker
         self._sessions = sessions
         self._call = call
@@ -320,6 +331,7 @@ class _Read:
         is no answer yet."""
         session = self.session
         self.missing = []
+        self.throttled_s = 0.0
         left, total = self._max_bytes, 0
         self.satisfied = not session.places
         for count, place in enumerate(tuple(session.busy)):
@@ -365,7 +377,7 @@ class _Read:
         diverging = partition.diverging_epoch(place.last_fetched_epoch, place.offset)
         if diverging is not None:
             data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
-        else:
+        elif not self._must_wait(place, partition):
             # The first batch goes out whole even if it is above every limit: a follower must not get stuck on it.
             piece = partition.read(
                 place.offset,
@@ -384,6 +396,19 @@ class _Read:
         data.high_watermark = data.last_stable_offset = partition.high_watermark
         data.log_start_offset = partition.log_start_offset
         return size
+
+    def _must_wait(self, place: _Place, partition: Partition) -> bool:
+        """A replica that is throttled, and not in sync: else the set would grow and shrink all the time."""
+        throttle = self._sessions.throttle
+        if throttle is None or self.session.replica_id in partition.isr or not self._is_throttled(place, throttle):
+            return False
+        wait_s = throttle.wait_s()
+        self.throttled_s = max(self.throttled_s, wait_s)
+        return wait_s > 0
+
+    def _is_throttled(self, place: _Place, throttle: ReplicaThrottle) -> bool:
+        log = None if place.partition is None else place.partition.log
+        return log is not None and throttle.names(log.config.leader_replication_throttled_replicas, place.index)
 
     def _is_news(self, place: _Place, data: FetchResponse.PartitionData) -> bool:
         return bool(
@@ -418,7 +443,7 @@ class _Read:
 
     def response(self) -> FetchResponse:
         """The answer from what `collect` found last. The file pieces in it are released when sent."""
-        session = self.session
+        session, throttle = self.session, self._sessions.throttle
         topics: dict[tuple[str, Uuid], FetchResponse.FetchableTopicResponse] = {}
         leaders: list[int] = []
         for place, data in self._found:
@@ -429,6 +454,8 @@ class _Read:
                     topic=name, topic_id=topic_id, partitions=[]
                 )
             topic.partitions.append(data)
+            if throttle is not None and isinstance(data.records, LogSlice) and self._is_throttled(place, throttle):
+                throttle.charge(data.records.size_bytes)
             place.told_high_watermark, place.told_log_start_offset = data.high_watermark, data.log_start_offset
             if data.error_code:
                 if self._call.version >= LEADER_FROM and data.error_code in _LED_ELSEWHERE:
@@ -453,7 +480,7 @@ class _Read:
 class ParkedFetch(Later):
     """A follower's fetch that waits for records: answered when its session moves, or the time is over."""
 
-    __slots__ = ("_answered", "_fetch", "_loop", "_over", "_overdue", "_read", "_timer", "_turn")
+    __slots__ = ("_answered", "_fetch", "_loop", "_over", "_overdue", "_read", "_room", "_timer", "_turn")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read: _Read, max_wait_s: float) -> None:
         self._loop = loop
@@ -462,11 +489,14 @@ class ParkedFetch(Later):
         self._fetch: asyncio.Task[None] | None = None
         self._answered: Callable[[FetchResponse], None] | None = None
         self._turn: asyncio.Handle | None = None
+        self._room: asyncio.Handle | None = None
         self._timer = loop.call_later(max_wait_s, self._look, True)
         read.release()
         read.session.parked = self
         if read.missing:
             self._fetch_missing()
+        else:
+            self._look_when_there_is_room()
 
     def then(self, answered: Callable[[FetchResponse], None]) -> None:
         self._answered = answered
@@ -479,8 +509,9 @@ class ParkedFetch(Later):
         if session.parked is self:
             session.parked = None
         self._timer.cancel()
-        if self._turn is not None:
-            self._turn.cancel()
+        for due in (self._turn, self._room):
+            if due is not None:
+                due.cancel()
         if self._fetch is not None:
             self._fetch.cancel()
         self._read.release()
@@ -510,6 +541,7 @@ class ParkedFetch(Later):
                 return
             if not read.satisfied and not self._overdue:
                 read.release()
+                self._look_when_there_is_room()
                 return
             response = read.response()
         except Exception:  # a bug: its connection must not wait for ever
@@ -517,6 +549,15 @@ class ParkedFetch(Later):
             read.release()
             response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         self._answer(response)
+
+    def _look_when_there_is_room(self) -> None:
+        """Of a throttled replica no append tells that it may go on."""
+        if self._read.throttled_s and self._room is None:
+            self._room = self._loop.call_later(min(self._read.throttled_s, MOST_PAUSE_S), self._there_is_room)
+
+    def _there_is_room(self) -> None:
+        self._room = None
+        self.moved()
 
     def _answer(self, response: FetchResponse) -> None:
         if not self._over:

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from broker.log import logger
 from replication.followers import Followers, FollowerSettings
+from replication.replica_throttle import ReplicaThrottle
 
 if TYPE_CHECKING:
     from broker.background import Background
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from replication.partition import Partition
     from replication.replica_manager import ReplicaManager
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 _SLICE_S = 0.001
 
 
@@ -47,9 +51,20 @@ class Replicating:
         self._clock_ms = clock_ms
         self._isr_changes = isr_changes
         sessions.propose_isr = self.propose
+        sessions.tells_at_once = config["replica.selector.class"] == RACK_AWARE_SELECTOR
+        if config["replica.selector.class"] not in (None, RACK_AWARE_SELECTOR, LEADER_SELECTOR):
+            logger.warning(
+                "replica.selector.class: only %s can be run here; consumers read from leaders", RACK_AWARE_SELECTOR
+            )
+        sessions.throttle = ReplicaThrottle(
+            config.broker_id, lambda: config["leader.replication.throttled.rate"], time.monotonic
+        )
+        takes = ReplicaThrottle(config.broker_id, lambda: config["follower.replication.throttled.rate"], time.monotonic)
         image.on_update.append(lambda: sessions.forget(image.is_alive))
         settings = FollowerSettings.of(config)
-        self.followers = Followers(settings, replicas, image, clock_ms, broker_epoch, config["num.replica.fetchers"])
+        self.followers = Followers(
+            settings, replicas, image, clock_ms, broker_epoch, config["num.replica.fetchers"], takes
+        )
 
     def start(self) -> None:
         self._background.spawn(self._shrink_again_and_again())

@@ -30,7 +30,7 @@ from broker.membership import Membership
 from broker.metadata_answer import EncodedTopics
 from broker.receive_buffers import BufferPool, ReceiveBudget
 from broker.registry import load_handlers
-from broker.replicating import Replicating
+from broker.replicating import RACK_AWARE_SELECTOR, Replicating
 from broker.scan_helper import ScanHelper
 from broker.stalls import Stalls
 from broker.store_choice import NO_ANSWER, NoSuchStore, check_store, in_cluster, zookeeper_store
@@ -315,6 +315,7 @@ class Node:
             stalls=self.stalls,
             encoded_topics=EncodedTopics(),
             unadvertised=self._unadvertised(),
+            sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
         )
         try:
             if self._loading is None:

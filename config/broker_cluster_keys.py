@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from config.definitions import CLUSTER_WIDE, ConfigDef
+from config.definitions import CLUSTER_WIDE, LONG_MAX, ConfigDef
 
 _W = CLUSTER_WIDE  # rows without `dynamic` are read-only
 
@@ -139,7 +139,6 @@ _REPLICATION = (
         1048576,
         "Bytes a follower asks for per partition.",
         minimum=0,
-        no_effect=_ALONE,
     ),
     ConfigDef(
         "replica.fetch.response.max.bytes",
@@ -147,16 +146,37 @@ _REPLICATION = (
         10485760,
         "Bytes a follower asks for in all.",
         minimum=0,
-        no_effect=_ALONE,
     ),
-    ConfigDef("replica.fetch.min.bytes", "int", 1, "Bytes a follower's fetch waits for.", no_effect=_ALONE),
-    ConfigDef("replica.fetch.wait.max.ms", "int", 500, "Longest a follower's fetch waits.", no_effect=_ALONE),
-    ConfigDef("replica.fetch.backoff.ms", "int", 1000, "Pause after a failed fetch.", minimum=0, no_effect=_ALONE),
-    ConfigDef("replica.socket.timeout.ms", "int", 30000, "Socket timeout of a follower's requests.", no_effect=_ALONE),
+    ConfigDef("replica.fetch.min.bytes", "int", 1, "Bytes a follower's fetch waits for."),
+    ConfigDef("replica.fetch.wait.max.ms", "int", 500, "Longest a follower's fetch waits."),
+    ConfigDef("replica.fetch.backoff.ms", "int", 1000, "Pause after a failed fetch.", minimum=0),
+    ConfigDef("replica.socket.timeout.ms", "int", 30000, "Socket timeout of a follower's requests."),
+    ConfigDef("replica.socket.receive.buffer.bytes", "int", 65536, "SO_RCVBUF of a follower's connections."),
+    ConfigDef("num.replica.fetchers", "int", 1, "Fetchers per leader broker.", minimum=1, dynamic=_W),
     ConfigDef(
-        "replica.socket.receive.buffer.bytes", "int", 65536, "SO_RCVBUF of a follower's connections.", no_effect=_ALONE
+        "replica.selector.class",
+        "string",
+        None,
+        "Picks the replica that a consumer reads from: the leader, or Kafka's RackAwareReplicaSelector.",
     ),
-    ConfigDef("num.replica.fetchers", "int", 1, "Fetchers per leader broker.", minimum=1, dynamic=_W, no_effect=_ALONE),
+    ConfigDef(
+        "leader.replication.throttled.rate",
+        "long",
+        LONG_MAX,
+        "Bytes a second that a leader sends of throttled replicas.",
+        minimum=0,
+        dynamic=_W,
+        internal=True,
+    ),
+    ConfigDef(
+        "follower.replication.throttled.rate",
+        "long",
+        LONG_MAX,
+        "Bytes a second that a follower takes of throttled replicas.",
+        minimum=0,
+        dynamic=_W,
+        internal=True,
+    ),
     ConfigDef("replica.high.watermark.checkpoint.interval.ms", "long", 5000, "How often high watermarks are saved."),
     ConfigDef("controller.socket.timeout.ms", "int", 30000, "Socket timeout from controller to broker."),
     ConfigDef(
@@ -164,7 +184,6 @@ _REPLICATION = (
         "boolean",
         True,
         "Whether preferred leaders are restored by and by.",
-        no_effect=_ALONE,
     ),
     ConfigDef(
         "leader.imbalance.check.interval.seconds",
@@ -172,27 +191,17 @@ _REPLICATION = (
         300,
         "How often that is looked at.",
         minimum=1,
-        no_effect=_ALONE,
     ),
     ConfigDef(
         "leader.imbalance.per.broker.percentage",
         "int",
         10,
         "Share of foreign leaders that sets it off.",
-        no_effect=_ALONE,
         retired=True,
     ),
-    ConfigDef(
-        "controlled.shutdown.enable",
-        "boolean",
-        True,
-        "Whether a stopping broker hands over its leaders first.",
-        no_effect=_ALONE,
-    ),
-    ConfigDef("controlled.shutdown.max.retries", "int", 3, "Attempts at that.", no_effect=_ALONE, retired=True),
-    ConfigDef(
-        "controlled.shutdown.retry.backoff.ms", "long", 5000, "Pause between them.", no_effect=_ALONE, retired=True
-    ),
+    ConfigDef("controlled.shutdown.enable", "boolean", True, "Whether a stopping broker hands over its leaders first."),
+    ConfigDef("controlled.shutdown.max.retries", "int", 3, "Attempts at that.", retired=True),
+    ConfigDef("controlled.shutdown.retry.backoff.ms", "long", 5000, "Pause between them.", retired=True),
 )
 
 CLUSTER_SETTINGS = (*_METADATA_STORE, *_TRANSACTIONS, *_REPLICATION)

@@ -119,7 +119,6 @@ _NETWORK = (
         "int",
         30000,
         "How long this broker waits for another broker's answer.",
-        no_effect="there are no other brokers",
     ),
     ConfigDef("max.request.partition.size.limit", "int", 2000, "Partitions one describe answer may list.", minimum=1),
 )

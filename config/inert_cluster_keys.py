@@ -282,13 +282,6 @@ CLUSTER_KEYS = (
         no_effect=_PLUGIN,
     ),
     ConfigDef(
-        "replica.selector.class",
-        "string",
-        None,
-        "Class that picks the replica a consumer reads from.",
-        no_effect=_PLUGIN,
-    ),
-    ConfigDef(
         "security.providers", "string", None, "Classes of security providers to register with Java.", no_effect=_PLUGIN
     ),
     ConfigDef(
@@ -370,26 +363,6 @@ CLUSTER_KEYS = (
         1,
         "Length of a window for replication quotas.",
         minimum=1,
-        no_effect=_QUOTA,
-    ),
-    ConfigDef(
-        "leader.replication.throttled.rate",
-        "long",
-        LONG_MAX,
-        "Bytes a second that a leader sends of throttled replicas.",
-        minimum=0,
-        dynamic=CLUSTER_WIDE,
-        internal=True,
-        no_effect=_QUOTA,
-    ),
-    ConfigDef(
-        "follower.replication.throttled.rate",
-        "long",
-        LONG_MAX,
-        "Bytes a second that a follower takes of throttled replicas.",
-        minimum=0,
-        dynamic=CLUSTER_WIDE,
-        internal=True,
         no_effect=_QUOTA,
     ),
     ConfigDef(

@@ -30,8 +30,10 @@ class LogConfig:
         "file_delete_delay_ms",
         "flush_messages",
         "flush_ms",
+        "follower_replication_throttled_replicas",
         "gregor_deep_validation",
         "index_interval_bytes",
+        "leader_replication_throttled_replicas",
         "max_compaction_lag_ms",
         "max_message_bytes",
         "message_timestamp_after_max_ms",
@@ -59,8 +61,10 @@ class LogConfig:
     file_delete_delay_ms: int
     flush_messages: int
     flush_ms: int
+    follower_replication_throttled_replicas: list[str]
     gregor_deep_validation: bool
     index_interval_bytes: int
+    leader_replication_throttled_replicas: list[str]
     max_compaction_lag_ms: int
     max_message_bytes: int
     message_timestamp_after_max_ms: int

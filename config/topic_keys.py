@@ -124,7 +124,6 @@ _DEFINITIONS = (
         [],
         "Replicas whose fetching counts against the replication quota: * or partition:broker pairs.",
         throttled_replicas=True,
-        no_effect="gregor has no quotas",
     ),
     _topic(
         "gregor.deep.validation",
@@ -154,7 +153,6 @@ _DEFINITIONS = (
         [],
         "Replicas whose serving counts against the replication quota: * or partition:broker pairs.",
         throttled_replicas=True,
-        no_effect="gregor has no quotas",
     ),
     _topic(
         "local.retention.bytes",

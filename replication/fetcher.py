@@ -19,6 +19,7 @@ from protocol.messages import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
     from replication.partition import Partition
+    from replication.replica_throttle import ReplicaThrottle
     from storage.log import Log
 
 Key = tuple[str, int]
@@ -27,6 +28,8 @@ FIRST_VERSION = 12
 """Of Fetch: the first in which a leader tells where the logs diverge."""
 LAST_VERSION_WITH_NAMES = 12
 STATE_FROM = 15
+MOST_PAUSE_S = 1.0
+"""The rate of a throttle may be another by then."""
 FIRST_BACKOFF_MS = 20
 """Doubled with each error in a row, up to `replica.fetch.backoff.ms`. A new leader hears of itself when its followers
 do; who asks too early must not be late for it."""
@@ -67,6 +70,7 @@ class _Followed:
     __slots__ = (
         "backoff_ms",
         "key",
+        "lags",
         "last_fetched_epoch",
         "leader_epoch",
         "log",
@@ -84,6 +88,8 @@ class _Followed:
         self.log = log
         self.backoff_ms = FIRST_BACKOFF_MS
         self.not_before_ms = 0
+        self.lags = True
+        """Behind what the leader has committed, as far as is known."""
         self.find_place()
 
     def find_place(self) -> None:
@@ -106,8 +112,9 @@ class _Followed:
 class Fetcher:
     """The partitions followed at one leader over one connection."""
 
-    def __init__(self, settings: FetcherSettings) -> None:
+    def __init__(self, settings: FetcherSettings, throttle: ReplicaThrottle | None = None) -> None:
         self._settings = settings
+        self._throttle = throttle
         self._followed: dict[Key, _Followed] = {}
         self._asked: dict[Key, Question] = {}
         """What the leader has been asked, and goes on answering while the session lasts."""
@@ -193,7 +200,7 @@ class Fetcher:
             keys = list(changed)
             changed, later = dict.fromkeys(keys[:MOST_NEWS]), dict.fromkeys(keys[MOST_NEWS:])
         for key in changed:
-            self._ask(key, wanted, forgotten)
+            self._ask(key, wanted, forgotten, now_ms)
         self._changed = later
         broker_id = self._settings.broker_id
         has_state = version >= STATE_FROM
@@ -218,13 +225,32 @@ class Fetcher:
             most = min(most, self._followed[key].not_before_ms - now_ms)
         return most
 
+    def _must_wait(self, followed: _Followed, now_ms: int) -> bool:
+        """A throttled replica that is behind its leader, while there is no room for it."""
+        if self._throttle is None or not followed.lags or not self._is_throttled(followed):
+            return False
+        wait_s = self._throttle.wait_s()
+        if not wait_s:
+            return False
+        followed.not_before_ms = now_ms + max(1, int(min(wait_s, MOST_PAUSE_S) * 1000))
+        self._waiting[followed.key] = None
+        return True
+
+    def _is_throttled(self, followed: _Followed) -> bool:
+        replicas = followed.log.config.follower_replication_throttled_replicas
+        return self._throttle is not None and self._throttle.names(replicas, followed.key[1])
+
     def _ask(
-        self, key: Key, wanted: dict[str, FetchRequest.FetchTopic], forgotten: list[FetchRequest.ForgottenTopic]
+        self,
+        key: Key,
+        wanted: dict[str, FetchRequest.FetchTopic],
+        forgotten: list[FetchRequest.ForgottenTopic],
+        now_ms: int,
     ) -> None:
         name, index = key
         before = self._asked.get(key)
         followed = None if key in self._waiting else self._followed.get(key)
-        question = None if followed is None else followed.question
+        question = None if followed is None or self._must_wait(followed, now_ms) else followed.question
         if question == before:
             return
         if before is not None and (question is None or question[0] != before[0]):
@@ -329,6 +355,9 @@ class Fetcher:
             else:
                 records = cast("memoryview", data.records or b"")
                 followed.partition.append_as_follower(records, data.high_watermark, data.log_start_offset, now_ms)
+                followed.lags = followed.log.log_end_offset < data.high_watermark
+                if self._throttle is not None and len(records) and self._is_throttled(followed):
+                    self._throttle.charge(len(records))
         except KafkaError as error:
             name, index = followed.key
             _log.error("%s-%d: what its leader sent cannot be written: %s", name, index, error)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from replication.metadata_image import MetadataImage
     from replication.partition import Partition
     from replication.replica_manager import ReplicaManager
+    from replication.replica_throttle import ReplicaThrottle
 
 PATIENCE_S = 0.01
 """So long a new partition waits for the answer to a question that was asked before it came."""
@@ -74,11 +75,13 @@ class Followers:
         clock_ms: Callable[[], int],
         broker_epoch: Callable[[], int],
         fetchers_per_leader: int = 1,
+        throttle: ReplicaThrottle | None = None,
     ) -> None:
         self.settings = settings
         self.image = image
         self.clock_ms = clock_ms
         self.broker_epoch = broker_epoch
+        self.throttle = throttle
         self._fetchers_per_leader = fetchers_per_leader
         self._links: dict[tuple[int, int], _Link] = {}
         """By leader and fetcher id."""
@@ -155,7 +158,7 @@ class _Link:
 
     def __init__(self, followers: Followers, leader_id: int, number: int) -> None:
         self.place = leader_id, number
-        self.fetcher = Fetcher(followers.settings.fetcher)
+        self.fetcher = Fetcher(followers.settings.fetcher, followers.throttle)
         self._followers = followers
         self._peer: Peer | None = None
         self._changed = asyncio.Event()

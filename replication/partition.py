@@ -278,8 +278,10 @@ class Partition:
         replica_id: int = -1,
         min_one_batch: bool = True,
         waits_for_disk: bool = True,
+        leader_only: bool = True,
     ) -> LogSlice:
         """Records from `offset` on: for consumers (replica_id < 0) below the HW, for followers to the log's end.
+        Without `leader_only` a follower gives them, too, as far as it knows them to be committed (KIP-392).
 
         Raises KafkaError: epoch errors of `check_epoch`, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE. Without
         `waits_for_disk` also NotCached.
@@ -287,7 +289,7 @@ class Partition:
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             self.check_epoch(current_leader_epoch)
         log = self.log
-        if log is None or not self.is_leader:
+        if log is None or (leader_only and not self.is_leader):
             raise KafkaError(self._resigned_with)
         upper_offset = log.high_watermark if replica_id < 0 else log.log_end_offset
         read = log.read if waits_for_disk else log.read_cached
@@ -320,7 +322,9 @@ class Partition:
         """
         if last_fetched_epoch < 0:
             return None
-        log = self._leader_log()
+        log = self.log
+        if log is None:
+            raise KafkaError(self._resigned_with)
         if log.latest_epoch() == last_fetched_epoch and log.log_start_offset <= offset <= log.log_end_offset:
             return None  # nearly always
         epoch, end_offset = log.epoch_end_offset(last_fetched_epoch)
@@ -329,6 +333,10 @@ class Partition:
         if epoch < last_fetched_epoch or end_offset < offset:
             return epoch, end_offset
         return None
+
+    def followers_in_sync(self) -> list[FollowerState]:
+        """Empty where this broker does not lead."""
+        return [follower for follower in self._followers.values() if follower.broker_id in self.isr]
 
     # -- leadership --------------------------------------------------------------------------------------------
 

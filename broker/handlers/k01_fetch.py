@@ -11,7 +11,8 @@ until enough is committed or `max_wait_ms` is over (broker.delayed_fetch).
 - Isolation read_committed reads to the last stable offset, which is the high watermark as long as there are no
   transactions.
 - Followers are answered by broker.follower_sessions.
-- Gap: no rack-aware reads from followers; the leader answers.
+- From 11 on a follower answers consumers, too, as far as it knows what is committed; a leader sends those that name
+  their rack to a replica in it, if `replica.selector.class` is Kafka's RackAwareReplicaSelector (KIP-392).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Uuid
 from protocol.messages import FetchRequest, FetchResponse
+from replication.closest_replica import closest_replica
 from storage.cached_reads import NotCached
 from storage.log import LogSlice
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 BATCHES_FROM = 4
 TOPIC_IDS_FROM = 13
 LEADER_FROM = 16
+RACKS_FROM = 11
 STORAGE_ERROR_FROM = 6
 ZSTD_FROM = 10
 READ_COMMITTED = 1
@@ -78,8 +81,11 @@ class FetchRead:
         "_fetches",
         "_follower",
         "_found",
+        "_leader_only",
         "_max_bytes",
         "_min_bytes",
+        "_rack",
+        "_racks",
         "_read_committed",
         "missing",
         "satisfied",
@@ -93,6 +99,9 @@ class FetchRead:
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._read_committed = request.isolation_level == READ_COMMITTED
         self._follower = replica_of(request, call.version)
+        self._leader_only = call.version < RACKS_FROM or self._follower >= 0
+        self._rack = request.rack_id if broker.sends_to_racks and not self._leader_only else ""
+        self._racks: dict[int, str | None] = {}
         self._found: list[tuple[FetchedPartition, FetchResponse.PartitionData]] = []
         self._fetches = 0
         self.satisfied = False
@@ -154,7 +163,10 @@ class FetchRead:
             if diverging is not None:
                 data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
         size = 0
-        if data.diverging_epoch.epoch < 0:
+        if self._rack and (preferred := self._preferred(partition, wanted.fetch_offset)) is not None:
+            data.preferred_read_replica = preferred
+            self.satisfied = True
+        elif data.diverging_epoch.epoch < 0:
             # The first batch goes out whole even if it is above every limit: a consumer must not get stuck on it.
             limit = min(wanted.max_bytes, left) if left > 0 or first else 0
             piece = partition.read(
@@ -164,6 +176,7 @@ class FetchRead:
                 replica_id=self._follower,
                 min_one_batch=first,
                 waits_for_disk=self._fetches >= MOST_FETCHES,
+                leader_only=self._leader_only,
             )
             size = piece.size_bytes
             if size:
@@ -183,6 +196,15 @@ class FetchRead:
         data.last_stable_offset = partition.last_stable_offset
         data.log_start_offset = partition.log_start_offset
         return size
+
+    def _preferred(self, partition: Partition, offset: int) -> int | None:
+        racks = self._racks
+        if not racks:
+            listener = self._call.connection.listener
+            for node in self._broker.metadata.brokers.values():
+                if listener in node.endpoints:
+                    racks[node.id] = node.rack
+        return closest_replica(partition, offset, self._rack, racks)
 
     def _told(self, error: ErrorCode) -> ErrorCode:
         return error if self._call.version >= STORAGE_ERROR_FROM else told_before_storage_errors(error)
@@ -251,6 +273,7 @@ class FetchRead:
             or data.high_watermark != wanted.told_high_watermark
             or data.log_start_offset != wanted.told_log_start_offset
             or data.diverging_epoch.epoch >= 0
+            or data.preferred_read_replica >= 0
         )
 
     def _add_leader(self, wanted: FetchedPartition, data: FetchResponse.PartitionData, leaders: list[int]) -> None:

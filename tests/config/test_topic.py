@@ -11,9 +11,7 @@ from config.topic_keys import TOPIC_KEYS
 
 # Known to Kafka's topics, but nothing a log does here; internal.segment.bytes goes into segment_bytes.
 NOT_ATTRIBUTES = {
-    "follower.replication.throttled.replicas",
     "internal.segment.bytes",
-    "leader.replication.throttled.replicas",
     "local.retention.bytes",
     "local.retention.ms",
     "remote.log.copy.disable",

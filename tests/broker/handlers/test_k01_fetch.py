@@ -99,9 +99,13 @@ def test_unknown_partitions_topics_and_ids(harness: Harness, topic: str, version
 def test_a_partition_led_elsewhere(harness: Harness, topic: str, version: int) -> None:
     topic_id = harness.create_topic(topic)
     harness.hand_over(topic)
-    response = harness.ask(fetch_request([(topic_id if version >= 13 else topic, 0, 0)]), version)
+    name = topic_id if version >= 13 else topic
+    if version >= 11:  # a consumer that does not say whom it takes for the leader may read from a follower
+        data = only(harness.ask(fetch_request([(name, 0, 0)], max_wait_ms=0), version))
+        assert (data.error_code, data.high_watermark) == (ErrorCode.NONE, 0)
+    response = harness.ask(fetch_request([(name, 0, 0)], current_leader_epoch=0), version)
     data = only(response)
-    assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert data.error_code == (ErrorCode.FENCED_LEADER_EPOCH if version >= 9 else ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert (data.current_leader.leader_id >= 0) == (version >= 16)
     assert bool(response.node_endpoints) == (version >= 16)
 
@@ -265,9 +269,47 @@ def test_a_long_poll_wakes_when_its_topic_is_deleted(harness: Harness, topic: st
 
 def test_a_long_poll_wakes_when_the_leader_changes(harness: Harness, topic: str) -> None:
     harness.create_topic(topic)
-    poll = harness.begin(fetch_request([(topic, 0, 0)], max_wait_ms=10_000), 12)
+    old = harness.begin(fetch_request([(topic, 0, 0)], max_wait_ms=10_000), 10)
+    new = harness.begin(fetch_request([(topic, 0, 0)], max_wait_ms=10_000, current_leader_epoch=0), 12)
     harness.hand_over(topic)
-    assert only(harness.run(poll)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert only(harness.run(old)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert only(harness.run(new)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_a_follower_shows_consumers_what_it_knows_to_be_committed(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    harness.produce(topic, b"a")
+    harness.produce(topic, b"b")
+    harness.hand_over(topic)
+    partition = harness.broker.replicas.get(topic, 0)
+    assert partition is not None and partition.log is not None
+    partition.log.high_watermark = 1
+    assert [record.value for record in records_of(harness.fetch(topic, 0))] == [b"a"]
+    poll = harness.begin(fetch_request([(topic, 0, 1)], max_wait_ms=10_000), 12)
+    assert not poll.done()
+    partition.append_as_follower(b"", 2, 0, harness.broker.now_ms())
+    assert [record.value for record in records_of(only(harness.run(poll)))] == [b"b"]
+    assert harness.fetch(topic, 3).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_consumer_is_sent_to_the_follower_in_its_rack(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    harness.produce(topic, b"a")
+    harness.add_follower(topic)
+    broker = harness.broker
+    broker.sends_to_racks = True
+    here = broker.metadata.brokers[0]
+    broker.metadata.brokers = {0: here._replace(rack="east"), 5: here._replace(id=5, rack="west")}
+    follower = fetch_request([(topic, 0, 1)], replica_id=5, max_wait_ms=0)
+    assert only(harness.ask(follower, 12)).high_watermark == 1
+    for rack, preferred in (("west", 5), ("east", -1), ("north", -1), ("", -1)):
+        request = fetch_request([(topic, 0, 0)], rack_id=rack, max_wait_ms=10_000)
+        data = only(harness.ask(request, 12))
+        assert (data.preferred_read_replica, len(bytes_of(data)) > 0) == (preferred, preferred < 0)
+        assert data.high_watermark == 1
+    assert only(harness.ask(fetch_request([(topic, 0, 2)], rack_id="west"), 12)).preferred_read_replica == -1
+    broker.sends_to_racks = False
+    assert only(harness.ask(fetch_request([(topic, 0, 0)], rack_id="west"), 12)).preferred_read_replica == -1
 
 
 def test_a_consumer_waits_for_the_high_watermark_and_a_follower_moves_it(harness: Harness, topic: str) -> None:
