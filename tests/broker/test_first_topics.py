@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.first_topics import make_first_topics
+from broker.topic_requests import TopicRequests
 from config.environment import TopicWish
 from protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
@@ -36,10 +36,10 @@ def test_made_with_numbers_and_policy_and_left_alone_where_they_exist(
     assert node.broker.metadata.partition_count("state") == 1
     assert node.broker.topic_configs.log_config("state").cleanup_policy == {"compact", "delete"}
     assert [line.removeprefix("KAFKA_CREATE_TOPICS: ") for line in caplog.messages if "CREATE_TOPICS" in line] == [
-        "orders is created",
-        "state is created",
-        "orders exists",
-        "state exists",
+        "orders is there",
+        "state is there",
+        "orders exists already",
+        "state exists already",
     ]
 
 
@@ -75,25 +75,18 @@ def test_the_wait_ends(node: Harness, caplog: pytest.LogCaptureFixture) -> None:
     assert sum("orders is not created: INVALID_REPLICATION_FACTOR" in line for line in caplog.messages) == 1
 
 
-def test_another_broker_that_is_the_controller_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here it is this one, by its socket."""
-    from broker.server import Server
-    from config.broker import BrokerConfig
+def test_another_broker_that_is_the_controller_is_asked(node: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
 
-    async def scenario() -> tuple[int, int]:
-        server = Server(BrokerConfig({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}))
-        await server.start()
-        try:
-            broker = server._node.broker
+    async def refuse(topics: object) -> object:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
-            async def refuse(topics: object) -> object:
-                monkeypatch.undo()
-                raise KafkaError(ErrorCode.NOT_CONTROLLER)
+    async def create_topic(self: TopicRequests, *topic: object) -> None:
+        asked.append(topic)
+        if len(asked) == 1:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the controller does not create topics now")
 
-            monkeypatch.setattr(broker.admin, "create_topics", refuse)
-            await make_first_topics(broker, [TopicWish("orders", 2, 1, "compact")], 0.001, 0.0)
-            return broker.metadata.partition_count("orders"), len(broker.metadata.brokers)
-        finally:
-            await server.stop()
-
-    assert asyncio.run(asyncio.wait_for(scenario(), 30)) == (2, 1)
+    monkeypatch.setattr(node.broker.admin, "create_topics", refuse)
+    monkeypatch.setattr(TopicRequests, "create_topic", create_topic)
+    make(node, TopicWish("orders", 2, 3, "compact"), give_up_s=60)
+    assert asked == [("orders", 2, 3, {"cleanup.policy": "compact"})] * 2
