@@ -13,7 +13,7 @@ Everything else is the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from config.addresses import OLD_ADDRESS_KEYS
@@ -22,6 +22,7 @@ from config.definitions import ConfigError
 from config.listeners import Listener
 
 MAX_MEMBERS = 64
+OFFSETS_COPIES, TOPICS_COPIES = "offsets.topic.replication.factor", "default.replication.factor"
 MEMBER_FOLDER = "broker-{}"
 
 
@@ -79,8 +80,6 @@ def _check_room(listeners: Sequence[Listener], count: int) -> None:
         raise ConfigError("listeners", shown, f"there are not {count} ports from {ports[-1]} on")
 
 
-def common_settings(given: Mapping[str, str], count: int) -> dict[str, str]:
-    """Settings of all members of a small cluster that nobody chose otherwise: copies on up to three brokers."""
-    copies = str(min(3, count))
-    keys = ("default.replication.factor", "offsets.topic.replication.factor")
-    return {key: copies for key in keys if key not in given}
+def copies_for(count: int, given: Collection[str], keys: Sequence[str]) -> dict[str, str]:
+    """Of these settings, numbers of replicas, those that nobody gave: three, or as many as there are brokers."""
+    return {key: str(min(3, count)) for key in keys if key not in given}

@@ -26,7 +26,7 @@ from broker.supervisor import Child, StartFailed, State, Supervisor, broker_comm
 from broker.zookeeper_server import ZooKeeperMissing
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
-from config.members import common_settings, member_settings
+from config.members import OFFSETS_COPIES, TOPICS_COPIES, copies_for, member_settings
 from protocol.messages import MetadataRequest
 
 LOOK_EVERY_S = 1.0
@@ -91,7 +91,7 @@ def make_plan(count: int, folder: Path, overrides: dict[str, str], zookeeper: st
     common = {
         "broker.id": "0",
         "log.dirs": str(folder.absolute()),
-        **common_settings(overrides, count),
+        **copies_for(count, overrides, (OFFSETS_COPIES, TOPICS_COPIES)),
         **overrides,
     }
     make, probe, connect = None, None, zookeeper or overrides.get("zookeeper.connect", "")

@@ -22,7 +22,7 @@ from broker.supervisor import Child, StartFailed, Supervisor, broker_command, cp
 from broker.zookeeper_server import ZooKeeperMissing
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
-from config.members import MEMBER_FOLDER, member_settings
+from config.members import MEMBER_FOLDER, OFFSETS_COPIES, copies_for, member_settings
 
 ZOOKEEPER_FOLDER = "zookeeper"
 
@@ -38,7 +38,9 @@ def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
         zookeeper, probe, connect = None, None, config["zookeeper.connect"]
         if not connect:
             zookeeper, probe, connect = zookeeper_beside(Path(config.log_dirs[0]) / ZOOKEEPER_FOLDER)
-            settings = [{**own, "zookeeper.connect": connect} for own in settings]
+            # Nobody else can join, and the offsets topic would wait for as many brokers as it is to have replicas.
+            common = {"zookeeper.connect": connect, **copies_for(given.brokers, config.static_texts, (OFFSETS_COPIES,))}
+            settings = [{**own, **common} for own in settings]
     except (ConfigError, ZooKeeperMissing, OSError) as error:
         print(f"gregor start: {error}", file=sys.stderr)
         return 1

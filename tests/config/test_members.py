@@ -6,7 +6,7 @@ import pytest
 
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
-from config.members import common_settings, member_settings
+from config.members import OFFSETS_COPIES, TOPICS_COPIES, copies_for, member_settings
 
 
 def members(texts: dict[str, str], count: int = 3) -> list[BrokerConfig]:
@@ -86,5 +86,6 @@ def test_no_room(texts: dict[str, str], count: int, message: str) -> None:
 
 
 def test_copies_on_up_to_three_brokers_unless_somebody_chose() -> None:
-    assert common_settings({}, 2) == {"default.replication.factor": "2", "offsets.topic.replication.factor": "2"}
-    assert common_settings({"default.replication.factor": "1"}, 5) == {"offsets.topic.replication.factor": "3"}
+    keys = (OFFSETS_COPIES, TOPICS_COPIES)
+    assert copies_for(2, (), keys) == {"offsets.topic.replication.factor": "2", "default.replication.factor": "2"}
+    assert copies_for(5, {"default.replication.factor": "1"}, keys) == {"offsets.topic.replication.factor": "3"}
