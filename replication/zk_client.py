@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -48,14 +49,25 @@ from replication.metadata_store import (
     Watch,
     WatchEvent,
 )
+from replication.zk_multi_read import MultiRead
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 DEFAULT_IN_FLIGHT = 10
 READ_TOGETHER = 100
 """To begin thousands of reads at once would hold the loop up."""
+READ_BY_ONE_REQUEST = 200
+MANY = 20
+"""From so many reads on it is worth while to do them by few requests, where the server can: 5000 reads cost two seconds
+of a processor, most of it kazoo's."""
+PROBED_FOR_S = 5.0
 RECONNECT_FIRST_S, RECONNECT_MOST_S = 0.05, 1.0
 
+_SAID_AGAIN_S = 30.0
+
 _log = logging.getLogger(__name__)
+# It has a line for each attempt to connect, several a second; here there is one for what comes of them.
+_kazoo_log = logging.getLogger("kazoo.client")
+_kazoo_log.setLevel(logging.ERROR)
 
 _ERRORS: dict[type[Exception], type[StoreError]] = {
     kazoo_errors.NoNodeError: NoNode,
@@ -113,8 +125,11 @@ class ZooKeeperStore:
         self._acl = CREATOR_ALL_ACL + READ_ACL_UNSAFE if settings.set_acl else OPEN_ACL_UNSAFE
         self._room = asyncio.Semaphore(settings.max_in_flight)
         self._connected = asyncio.Event()
+        self._probing = asyncio.Lock()
+        self._can_read_many: bool | None = None  # None: not known yet
         self._expired = False
         self._closed = False
+        self._lost_at: float | None = None
         self._kazoo: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -145,7 +160,7 @@ class ZooKeeperStore:
     def _client(self, hosts: str) -> Any:
         retry = KazooRetry(max_tries=-1, delay=RECONNECT_FIRST_S, backoff=2, max_delay=RECONNECT_MOST_S)
         timeout_s = self._settings.session_timeout_ms / 1000
-        return KazooClient(hosts, timeout=timeout_s, handler=_LoopHandler(), connection_retry=retry, logger=_log)
+        return KazooClient(hosts, timeout=timeout_s, handler=_LoopHandler(), connection_retry=retry, logger=_kazoo_log)
 
     async def _connect(self, client: Any, connected: asyncio.Event) -> None:
         timeout_ms = self._settings.connection_timeout_ms or self._settings.session_timeout_ms
@@ -176,14 +191,44 @@ class ZooKeeperStore:
             self.session_id = client_id[0]
             expired, self._expired = self._expired, False
             self._connected.set()
+            self._say_connected(expired)
             if expired:
-                _log.warning("A new ZooKeeper session, 0x%x: the ephemeral nodes of the last are gone", self.session_id)
                 for callback in self.on_session_expired:
                     callback()
         elif not self._closed:
             self._connected.clear()
             if state == KazooState.LOST:
                 self._expired = True
+            if self._lost_at is None:
+                self._say_lost(time.monotonic())
+
+    def _say_connected(self, expired: bool) -> None:
+        lost_at, self._lost_at = self._lost_at, None
+        if expired:
+            _log.warning(
+                "A new ZooKeeper session, 0x%x, instead of the last one, which was silent for longer than %d ms",
+                self.session_id,
+                self._settings.session_timeout_ms,
+            )
+        elif lost_at is not None:
+            seconds = time.monotonic() - lost_at
+            _log.info("Connected to ZooKeeper again, after %.1f s; session 0x%x goes on", seconds, self.session_id)
+        else:
+            _log.info("Connected to ZooKeeper, session 0x%x", self.session_id)
+
+    def _say_lost(self, lost_at: float) -> None:
+        """Now, and again while it stays so."""
+        assert self._loop is not None
+        if self._lost_at is None:
+            self._lost_at = lost_at
+            _log.warning("The connection to ZooKeeper is lost; looking for another")
+        elif self._lost_at != lost_at or self._closed:
+            return
+        else:
+            seconds = time.monotonic() - lost_at
+            servers = self._settings.connect.partition("/")[0]
+            _log.warning("No ZooKeeper answers for %.0f s now: is there one at %s?", seconds, servers)
+        self._loop.call_later(_SAID_AGAIN_S, self._say_lost, lost_at)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -196,9 +241,56 @@ class ZooKeeperStore:
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
         found: list[tuple[bytes, Stat] | None] = []
+        if watch is None and len(paths) >= MANY and await self._reads_many():
+            parts = [paths[at : at + READ_BY_ONE_REQUEST] for at in range(0, len(paths), READ_BY_ONE_REQUEST)]
+            for part in await asyncio.gather(*map(self._get_together, parts)):
+                found += part
+            return found
         for first in range(0, len(paths), READ_TOGETHER):
             found += await asyncio.gather(*(self.get(path, watch) for path in paths[first : first + READ_TOGETHER]))
         return found
+
+    async def _get_together(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        found: list[tuple[bytes, Stat] | None] = []
+        nodes = await self._read(paths[0], lambda: self._multi_read(self._kazoo, paths))
+        for path, node in zip(paths, nodes, strict=True):
+            if isinstance(node, Exception):
+                raise _ERRORS.get(type(node), StoreFailed)(path, str(node)) from node
+            found.append(None if node is None else (node[0], _stat(node[1])))
+        return found
+
+    @staticmethod
+    def _multi_read(client: Any, paths: Iterable[str]) -> Any:
+        answered = client.handler.async_result()
+        client._call(MultiRead(client.chroot + path for path in paths), answered)
+        return answered
+
+    async def _reads_many(self) -> bool:
+        """Whether the servers know MultiRead: tried out once, in a session apart, as one that does not ends it."""
+        async with self._probing:
+            if self._can_read_many is None:
+                self._can_read_many = await self._probe()
+            return bool(self._can_read_many)
+
+    async def _probe(self) -> bool | None:
+        assert self._loop is not None
+        client = self._client(self._settings.connect.partition("/")[0])
+        connected = asyncio.Event()
+        client.add_listener(lambda state: self._post(connected.set) if state == KazooState.CONNECTED else None)
+        answered: asyncio.Future[Any] = self._loop.create_future()
+        try:
+            await self._connect(client, connected)
+        except StoreFailed:
+            return None
+        try:
+            self._multi_read(client, ("/zookeeper",)).rawlink(partial(self._post, _settle, answered))
+            await asyncio.wait_for(answered, PROBED_FOR_S)
+            return True
+        except (TimeoutError, kazoo_errors.KazooException, kazoo_errors.ConnectionClosedError) as error:
+            _log.info("ZooKeeper reads one node at a time: it does not know multiRead (%r)", error)
+            return False
+        finally:
+            await asyncio.to_thread(self._end, client)
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         stat = await self._read(path, lambda: self._kazoo.exists_async(path, self._armed(watch, path)))

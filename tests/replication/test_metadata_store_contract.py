@@ -303,6 +303,19 @@ async def test_what_was_answered_is_there_after_reopening(tree: Harness) -> None
 
 
 @on_loop
+async def test_hundreds_of_nodes_at_once(tree: Harness) -> None:
+    store = await tree.open()
+    await store.create("/a", b"x")
+    await store.multi([Create(f"/a/{index}", b"%d" % index if index % 3 else b"") for index in range(450)])
+    await store.set("/a/7", b"new")
+    paths = [f"/a/{index}" for index in range(460)]
+    found = await store.get_many(paths)
+    assert found == [await store.get(path) for path in paths]
+    assert (found[7] or (b"",))[0] == b"new"
+    assert found[450:] == [None] * 10
+
+
+@on_loop
 async def test_get_many_watches_what_is_there(tree: Harness) -> None:
     store = await tree.open()
     await store.create("/a")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.connection import _CONNECTION_DROP
+from kazoo.security import make_acl
 
 from replication.metadata_store import (
     BadVersion,
@@ -27,6 +28,7 @@ from replication.metadata_store import (
     WatchEvent,
 )
 from replication.zk_client import Settings, ZooKeeperStore
+from replication.zk_multi_read import MultiRead
 from tests.replication.fakes import on_loop
 from tests.support.processes import free_port
 from tests.support.zookeeper import ZooKeeperProcess
@@ -205,3 +207,27 @@ async def test_after_close_nothing_is_done(zookeeper: ZooKeeperProcess) -> None:
     for call in (store.get("/a"), store.create("/b")):
         with pytest.raises(StoreError, match="closed"):
             await call
+
+
+@on_loop
+async def test_servers_that_cannot_read_many_at_once(
+    zookeeper: ZooKeeperProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MultiRead, "type", 4711)  # as unknown to this server as the real one is to those before 3.6
+    async with opened(zookeeper) as store:
+        session = store.session_id
+        await store.create("/a", b"x")
+        assert [found and found[0] for found in await store.get_many(["/a", "/none"] * 40)] == [b"x", None] * 40
+        assert store.session_id == session
+        assert store._can_read_many is False
+
+
+@on_loop
+async def test_a_node_that_may_not_be_read_among_many(zookeeper: ZooKeeperProcess) -> None:
+    async with opened(zookeeper) as store:
+        await store.create("/a", b"x")
+        store._acl = [make_acl("world", "anyone", write=True)]
+        await store.create("/secret")
+        with pytest.raises(StoreFailed, match="/secret"):
+            await store.get_many(["/a"] * 30 + ["/secret"])
+        assert store._can_read_many
