@@ -5,6 +5,7 @@ A broker that is not the controller answers NOT_CONTROLLER. Semantics: Kafka's K
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
@@ -19,6 +20,7 @@ from protocol.messages import (
 )
 from replication.controller_events import IsrProposed, ShutdownAnnounced
 from replication.isr_proposals import ANY_EPOCH, Proposal, refusal
+from replication.metadata_store import StoreError
 from replication.producer_ids import claim_block
 from replication.turns import Turns
 
@@ -35,6 +37,8 @@ EPOCHS_FROM = 3
 
 ControllerQuestion = AlterPartitionRequest | ControlledShutdownRequest | AllocateProducerIdsRequest
 ControllerAnswer = AlterPartitionResponse | ControlledShutdownResponse | AllocateProducerIdsResponse
+
+_log = logging.getLogger(__name__)
 
 _Topic = AlterPartitionResponse.TopicData
 _Partition = AlterPartitionResponse.PartitionData
@@ -145,8 +149,9 @@ class ControllerAnswers:
             return AllocateProducerIdsResponse(error_code=error)
         try:
             block = await claim_block(self._store, request.broker_id)
-        except KafkaError as failure:
-            return AllocateProducerIdsResponse(error_code=failure.code)
+        except StoreError:
+            _log.exception("No producer ids for broker %d", request.broker_id)
+            return AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         return AllocateProducerIdsResponse(
             producer_id_start=block.first_id, producer_id_len=block.last_id - block.first_id + 1
         )

@@ -240,8 +240,10 @@ class ControllerLoop:
                 _log.exception("The controller reads everything again after an error")
                 await asyncio.sleep(RETRY_DELAY_S)
                 self._put(_Read("/"))
-            if isinstance(item, _Turn):
-                _refuse(item.done)
+            finally:
+                # Also when this task ends: nobody shall wait for ever.
+                if isinstance(item, _Turn):
+                    _refuse(item.done)
             self._working = False
             self._progress()
 
