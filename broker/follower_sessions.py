@@ -357,8 +357,10 @@ class _Read:
                 if not size and place.is_settled:
                     del session.busy[place]
                 continue
-            if data.diverging_epoch.epoch >= 0 or (
-                data.log_start_offset > place.log_start_offset and data.log_start_offset != place.told_log_start_offset
+            if (
+                data.diverging_epoch.epoch >= 0
+                or place.log_start_offset < data.log_start_offset != place.told_log_start_offset
+                or (session.tells_at_once and data.high_watermark != place.told_high_watermark)
             ):
                 self.satisfied = True
             self._found.append((place, data))
