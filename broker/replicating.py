@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker.log import logger
 from replication.followers import Followers, FollowerSettings
 from replication.replica_throttle import ReplicaThrottle
+from replication.turns import Turns
 
 if TYPE_CHECKING:
     from broker.background import Background
@@ -61,6 +62,9 @@ class Replicating:
         )
         takes = ReplicaThrottle(config.broker_id, lambda: config["follower.replication.throttled.rate"], time.monotonic)
         image.on_update.append(lambda: sessions.forget(image.is_alive))
+        self._image = image
+        self._alive = frozenset(image.brokers)
+        image.on_update.append(self._brokers_changed)
         settings = FollowerSettings.of(config)
         self.followers = Followers(
             settings, replicas, image, clock_ms, broker_epoch, config["num.replica.fetchers"], takes
@@ -91,8 +95,23 @@ class Replicating:
             await asyncio.sleep(every_s)
             until = time.monotonic() + _SLICE_S
             for partition in list(self._replicas.partitions.values()):
-                if partition.is_leader and (isr := partition.isr_to_shrink(self._clock_ms())) is not None:
-                    self.propose(partition, isr)
+                if partition.is_leader:
+                    if (isr := partition.isr_to_shrink(self._clock_ms())) is not None:
+                        self.propose(partition, isr)
+                    partition.look_again(self._clock_ms())
                 if time.monotonic() > until:
                     await asyncio.sleep(0)
                     until = time.monotonic() + _SLICE_S
+
+    def _brokers_changed(self) -> None:
+        alive = frozenset(self._image.brokers)
+        if not self._alive <= alive:
+            self._background.spawn(self._look_at_high_watermarks())
+        self._alive = alive
+
+    async def _look_at_high_watermarks(self) -> None:
+        """A broker is gone: nobody waits for it any more."""
+        turns = Turns()
+        for partition in list(self._replicas.partitions.values()):
+            await turns.next()
+            partition.look_again(self._clock_ms())

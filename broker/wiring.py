@@ -494,7 +494,10 @@ class Node:
         if self._shutdown_link is None or self.failed or self._local is None or self._controller is None:
             return
         replicas, image = self.broker.replicas, self.broker.metadata
-        await hand_over(self._config, self._shutdown_link, image, replicas, self._local.broker_epoch)
+        done = await hand_over(self._config, self._shutdown_link, image, replicas, self._local.broker_epoch)
+        if done and self._replicating is not None:
+            # Whoever leads now would wait for a follower that is level, and soon gone.
+            await self._replicating.close()
         await self._controller.until_told(_TOLD_WITHIN_S)
         self._shutdown_link.close()
 

@@ -555,6 +555,14 @@ class Partition:
         if self.is_leader and self._advance_high_watermark(now_ms) and self._waiters.active:
             self._waiters.run(self._commit_verdict)
 
+    def look_again(self, now_ms: int) -> None:
+        """Time has passed, or a broker is gone: the HW need no longer wait for whom it waited for, and followers that
+        are level would not tell."""
+        if not self.is_leader or self._sole_leader or self.log is None:
+            return
+        if self._advance_high_watermark(now_ms) and self._waiters.active:
+            self._waiters.run(self._commit_verdict)
+
     def _advance_high_watermark(self, now_ms: int) -> bool:
         log = self.log
         assert log is not None

@@ -360,6 +360,26 @@ class TestIsr:
         partition.update_follower(1, 6, NOW)
         assert partition.isr_to_expand(1) == [0, 2, 1]
 
+    @pytest.mark.parametrize("gone", [True, False])
+    def test_a_level_follower_is_waited_for_while_it_lives_and_may_lag(self, gone: bool) -> None:
+        alive = {0, 1, 2}
+        partition = Partition("t", 0, bytes(16), 0, lag_time_max_ms=LAG, is_alive=alive.__contains__)
+        partition.log = CountingLog()  # type: ignore[assignment]
+        partition.become_leader(state(0, 0, [0, 1], [0, 1, 2]), NOW)
+        partition.update_follower(2, 0, NOW)
+        partition.append(b"abc", NOW, -1)
+        answers: list[ErrorCode] = []
+        partition.when_committed(3, answers.append)
+        partition.update_follower(1, 3, NOW)
+        partition.look_again(NOW + LAG)
+        assert (partition.high_watermark, answers) == (0, [])
+        if gone:
+            alive.discard(2)
+            partition.look_again(NOW)
+        else:
+            partition.look_again(NOW + LAG + 1)
+        assert (partition.high_watermark, answers) == (3, [ErrorCode.NONE])
+
     def test_dead_brokers_neither_join_nor_hold_back(self) -> None:
         partition = Partition("t", 0, bytes(16), 0, lag_time_max_ms=LAG, is_alive=lambda broker_id: broker_id != 1)
         log: Any = CountingLog()
