@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from broker.__main__ import main
 from broker.cli import cluster
-from broker.local_zookeeper import free_ports, is_free, write_config
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
-from tests.support.processes import ROOT, clean_environment
-
-PATIENCE_S = 60.0
+from tests.support.commands import RunningCommand, pid_of
 
 
 def settings(folder: Path, count: int = 3, port: int = 0, **overrides: str) -> list[BrokerConfig]:
@@ -47,18 +40,6 @@ def test_overrides_win(tmp_path: Path) -> None:
     assert [one["offsets.topic.replication.factor"] for one in found] == [2, 2]
 
 
-def test_taken_ports_are_passed_over() -> None:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert not is_free(port)
-        if port < 65000:
-            assert port not in free_ports(port, 2)
-    with pytest.raises(OSError, match="not 9 free ports from 65530"):
-        free_ports(65530, 9)
-
-
 def test_bad_settings_end_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["cluster", "--dir", str(tmp_path), "--zookeeper", "z:2181"]
     assert main([*command, "--override", "num.partitions=0"]) == 1
@@ -73,77 +54,11 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "Not a directory" in capsys.readouterr().err
 
 
-def test_zookeepers_settings(tmp_path: Path) -> None:
-    text = write_config(tmp_path / "new", 2182).read_text()
-    assert f"dataDir={tmp_path}/new/data\n" in text
-    assert "clientPort=2182\nclientPortAddress=127.0.0.1\n" in text
-
-
-class Running:
-    """`gregor cluster` with its output in a file."""
-
-    def __init__(self, folder: Path, *arguments: str, command: str = "cluster") -> None:
-        self._output = folder / f"output-{time.monotonic_ns()}"
-        with self._output.open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "broker", command, *arguments],
-                cwd=ROOT,
-                env=clean_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-
-    @property
-    def said(self) -> str:
-        return self._output.read_text()
-
-    def until(self, text: str) -> str:
-        """Wait until the text was said; what was said so far."""
-
-        def holds() -> bool:
-            assert self._process.poll() is None or text in self.said, self.said
-            return text in self.said
-
-        until(holds, lambda: f"{text!r} is said:\n{self.said}")
-        return self.said
-
-    def wait(self) -> int:
-        """Until it ends by itself; the exit code."""
-        return self._process.wait(PATIENCE_S)
-
-    def stop(self, number: signal.Signals = signal.SIGINT) -> int:
-        if self._process.poll() is None:
-            self._process.send_signal(number)
-        return self._process.wait(PATIENCE_S)
-
-    def __enter__(self) -> Running:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        try:
-            self.stop(signal.SIGTERM)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            raise
-
-
-def until(holds: Callable[[], bool], what: Callable[[], str]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end, f"not within {PATIENCE_S:.0f} s: {what()}"
-        time.sleep(0.05)
-
-
-def pid_of(said: str, name: str) -> int:
-    return int(said.partition(f"{name} (pid ")[2].partition(")")[0])
-
-
 @pytest.mark.jvm
 @pytest.mark.very_slow
 def test_a_cluster_from_start_to_end_and_on_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--brokers", "2", "--port", "0", "--dir", str(tmp_path / "data"))
-    with Running(tmp_path, *arguments) as running:
+    with RunningCommand(tmp_path, "cluster", *arguments) as running:
         said = running.until("all in sync")
         bootstrap = said.partition("--bootstrap-server ")[2].split()[0]
         topics = ["topics", "--bootstrap-server", bootstrap]
@@ -154,27 +69,11 @@ def test_a_cluster_from_start_to_end_and_on_again(tmp_path: Path, capsys: pytest
         running.until("2 partitions: 2 under-replicated")
         assert running.stop() == 0
         assert running.said.index("stopping broker 0") < running.said.index("stopping zookeeper")
-    with Running(tmp_path, *arguments) as running:
+    with RunningCommand(tmp_path, "cluster", *arguments) as running:
         running.until("1 topic, 2 partitions: all in sync")
         assert running.stop(signal.SIGTERM) == 0
     with pytest.raises(ProcessLookupError):
         os.kill(pid_of(said, "zookeeper"), 0)
-
-
-@pytest.mark.jvm
-@pytest.mark.very_slow
-def test_start_with_several_brokers_starts_again_who_dies(tmp_path: Path) -> None:
-    listeners = ("--override", "listeners=PLAINTEXT://127.0.0.1:0")
-    quick = ("--override", "zookeeper.session.timeout.ms=4000")
-    arguments = ("--brokers", "2", "--override", f"log.dirs={tmp_path / 'data'}", *listeners, *quick)
-    with Running(tmp_path, *arguments, command="start") as running:
-        said = running.until("2 brokers are ready: ")
-        os.kill(pid_of(said, "broker 1"), signal.SIGKILL)
-        running.until("broker 1 is started again")
-        until(lambda: running.said.count("] broker 1 of cluster") == 2, lambda: f"it serves again:\n{running.said}")
-        assert running.stop(signal.SIGTERM) == 0
-    folders = sorted(path.name for path in (tmp_path / "data").iterdir())
-    assert folders == ["broker-0", "broker-1", "zookeeper"]
 
 
 @pytest.mark.slow
@@ -182,23 +81,11 @@ def test_a_broker_that_cannot_start_ends_the_command_with_its_reason(tmp_path: P
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "broker-0").touch()
     arguments = ("--brokers", "1", "--port", "0", "--dir", str(tmp_path / "data"), "--zookeeper", "127.0.0.1:1")
-    with Running(tmp_path, *arguments) as running:
+    with RunningCommand(tmp_path, "cluster", *arguments) as running:
         assert running.wait() == 1
     last = running.said.splitlines()[-1]
     assert last.startswith("gregor cluster: broker 0 could not start (exit code 1); its log is ")
     assert "check log.dirs" in last
-
-
-def test_data_of_a_single_broker_is_not_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "meta.properties").touch()
-    assert main(["start", "--brokers", "2", "--override", f"log.dirs={tmp_path}"]) == 1
-    assert "holds the data of a single broker" in capsys.readouterr().err
-
-
-def test_affinity_is_for_several_brokers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["start", "--cpu-affinity"]) == 1
-    assert main(["start", "--brokers", "none"]) == 1
-    assert "is for --brokers" in capsys.readouterr().err
 
 
 def test_the_reason_is_what_the_log_says_last(tmp_path: Path) -> None:
