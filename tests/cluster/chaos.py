@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from tests.cluster import network
 from tests.cluster.clients import Load
 from tests.cluster.cluster import Cluster
-from tests.cluster.faults import KINDS, WHOLE_TIMEOUT_S, Fault, plan
+from tests.cluster.faults import KINDS, WHOLE_TIMEOUT_S, Fault, Scene, plan
 from tests.cluster.history import History
 from tests.cluster.judge import different_replicas, judge, longest_gap_ms
 from tests.cluster.servers import KINDS as BROKER_KINDS
@@ -117,7 +117,7 @@ class Run:
                 break
             happened = Happened(fault, now_ms())
             self._outcome.happened.append(happened)
-            KINDS[fault.kind].act(cluster, fault)
+            KINDS[fault.kind].act(Scene(cluster, load), fault)
             happened.gone_ms = now_ms()
             cluster.wait_until_whole(WHOLE_TIMEOUT_S)
             happened.whole_ms = now_ms()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import subprocess
 import sys
+from collections.abc import Iterator
 
 from tests.cluster.history import Group, History
 from tests.support.kafka import java_command
@@ -39,15 +40,20 @@ LIBRDKAFKA_PRODUCER = 101
 
 
 class Client:
-    """One process; its events are the lines of `events`."""
+    """A process, ended and started again; what it says each time are the lines of a file of `events`."""
 
     def __init__(self, folder: pathlib.Path, name: str, command: list[str]) -> None:
         self.name = name
-        self.events = folder / f"{name}.json"
-        self.errors = folder / f"{name}.err"
-        with self.events.open("ab") as events, self.errors.open("ab") as errors:
+        self.events: list[pathlib.Path] = []
+        self._folder = folder
+        self._command = command
+        self._start()
+
+    def _start(self) -> None:
+        self.events.append(self._folder / f"{self.name}-{len(self.events)}.json")
+        with self.events[-1].open("wb") as events, (self._folder / f"{self.name}.err").open("ab") as errors:
             self._process = subprocess.Popen(
-                command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=events, stderr=errors
+                self._command, cwd=ROOT, env=clean_environment(), stdin=subprocess.DEVNULL, stdout=events, stderr=errors
             )
 
     @property
@@ -68,6 +74,15 @@ class Client:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    def kill_and_start(self) -> None:
+        self.kill()
+        self._start()
+
+    def said(self) -> Iterator[list[str]]:
+        """The lines of each of its lives."""
+        for path in self.events:
+            yield path.read_text().splitlines(keepends=True)
 
 
 class Load:
@@ -128,11 +143,11 @@ class Load:
         """All that has been said so far."""
         history = History()
         for producer in self.producers:
-            with producer.events.open() as lines:
+            for lines in producer.said():
                 history.read_producer(lines)
         for name, members in self.groups.items():
             group = history.groups.setdefault(name, Group())
             for member in members:
-                with member.events.open() as lines:
+                for lines in member.said():
                     group.read(lines)
         return history

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from tests.cluster.clients import Load
 from tests.cluster.cluster import BROKERS, Cluster
 from tests.cluster.network import CLIENTS
 from tests.cluster.servers import SESSION_MS, Broker
@@ -27,75 +28,97 @@ class Fault(NamedTuple):
         return f"{self.kind} ({self.victim}, {self.other}; {self.hold_s:.1f} s)"
 
 
-Act = Callable[[Cluster, Fault], None]
+class Scene(NamedTuple):
+    """What faults are done to."""
+
+    cluster: Cluster
+    load: Load
 
 
-def _kill(cluster: Cluster, fault: Fault) -> None:
-    broker = cluster.brokers[fault.victim]
+Act = Callable[[Scene, Fault], None]
+
+
+def _kill(scene: Scene, fault: Fault) -> None:
+    broker = scene.cluster.brokers[fault.victim]
     broker.kill()
     time.sleep(fault.hold_s)
     broker.start()
 
 
-def _kill_controller(cluster: Cluster, fault: Fault) -> None:
-    controller = cluster.controller()
-    _kill(cluster, fault if controller is None else fault._replace(victim=controller))
+def _cut_power(scene: Scene, fault: Fault) -> None:
+    """What the broker had not flushed is lost, or a part of it."""
+    broker = scene.cluster.brokers[fault.victim]
+    broker.kill()
+    broker.lose_unflushed(random.Random(str(fault)))
+    time.sleep(fault.hold_s)
+    broker.start()
 
 
-def _pause(cluster: Cluster, fault: Fault) -> None:
-    broker = cluster.brokers[fault.victim]
+def _kill_member(scene: Scene, fault: Fault) -> None:
+    groups = sorted(scene.load.groups)
+    members = scene.load.groups[groups[fault.victim % len(groups)]]
+    members[fault.other % len(members)].kill_and_start()
+
+
+def _kill_controller(scene: Scene, fault: Fault) -> None:
+    controller = scene.cluster.controller()
+    _kill(scene, fault if controller is None else fault._replace(victim=controller))
+
+
+def _pause(scene: Scene, fault: Fault) -> None:
+    broker = scene.cluster.brokers[fault.victim]
     broker.pause()
     time.sleep(fault.hold_s)
     broker.resume()
 
 
-def _pause_controller(cluster: Cluster, fault: Fault) -> None:
-    controller = cluster.controller()
-    _pause(cluster, fault if controller is None else fault._replace(victim=controller))
+def _pause_controller(scene: Scene, fault: Fault) -> None:
+    controller = scene.cluster.controller()
+    _pause(scene, fault if controller is None else fault._replace(victim=controller))
 
 
-def _cut(cluster: Cluster, fault: Fault, *others: str) -> None:
+def _cut(scene: Scene, fault: Fault, *others: str) -> None:
     for other in others:
-        cluster.network.cut(cluster.brokers[fault.victim].name, other)
+        scene.cluster.network.cut(scene.cluster.brokers[fault.victim].name, other)
     time.sleep(fault.hold_s)
-    cluster.network.mend_all()
+    scene.cluster.network.mend_all()
 
 
-def _cut_peer(cluster: Cluster, fault: Fault) -> None:
-    _cut(cluster, fault, cluster.brokers[fault.other].name)
+def _cut_peer(scene: Scene, fault: Fault) -> None:
+    _cut(scene, fault, scene.cluster.brokers[fault.other].name)
 
 
-def _cut_peers(cluster: Cluster, fault: Fault) -> None:
-    _cut(cluster, fault, *(broker.name for broker in cluster.brokers if broker.number != fault.victim))
+def _cut_peers(scene: Scene, fault: Fault) -> None:
+    _cut(scene, fault, *(broker.name for broker in scene.cluster.brokers if broker.number != fault.victim))
 
 
-def _cut_zookeeper(cluster: Cluster, fault: Fault) -> None:
-    _cut(cluster, fault, cluster.zookeeper.name)
+def _cut_zookeeper(scene: Scene, fault: Fault) -> None:
+    _cut(scene, fault, scene.cluster.zookeeper.name)
 
 
-def _cut_clients(cluster: Cluster, fault: Fault) -> None:
-    _cut(cluster, fault, CLIENTS)
+def _cut_clients(scene: Scene, fault: Fault) -> None:
+    _cut(scene, fault, CLIENTS)
 
 
-def _isolate(cluster: Cluster, fault: Fault) -> None:
-    _cut(cluster, fault, *cluster.network.others(cluster.brokers[fault.victim].name))
+def _isolate(scene: Scene, fault: Fault) -> None:
+    _cut(scene, fault, *scene.cluster.network.others(scene.cluster.brokers[fault.victim].name))
 
 
-def _kill_zookeeper(cluster: Cluster, fault: Fault) -> None:
-    cluster.zookeeper.kill()
+def _kill_zookeeper(scene: Scene, fault: Fault) -> None:
+    scene.cluster.zookeeper.kill()
     time.sleep(fault.hold_s)
-    cluster.zookeeper.start()
+    scene.cluster.zookeeper.start()
 
 
-def _pause_zookeeper(cluster: Cluster, fault: Fault) -> None:
-    cluster.zookeeper.pause()
+def _pause_zookeeper(scene: Scene, fault: Fault) -> None:
+    scene.cluster.zookeeper.pause()
     time.sleep(fault.hold_s)
-    cluster.zookeeper.resume()
+    scene.cluster.zookeeper.resume()
 
 
-def _full_disk(cluster: Cluster, fault: Fault) -> None:
+def _full_disk(scene: Scene, fault: Fault) -> None:
     """A broker whose only log folder is gone ends by itself; one that goes on is restarted, as its operator would."""
-    broker = cluster.brokers[fault.victim]
+    broker = scene.cluster.brokers[fault.victim]
     broker.fill_disk()
     broker.wait(fault.hold_s)
     broker.free_disk()
@@ -111,16 +134,16 @@ def _end(broker: Broker) -> None:
             broker.kill()
 
 
-def _rolling_restart(cluster: Cluster, fault: Fault) -> None:
+def _rolling_restart(scene: Scene, fault: Fault) -> None:
     """Every broker in turn, each when the cluster is whole again; they end by themselves and with success."""
     for step in range(BROKERS):
-        broker = cluster.brokers[(fault.victim + step) % BROKERS]
+        broker = scene.cluster.brokers[(fault.victim + step) % BROKERS]
         code = broker.stop()
         # The JVM's own answer to SIGTERM is 143.
         if code not in (0, 143):
             raise AssertionError(f"{broker.name} ended with exit code {code}")
         broker.start()
-        cluster.wait_until_whole(WHOLE_TIMEOUT_S)
+        scene.cluster.wait_until_whole(WHOLE_TIMEOUT_S)
 
 
 class Kind(NamedTuple):
@@ -132,6 +155,8 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {
     "kill": Kind(_kill, 0, SESSION_S + 4),
     "kill controller": Kind(_kill_controller, 0, SESSION_S + 4),
+    "cut the power": Kind(_cut_power, 0, SESSION_S + 4),
+    "kill a group's member": Kind(_kill_member, 0, 0),
     "rolling restart": Kind(_rolling_restart, 0, 0),
     "pause beyond the session": Kind(_pause, SESSION_S + 2, SESSION_S + 8),
     "pause controller beyond the session": Kind(_pause_controller, SESSION_S + 2, SESSION_S + 8),

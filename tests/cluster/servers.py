@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
@@ -170,12 +171,24 @@ class Broker(Server):
         self._config = folder / f"server-{number}.properties"
         self._config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         (folder / "log4j.properties").write_text(_LOG4J)
+        self._flushed: dict[pathlib.Path, int] = {}
+
+    def start(self) -> None:
+        self._flushed = {path: path.stat().st_size for path in self.data.glob("*/*.log")}
+        super().start()
 
     def command(self) -> list[str]:
         if self.kind == "gregor":
             return [sys.executable, "-m", "broker", "start", str(self._config)]
         command = java_command("kafka.Kafka", str(self._config), version="3.9.1")
         return [command[0], f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}", *command[1:]]
+
+    def lose_unflushed(self, dice: random.Random) -> None:
+        """Cut a part off each log, as a power cut would: of the last segment, as those before were flushed when it
+        began, and nothing that was there when the broker started. The broker must not run."""
+        for folder in {path.parent for path in self.data.glob("*/*.log")}:
+            last = max(folder.glob("*.log"))
+            os.truncate(last, dice.randint(min(self._flushed.get(last, 0), last.stat().st_size), last.stat().st_size))
 
     def fill_disk(self) -> None:
         """Not a byte more fits from now on."""

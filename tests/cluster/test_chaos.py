@@ -1,0 +1,45 @@
+"""Three brokers and a ZooKeeper on hosts of their own, under load, while things break; see chaos.py."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cluster import network
+from tests.support.kafka import kafka_jars
+from tests.support.processes import ROOT, clean_environment
+
+pytestmark = [pytest.mark.very_slow, pytest.mark.jvm]
+
+LIMIT_S = 900.0
+
+
+def run(*flags: str) -> str:
+    """What a run says; it fails where anything was amiss."""
+    if reason := network.missing():
+        pytest.skip(reason)
+    kafka_jars("3.9.1")
+    command = [sys.executable, "-m", "tests.cluster.chaos", *flags]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 0, f"{done.stdout[-20_000:]}\n{done.stderr[-5000:]}"
+    return done.stdout
+
+
+def test_three_minutes_of_faults_lose_nothing() -> None:
+    said = run("--minutes", "3", "--seed", "1")
+    assert "nothing is amiss" in said
+
+
+def test_a_rolling_restart_goes_unnoticed() -> None:
+    said = run("--minutes", "0.1", "--kinds", "rolling restart")
+    assert "nothing is amiss" in said
