@@ -57,7 +57,8 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixt
 @pytest.mark.jvm
 @pytest.mark.very_slow
 def test_a_cluster_from_start_to_end_and_on_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("--brokers", "2", "--port", "0", "--dir", str(tmp_path / "data"))
+    quick = ("--override", "zookeeper.session.timeout.ms=4000")
+    arguments = ("--brokers", "2", "--port", "0", "--dir", str(tmp_path / "data"), *quick)
     with RunningCommand(tmp_path, "cluster", *arguments) as running:
         said = running.until("all in sync")
         bootstrap = said.partition("--bootstrap-server ")[2].split()[0]
