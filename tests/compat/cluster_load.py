@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import struct
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from protocol.errors import ErrorCode
 from protocol.records import iter_batches
 from tests.compat.records import until
+from tests.support.kafka import java_command
 from tests.support.mixed_cluster import MixedCluster
 
 WAIT_S = 120.0
@@ -244,6 +246,26 @@ def check_replicas(cluster: MixedCluster, topic: str, partitions: int) -> None:
         for number, replica in enumerate(replicas):
             assert list(_shape(replica)) == list(_shape(replicas[0])), f"{topic}-{partition} of broker {number}"
             assert replica == replicas[0], f"{topic}-{partition} of broker {number}"
+
+
+def verify_replicas(cluster: MixedCluster, topic: str, output: pathlib.Path) -> None:
+    """Apache Kafka's own tool reads each replica at its broker, and finds all of them alike up to the end."""
+    words = ["--broker-list", cluster.bootstrap, "--topics-include", topic, "--time", "-2"]
+    words += ["--report-interval-ms", "200", "--max-wait-ms", "200"]
+    command = java_command("org.apache.kafka.tools.ReplicaVerificationTool", *words, version="3.9.1")
+    with output.open("wb") as said:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+    try:
+
+        def level() -> bool:
+            text = output.read_text()
+            assert process.poll() is None and "match" not in text and "checksum" not in text, text
+            return "max lag is 0 for partition" in text
+
+        until(level, "replicas that are verified to be alike", WAIT_S)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _shape(log: bytes) -> Iterator[tuple[int, int, int, int]]:

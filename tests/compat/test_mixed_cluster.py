@@ -24,6 +24,7 @@ from tests.compat.cluster_load import (
     commit,
     committed,
     create,
+    verify_replicas,
     wait_in_sync,
 )
 from tests.compat.records import until
@@ -194,6 +195,7 @@ def test_each_kind_as_controller(tmp_path: pathlib.Path) -> None:
             for one in (load, moves):
                 one.finish()
                 one.check_stored(cluster.bootstrap)
+            verify_replicas(cluster, LOAD, tmp_path / "verification")
         for broker in cluster.brokers:
             assert broker.stop() == 0
         check_replicas(cluster, LOAD, 3)
