@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from replication.metadata_store import MetadataStore
 
 ALONE = "leave zookeeper.connect out to run a single broker, which keeps its metadata itself"
+_NO_QUORUM = (
+    "these are settings of a KRaft cluster, which gregor cannot join. Its clusters are kept in ZooKeeper: give"
+    " zookeeper.connect, or leave the settings of KRaft out to run a single broker, which keeps its metadata itself"
+)
 NO_ANSWER = f"start one there (`gregor zookeeper` runs one on this machine), or {ALONE}"
 
 
@@ -29,6 +33,7 @@ def in_cluster(config: BrokerConfig) -> bool:
 def check_store(config: BrokerConfig) -> None:
     """Raises NoSuchStore."""
     if not in_cluster(config):
+        _check_quorum(config)
         return
     if config["zookeeper.set.acl"]:
         raise NoSuchStore(
@@ -40,6 +45,18 @@ def check_store(config: BrokerConfig) -> None:
         raise NoSuchStore(
             f"zookeeper.connect={config['zookeeper.connect']}: must be host:port[,host:port][/chroot]; or {ALONE}"
         )
+
+
+def _check_quorum(config: BrokerConfig) -> None:
+    """The settings of one KRaft node that is controller and broker are those of a single broker. Any others are of a
+    cluster, of which each gregor would be one for itself, and take writes that the others never see."""
+    given = config.static_texts
+    roles = {role.strip() for role in given.get("process.roles", "").split(",")} - {""}
+    if roles and roles != {"broker", "controller"}:
+        raise NoSuchStore(f"process.roles={given['process.roles']}: {_NO_QUORUM}")
+    for key in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
+        if len({one.strip() for one in given.get(key, "").split(",")} - {""}) > 1:
+            raise NoSuchStore(f"{key}={given[key]}: {_NO_QUORUM}")
 
 
 def zookeeper_store(config: BrokerConfig) -> MetadataStore:

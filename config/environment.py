@@ -30,7 +30,7 @@ SKIP_KRAFT_STORAGE_INIT KRAFT_BOOTSTRAP_SCRAM_USERS CLUSTER_ID PROTOCOL_NAME ADV
 ZOOKEEPER_PROTOCOL ZOOKEEPER_BOOTSTRAP_SCRAM_USERS
 """
 _FOR_IMAGES = frozenset(PREFIX + name for name in _NAMES_FOR_IMAGES.split())
-_FAMILIES_FOR_IMAGES = re.compile(r"KAFKA_(LOG4J|JMX)_")
+_FAMILIES_FOR_IMAGES = re.compile(r"KAFKA_(LOG4J|JMX|CONFLUENT)_")
 # Commands that wurstmeister's image runs at its start, and what they would have been asked for.
 _COMMANDS = {
     "BROKER_ID_COMMAND": "KAFKA_BROKER_ID",

@@ -103,3 +103,23 @@ def test_settings_of_zookeeper_that_cannot_be_followed(key: str, value: str, rem
     with pytest.raises(NoSuchStore, match=f"{key}={value}") as refusal:
         check_store(config)
     assert remedy in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"process.roles": "broker"},
+        {"process.roles": "controller"},
+        {"controller.quorum.voters": "1@a:9093,2@b:9093,3@c:9093", "process.roles": "broker,controller"},
+        {"controller.quorum.bootstrap.servers": "a:9093,b:9093"},
+    ],
+)
+def test_a_member_of_a_quorum_does_not_start_on_its_own(given: dict[str, str]) -> None:
+    with pytest.raises(NoSuchStore, match="give zookeeper.connect, or leave the settings of KRaft out"):
+        check_store(BrokerConfig(given))
+    check_store(BrokerConfig({**given, "zookeeper.connect": "zoo1:2181"}))
+
+
+@pytest.mark.parametrize("voters", ["1@localhost:9093", "1@kafka:9093", ""])
+def test_a_quorum_of_one_is_a_single_broker(voters: str) -> None:
+    check_store(BrokerConfig({"process.roles": "controller,broker", "controller.quorum.voters": voters}))

@@ -111,6 +111,53 @@ def test_the_command_line_decides_whether_listeners_follow() -> None:
     assert "listeners" not in found.settings
 
 
+COMPOSE_FILES = {
+    "Confluent": {
+        "KAFKA_BROKER_ID": "1",
+        "KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://broker:29092,PLAINTEXT_HOST://localhost:9092",
+        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+        "KAFKA_CONFLUENT_LICENSE_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_CONFLUENT_SCHEMA_REGISTRY_URL": "http://schema-registry:8081",
+        "KAFKA_JMX_PORT": "9101",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL": "WARN",
+    },
+    "Apache": {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9092",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
+        "KAFKA_LOG_DIRS": "/tmp/kraft-combined-logs",
+        "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
+    },
+    "Bitnami": {
+        "KAFKA_CFG_NODE_ID": "0",
+        "KAFKA_CFG_PROCESS_ROLES": "controller,broker",
+        "KAFKA_CFG_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "KAFKA_CFG_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "KAFKA_CFG_CONTROLLER_QUORUM_VOTERS": "0@kafka:9093",
+        "KAFKA_CFG_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_KRAFT_CLUSTER_ID": "abcdefghijklmnopqrstuv",
+        "ALLOW_PLAINTEXT_LISTENER": "yes",
+    },
+}
+
+
+@pytest.mark.parametrize("image", COMPOSE_FILES)
+def test_what_users_of_other_images_have_in_their_files(image: str) -> None:
+    found = read_environment(COMPOSE_FILES[image])
+    config = BrokerConfig(found.settings)
+    assert found.warnings == config.warnings == []
+    assert config.broker_id == (0 if image == "Bitnami" else 1)
+    assert {one.port for one in config.listeners} == ({29092, 9092} if image == "Confluent" else {9092})
+
+
 def test_bitnamis_form_wins_and_says_so() -> None:
     found = read_environment({"KAFKA_CFG_NUM_PARTITIONS": "3", "KAFKA_NUM_PARTITIONS": "4"})
     assert found.settings == {"num.partitions": "3"}
