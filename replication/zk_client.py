@@ -200,7 +200,9 @@ class ZooKeeperStore:
             if state == KazooState.LOST:
                 self._expired = True
             if self._lost_at is None:
-                self._say_lost(time.monotonic())
+                self._lost_at = time.monotonic()
+                _log.warning("The connection to ZooKeeper is lost; looking for another")
+                self._say_lost_later(self._lost_at)
 
     def _say_connected(self, expired: bool) -> None:
         lost_at, self._lost_at = self._lost_at, None
@@ -216,19 +218,17 @@ class ZooKeeperStore:
         else:
             _log.info("Connected to ZooKeeper, session 0x%x", self.session_id)
 
-    def _say_lost(self, lost_at: float) -> None:
-        """Now, and again while it stays so."""
+    def _say_lost_later(self, lost_at: float) -> None:
         assert self._loop is not None
-        if self._lost_at is None:
-            self._lost_at = lost_at
-            _log.warning("The connection to ZooKeeper is lost; looking for another")
-        elif self._lost_at != lost_at or self._closed:
-            return
-        else:
+        self._loop.call_later(_SAID_AGAIN_S, self._say_still_lost, lost_at)
+
+    def _say_still_lost(self, lost_at: float) -> None:
+        """Again and again, while it stays so."""
+        if self._lost_at == lost_at and not self._closed:
             seconds = time.monotonic() - lost_at
             servers = self._settings.connect.partition("/")[0]
             _log.warning("No ZooKeeper answers for %.0f s now: is there one at %s?", seconds, servers)
-        self._loop.call_later(_SAID_AGAIN_S, self._say_lost, lost_at)
+            self._say_lost_later(lost_at)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
