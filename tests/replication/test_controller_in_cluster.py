@@ -54,9 +54,8 @@ def consumed(cluster: GregorCluster, name: str, count: int) -> list[int]:
     found: list[int] = []
 
     def enough() -> bool:
-        message = consumer.poll(0.2)
-        if message is not None and message.error() is None:
-            found.append(int(message.value() or b"-1"))
+        messages = consumer.consume(count, 0.2)
+        found.extend(int(message.value() or b"-1") for message in messages if message.error() is None)
         return len(found) >= count
 
     until(enough, f"{count} records of {name}")
