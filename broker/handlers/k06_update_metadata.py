@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from broker.context import Broker, Call
 
 ENDPOINTS_FROM = 1
+RACKS_FROM = 2
 LISTENERS_FROM = 3
 BY_TOPIC_FROM = 5
 
@@ -38,6 +39,8 @@ async def update_metadata(broker: Broker, request: UpdateMetadataRequest, call: 
         for one in request.live_brokers:
             if call.version < ENDPOINTS_FROM:
                 one.endpoints = [_Endpoint(host=one.v0_host, port=one.v0_port)]
+            if call.version < RACKS_FROM:
+                one.rack = None
             for endpoint in one.endpoints:
                 endpoint.listener = _PROTOCOL_NAMES.get(endpoint.security_protocol, "PLAINTEXT")
     response = await broker.local_broker.handle(request, call.connection.number)

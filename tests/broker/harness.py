@@ -56,6 +56,7 @@ class FakeConnection:
         self.listener = "PLAINTEXT"
         self.host = host
         self.sockname = ("127.0.0.1", PORT)
+        self.number = 0
         self.failures: list[str] = []
         self.held = False
 
