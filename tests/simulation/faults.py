@@ -19,10 +19,15 @@ class Faults:
     def __init__(self, world: World, rng: random.Random) -> None:
         self._world = world
         self._rng = rng
-        self._over = False
+        self.over = False
         self._undo: list[Callable[[], None]] = []
         self._lossy: int | None = None
         self._pace_s = rng.choice((0.3, 0.8, 1.5))
+
+    @property
+    def has_lost_bytes(self) -> bool:
+        """Some broker, and the others may not know it yet."""
+        return self._lossy is not None
 
     def begin(self) -> None:
         self._later(self._rng.random() * self._pace_s, self._next)
@@ -31,10 +36,11 @@ class Faults:
         self._world.loop.call_later(delay_s, call)
 
     def _next(self) -> None:
-        if self._over:
+        if self.over:
             return
         kinds = [
             (self._kill, 4),
+            (self._stop, 3),
             (self._lose_power, 3),
             (self._freeze, 3),
             (self._cut, 5),
@@ -53,7 +59,7 @@ class Faults:
 
     def heal(self) -> None:
         """Nothing goes wrong any more, and all that did is mended."""
-        self._over = True
+        self.over = True
         world = self._world
         world.trace("-- healing --")
         for undo in self._undo:
@@ -80,8 +86,14 @@ class Faults:
         self._world.kill(broker_id)
         self._until(6.0, lambda: self._boot(broker_id))
 
+    def _stop(self) -> None:
+        """In order, as far as the other faults let it."""
+        broker_id = self._some_broker()
+        self._world.stop(broker_id)
+        self._until(6.0, lambda: self._boot(broker_id))
+
     def _boot(self, broker_id: int) -> None:
-        if not self._over:
+        if not self.over:
             self._world.boot(broker_id)
 
     def _freeze(self) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Key = tuple[str, int]
 READ_BYTES = 1 << 24
+MIN_IN_SYNC = 2
 
 
 class Violated(AssertionError):
@@ -82,6 +83,10 @@ class Ledger:
 
     def acknowledged(self, key: Key, base_offset: int, values: list[bytes], producer: str) -> None:
         self.acknowledged_count += len(values)
+        last = base_offset + len(values) - 1
+        copies = self._world.copies(key, last)
+        if copies < MIN_IN_SYNC and not self._world.faults.has_lost_bytes:
+            self.violation(f"{key}: offset {last} was acknowledged to {producer} with {copies} copies of it")
         for offset, value in enumerate(values, base_offset):
             self._promise(key, offset, value, f"acknowledged to {producer}")
             self._values[value] = key

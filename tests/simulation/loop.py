@@ -66,6 +66,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._numbers = count()
+        self._dropped: list[asyncio.Handle] = []
+        """Steps of the dead, kept to the end: with its last step a task would go, and its `finally` parts run."""
         self._disturbed = False
         """Some process is, or was, not running: owners must be looked at."""
 
@@ -73,7 +75,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def kill(self, process: Process) -> None:
         process.alive = False
-        process.held.clear()
+        self._dropped += process.held
+        process.held = []
         self._disturbed = True
 
     def freeze(self, process: Process) -> None:
@@ -118,6 +121,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 owner = handle._context.get(_OWNER)  # type: ignore[attr-defined]
                 if owner is not None:
                     if not owner.alive:
+                        self._dropped.append(handle)
                         continue
                     if owner.frozen:
                         owner.held.append(handle)
@@ -137,6 +141,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 coroutine.close()
         self._ready.clear()
         self._timers.clear()
+        self._dropped.clear()
 
     # -- the interface of event loops, as far as asyncio's own parts use it --------------------------------------------
 

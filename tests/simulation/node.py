@@ -12,6 +12,7 @@ from typing import Any, cast
 from broker.context import Broker, Call
 from broker.fetch_sessions import FetchSessions
 from broker.follower_sessions import FollowerSessions
+from broker.handing_over import hand_over
 from broker.late_partitions import LatePartitions
 from broker.membership import Membership
 from broker.registry import Later, load_handlers
@@ -29,6 +30,7 @@ from replication.controller_answers import ControllerAnswers
 from replication.controller_link import ControllerLink
 from replication.controller_loop import ControllerLoop
 from replication.isr_changes import IsrChanges
+from replication.leader_balance import LeaderBalance
 from replication.metadata_image import MetadataImage
 from replication.metadata_store import StoreError
 from replication.nodes import BrokerRegistration
@@ -47,6 +49,7 @@ from tests.simulation.zookeeper import Ensemble, SimulatedStore
 
 LISTENER = "PLAINTEXT"
 FLUSH_S = 2.0
+BALANCE_S = 3
 CHECKPOINT_S = 1.0
 SETTINGS = {
     "log.dirs": "/data",
@@ -56,6 +59,8 @@ SETTINGS = {
     "replica.socket.timeout.ms": "1500",
     "controller.socket.timeout.ms": "1500",
     "zookeeper.session.timeout.ms": "2000",
+    "controlled.shutdown.max.retries": "2",
+    "controlled.shutdown.retry.backoff.ms": "500",
     "auto.create.topics.enable": "false",
 }
 _log = logging.getLogger("broker.simulated")
@@ -162,6 +167,7 @@ class Node:
         await self.member.join()
         await self.controller.start()
         replicating.start()
+        self.spawn(LeaderBalance(self.controller, 0, BALANCE_S).run())
         self.spawn(self._maintain())
         self.started = True
 
@@ -188,6 +194,15 @@ class Node:
     def _registration(self) -> BrokerRegistration:
         endpoint = Listener(LISTENER, host_of(self.broker_id), 9092, LISTENER)
         return BrokerRegistration(self.broker_id, (endpoint,), timestamp_ms=self._clock_ms())
+
+    async def stop(self) -> None:
+        """What broker.wiring's close does."""
+        await hand_over(self.config, self._link(), self.image, self.replicas, self.local.broker_epoch)
+        self._network.stop_listening(host_of(self.broker_id), self.process)
+        await self.controller.stop()
+        await self.replicating.close()
+        await self.store.close()
+        self.logs.close_all(self.local.broker_epoch)
 
     async def _maintain(self) -> None:
         """What broker.maintenance does: flushes and checkpoints."""

@@ -54,6 +54,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seed", type=int, help="this one alone, with its trace")
+    parser.add_argument("--quiet", action="store_true", help="no trace of the one that fails")
     parser.add_argument("--go-on", action="store_true", help="do not stop at the first that fails")
     arguments = parser.parse_args()
     if arguments.seed is not None:
@@ -69,7 +70,8 @@ def main() -> int:
             failed += 1
             print(f"seed {seed}: {found}", flush=True)
             if not arguments.go_on:
-                print(*trace(seed)[1], sep="\n")
+                if not arguments.quiet:
+                    print(*trace(seed)[1], sep="\n")
                 break
         if count % 500 == 0:
             print(f"{count} seeds, {failed} failed, {time.monotonic() - started_s:.0f} s", flush=True)

@@ -18,7 +18,7 @@ from storage.log import Log
 from tests.simulation.clients import Consumer, Producer
 from tests.simulation.disks import Disk
 from tests.simulation.faults import Faults
-from tests.simulation.ledger import Ledger, Violated
+from tests.simulation.ledger import MIN_IN_SYNC, Ledger, Violated
 from tests.simulation.loop import Process, Stuck, VirtualLoop
 from tests.simulation.network import Network
 from tests.simulation.node import Node, host_of
@@ -30,7 +30,7 @@ TOPIC = "orders"
 ZK_HOST = "zk"
 LOOK_S = 0.5
 WHOLE_WITHIN_S = 60.0
-RESTART_S = 0.3
+STOPPED_WITHIN_S = 3.0
 
 
 class Machine:
@@ -95,6 +95,12 @@ class World:
         node = self.machines[broker_id].running
         return None if node is None or node.local.broker_epoch < 0 else node.logs.logs.get(key)
 
+    def copies(self, key: Key, offset: int) -> int:
+        """How many brokers, dead ones included, have written a record at this offset."""
+        nodes_ = [machine.node for machine in self.machines.values() if machine.node is not None]
+        logs = [node.logs.logs.get(key) for node in nodes_]
+        return sum(1 for log in logs if log is not None and log.log_end_offset > offset)
+
     def replicas(self, key: Key) -> tuple[int, ...]:
         return self.assignment[key]
 
@@ -136,6 +142,28 @@ class World:
             self.trace(f"broker {broker_id} is killed")
             self.loop.kill(node.process)
             self.network.stop_listening(host_of(broker_id), node.process)
+
+    def stop(self, broker_id: int) -> None:
+        """As by SIGTERM; who takes too long is killed."""
+        node = self.machines[broker_id].running
+        if node is None or not node.started:
+            return
+        self.trace(f"broker {broker_id} is told to stop")
+        process = node.process
+
+        async def stop() -> None:
+            await node.stop()
+            self.trace(f"broker {broker_id} has stopped")
+            end()
+
+        def end() -> None:
+            if process.alive:
+                self.kill(broker_id)
+                if self.faults.over:
+                    self.boot(broker_id)
+
+        self.loop.spawn(process, stop(), f"stop of broker {broker_id}")
+        self.loop.call_later(STOPPED_WITHIN_S, end, context=self.loop.nobodys)
 
     # -- the run ---------------------------------------------------------------------------------------------------
 
@@ -200,7 +228,7 @@ class World:
 
     def _create_topics(self) -> None:
         settings = {
-            "min.insync.replicas": "2",
+            "min.insync.replicas": str(MIN_IN_SYNC),
             "internal.segment.bytes": str(self.rng("segments").choice((600, 1500, 1 << 20))),
         }
         topic_id: Uuid = self.rng("ids").randbytes(16)

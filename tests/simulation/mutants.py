@@ -1,0 +1,234 @@
+"""Does the simulation find what it is for? Each mutant is gregor with one known mistake; some seed must find it.
+
+`python -m tests.simulation.mutants [words of a name]` makes a copy of the tree for each, and says which seed found it,
+and how. By hand only: it takes minutes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "storage")
+SEEDS = 300
+LONGEST_S = 900
+
+
+class Mutant(NamedTuple):
+    """`path` with `old`, which is there once, replaced by `new`."""
+
+    name: str
+    path: str
+    old: str
+    new: str
+
+
+PARTITION = "replication/partition.py"
+ELECTION = "replication/election.py"
+LOCAL_BROKER = "replication/local_broker.py"
+
+MUTANTS = (
+    Mutant(
+        "a leader does not compare epochs",
+        PARTITION,
+        "        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:\n",
+        "        if True:\n",
+    ),
+    Mutant(
+        "the high watermark goes by the proposed, smaller ISR",
+        PARTITION,
+        "self._maximal_isr = frozenset(self.isr) | frozenset(isr)",
+        "self._maximal_isr = frozenset(isr)",
+    ),
+    Mutant(
+        "the high watermark goes by the leader alone",
+        PARTITION,
+        "                new = position\n",
+        "                continue\n",
+    ),
+    Mutant(
+        "acks=all is answered at once",
+        PARTITION,
+        "        if self.log.high_watermark < offset:\n            return None\n",
+        "",
+    ),
+    Mutant(
+        "min.insync.replicas is ignored",
+        PARTITION,
+        "        return min(self.log.config.min_insync_replicas, len(self._followers) + 1)\n",
+        "        return 1\n",
+    ),
+    Mutant(
+        "consumers read beyond the high watermark",
+        PARTITION,
+        "log.high_watermark if replica_id < 0 else log.log_end_offset",
+        "log.log_end_offset",
+    ),
+    Mutant(
+        "a new leader's latest offset is answered too early",
+        PARTITION,
+        "if log.high_watermark < self.epoch_start_offset:",
+        "if log.high_watermark < 0:",
+    ),
+    Mutant(
+        "the ISR grows by whoever fetches",
+        PARTITION,
+        "reached = follower.log_end_offset >= max(self.high_watermark, self.epoch_start_offset)",
+        "reached = True",
+    ),
+    Mutant(
+        "the ISR grows by who has not reached the epoch's begin",
+        PARTITION,
+        "reached = follower.log_end_offset >= max(self.high_watermark, self.epoch_start_offset)",
+        "reached = follower.log_end_offset >= self.high_watermark",
+    ),
+    Mutant(
+        "the ISR never shrinks",
+        PARTITION,
+        "return remaining if len(remaining) < len(self.isr) else None",
+        "return None",
+    ),
+    Mutant(
+        "a follower does not cut off what differs",
+        "replication/fetcher.py",
+        "followed.partition.truncate_to_epoch(diverging.epoch, diverging.end_offset, now_ms)",
+        "pass",
+    ),
+    Mutant(
+        "a follower cuts off one record too few",
+        PARTITION,
+        "log.truncate_to(max(place, 0), now_ms)",
+        "log.truncate_to(max(place + 1, 0), now_ms)",
+    ),
+    Mutant(
+        "a leader does not say where logs differ",
+        PARTITION,
+        "            return epoch, end_offset\n",
+        "            return None\n",
+    ),
+    Mutant(
+        "a leader does not note where its epoch begins",
+        PARTITION,
+        "log.assign_epoch(state.leader_epoch, start_offset)",
+        "pass",
+    ),
+    Mutant(
+        "a follower cuts its log to its high watermark (before KIP-101)",
+        "replication/fetcher.py",
+        "if log.latest_epoch() is None:\n",
+        "if True:\n",
+    ),
+    Mutant(
+        "a controller writes without looking whether it still is one",
+        "replication/controller_writes.py",
+        "Check(nodes.CONTROLLER_EPOCH, self.epoch_version), *operations",
+        "*operations",
+    ),
+    Mutant("anybody is elected", ELECTION, "    if unclean:\n", "    if True:\n"),
+    Mutant("the epoch stays at an election", ELECTION, "state.leader_epoch + 1, isr", "state.leader_epoch, isr"),
+    Mutant(
+        "the last in-sync replica leaves the ISR",
+        ELECTION,
+        "isr = tuple(broker_id for broker_id in state.isr if broker_id in alive) or state.isr[-1:]",
+        "isr = tuple(broker_id for broker_id in state.isr if broker_id in alive) or tuple(alive) or state.isr[-1:]",
+    ),
+    Mutant(
+        "a restart between two looks goes unnoticed",
+        "replication/controller.py",
+        "or registrations[id_][1] != broker.epoch\n",
+        "\n",
+    ),
+    Mutant(
+        "a restart while there was no controller goes unnoticed",
+        "replication/controller.py",
+        "                self._pass_over_returned()\n",
+        "",
+    ),
+    Mutant(
+        "proposals of an ISR made on an older one are granted",
+        "replication/isr_proposals.py",
+        "    if proposal.partition_epoch < partition.version:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "proposals of replaced leaders are granted",
+        "replication/isr_proposals.py",
+        "    if proposal.leader_epoch < state.leader_epoch:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "a follower's earlier life is let into the ISR",
+        "replication/isr_proposals.py",
+        "or epoch not in (ANY_EPOCH, broker.epoch)",
+        "",
+    ),
+    Mutant(
+        "requests for an earlier life of the broker are obeyed",
+        LOCAL_BROKER,
+        "if 0 <= request.broker_epoch < self.broker_epoch:",
+        "if False:",
+    ),
+    Mutant(
+        "a broker obeys before it is registered",
+        LOCAL_BROKER,
+        "        await self._registered.wait()\n",
+        "",
+    ),
+    Mutant(
+        "a broker obeys whatever partition epoch it is told",
+        "replication/replica_manager.py",
+        "state.leader_epoch < partition.leader_epoch\n",
+        "False\n",
+    ),
+    Mutant(
+        "followers do not learn what idempotent producers did",
+        "storage/log_append.py",
+        "            self._producers.replay(batch)\n",
+        "            pass\n",
+    ),
+)
+
+
+def outcome(mutant: Mutant) -> str:
+    text = (ROOT / mutant.path).read_text()
+    if text.count(mutant.old) != 1:
+        return f"cannot be made: its text is {text.count(mutant.old)} times in {mutant.path}"
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
+        for package in PACKAGES:
+            shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "tests/simulation", tree / "tests/simulation")
+        (tree / mutant.path).write_text(text.replace(mutant.old, mutant.new))
+        command = [sys.executable, "-P", "-m", "tests.simulation.run", "--seeds", str(SEEDS), "--quiet"]
+        try:
+            ended = subprocess.run(
+                command, cwd=tree, env={"PYTHONPATH": folder}, capture_output=True, text=True, timeout=LONGEST_S
+            )
+        except subprocess.TimeoutExpired:
+            return f"NOT FOUND within {LONGEST_S} s"
+    if ended.returncode == 0:
+        return f"NOT FOUND by {SEEDS} seeds"
+    found = [line for line in ended.stdout.splitlines() if line.startswith("seed ")]
+    return found[0] if found else f"does not run: {ended.stderr[-300:]}"
+
+
+def main() -> int:
+    wanted = " ".join(sys.argv[1:])
+    survivors = 0
+    for mutant in MUTANTS:
+        if wanted in mutant.name:
+            started_s = time.monotonic()
+            found = outcome(mutant)
+            survivors += not found.startswith("seed ")
+            print(f"{mutant.name}: {found} ({time.monotonic() - started_s:.0f} s)", flush=True)
+    return survivors > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
