@@ -22,7 +22,7 @@ from broker.context import Call
 from broker.large_requests import LARGE_REQUEST_BYTES, encode_in_steps, may_be_long, serve_large
 from broker.log import logger
 from broker.outbound import Chunk, Outbound
-from broker.produce_routes import ProduceRoutes
+from broker.produce_routes import OWED, ProduceRoutes
 from broker.receive_buffers import SHARED_BYTES, Admission, BufferPool, OwnedBuffer
 from broker.registry import Later
 from broker.responses import encode_response
@@ -100,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queued = False
         self._reading = True
         self._queue: ResponseQueue[Chunk] = ResponseQueue()
-        self._routes = ProduceRoutes(broker)
+        self._routes = ProduceRoutes(broker, self)
         self._owed: asyncio.Future[Any] | Later | None = None
         self.closed = False
         self.peer = self.host = "?"
@@ -192,14 +192,20 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self._expects_long_frame = size > SHARED_BYTES
                 answer = None
-                if key == _PRODUCE and not waiting:
+                if key == _PRODUCE:
                     answer = self._routes.produce(view, start + SIZE_BYTES, stop, version, correlation_id)
-                if answer is not None:
+                if answer is not None and answer is not OWED and not waiting:
                     answers += answer
                 else:
                     if answers:
                         self._transport.write(answers)
                         answers = b""
+                    if answer is not None:
+                        # Behind others that are owed, or owed itself.
+                        if answer is not OWED:
+                            self._send(None, [answer])
+                        start = stop
+                        continue
                     self._dispatch(view, start + SIZE_BYTES, stop, key, version, correlation_id)
                     if self.closed:
                         return
@@ -479,6 +485,14 @@ class Connection(asyncio.BufferedProtocol):
         if chunks:
             self._outbound.send(chunks)
 
+    def owe(self) -> Slot[Chunk]:
+        """The place of an answer that comes later, by `pay`."""
+        return self._queue.open()
+
+    def pay(self, slot: Slot[Chunk], frame: bytes | bytearray) -> None:
+        if not self.closed:
+            self._send(slot, [frame])
+
     # ---- the end --------------------------------------------------------------------------------------------------
 
     def fail(self, reason: str) -> None:
@@ -521,5 +535,5 @@ class Connection(asyncio.BufferedProtocol):
             self._owed.cancel()
             self._owed = None
         self._let_go()
-        self._routes.clear()
+        self._routes.close()
         self._broker.connections.discard(self)

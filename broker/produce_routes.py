@@ -6,9 +6,10 @@ records, which partition they lead to and what the answer looks like; `produce` 
 to the append. Equal bytes decode equally, so a route needs no second look at the request; what it leads to is checked
 by the replica manager's generation, which every change of leadership, assignment or deletion raises.
 
-Only requests without surprises take this way: one topic, one partition, no transactional id, no tagged fields, a leader
-that commits at once and without a wait for the disk, a topic that clients may write. Everything else, and every error,
-is the general handler's (broker.handlers.k00_produce); both give the same bytes, which tests compare.
+Only requests without surprises take this way: one topic, one partition, no transactional id, no tagged fields, no wait
+for the disk, a topic that clients may write. Where other replicas must have the records first, the answer is made at
+once and owed until they do. Everything else, and every error, is the general handler's (broker.handlers.k00_produce);
+both give the same bytes, which tests compare.
 
 Layout from the correlation id on, flexible versions (9 and later); before them lengths are int16/int32 and tags absent:
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from struct import Struct
 from time import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker.internal_topics import INTERNAL_TOPICS
 from broker.responses import encode_frame
@@ -31,9 +32,14 @@ from protocol.messages import ProduceRequest, ProduceResponse, response_header_v
 from protocol.records import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
+    import asyncio
+
     from broker.context import Broker
+    from broker.outbound import Chunk
+    from protocol.framing import Slot
     from protocol.ids import Uuid
     from replication.partition import Partition
+    from storage.log import AppendInfo
 
 FLEXIBLE_FROM = 9
 ROUTES_FROM = 7  # from here on an answer has all three fields below, and every codec is allowed
@@ -42,17 +48,51 @@ _MAX_ROUTES_OF_ALL = 65_536
 """Of all connections together; a route and its prefix take some 300 bytes."""
 _MAX_LENGTHS = 4
 NO_FLUSH_BY_MESSAGES = 2**63 - 1
+OWED = b"owed"
+"""What `ProduceRoutes.produce` returns, this very object, where the answer comes later."""
 
 _INT32 = Struct(">i")
 _BASE_OFFSET = Struct(">q")
 # Index, error code, base offset, log append time and log start offset stand side by side in an answer.
 _PARTITION = Struct(">ihqqq")
+_INDEX_BYTES = 4
+_ERROR = Struct(">h")
 # Values no schema default has, to find their place.
 _MARKS = (0x7A6F_1D2E, 0, 0x7A6F_1D2E_3C4B_5A01, 0x7A6F_1D2E_3C4B_5A02, 0x7A6F_1D2E_3C4B_5A03)
 
 
+class Debtor(Protocol):
+    """A connection, as far as its answers go: they leave in the order of the requests."""
+
+    def owe(self) -> Slot[Chunk]: ...
+    def pay(self, slot: Slot[Chunk], frame: bytes | bytearray) -> None: ...
+
+
+class _Owed:
+    """An answer that waits until its records are committed."""
+
+    __slots__ = ("deadline_s", "error", "fields", "frame", "routes", "slot")
+
+    def __init__(self, routes: ProduceRoutes, frame: bytearray, fields: int) -> None:
+        self.routes = routes
+        self.frame = frame
+        self.fields = fields
+        self.deadline_s = 0.0
+        self.slot: Slot[Chunk] | None = None
+        self.error: ErrorCode | None = None
+
+    def settle(self, error: ErrorCode) -> None:
+        if self.error is not None:
+            return
+        self.error = error
+        if error:
+            _ERROR.pack_into(self.frame, self.fields + _INDEX_BYTES, error)
+        if self.slot is not None:
+            self.routes.pay(self, self.slot)
+
+
 class _Route:
-    __slots__ = ("acks", "answer", "fields", "generation", "index", "partition", "version")
+    __slots__ = ("acks", "answer", "fields", "generation", "index", "partition", "timeout_s", "version", "waits")
 
     def __init__(
         self,
@@ -63,6 +103,7 @@ class _Route:
         acks: int,
         answer: bytearray,
         fields: int,
+        timeout_s: float,
     ) -> None:
         """`answer` is shared by the partitions of a topic; `fields` is where the partition's begin."""
         self.partition = partition
@@ -72,6 +113,8 @@ class _Route:
         self.acks = acks
         self.answer = answer
         self.fields = fields
+        self.timeout_s = timeout_s
+        self.waits = acks == -1 and not partition.commits_at_once
 
 
 class ProduceRoutes:
@@ -81,21 +124,46 @@ class ProduceRoutes:
     anywhere. A prefix tells by itself where it ends, so one that is the beginning of another is no trouble.
     """
 
-    __slots__ = ("_answers", "_broker", "_lengths", "_prefix_bytes", "_routes", "_unlearnt")
+    __slots__ = (
+        "_answers",
+        "_broker",
+        "_debtor",
+        "_lengths",
+        "_owed",
+        "_prefix_bytes",
+        "_routes",
+        "_timer",
+        "_unlearnt",
+    )
 
     of_all = 0
     """Routes of all connections of the process."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, debtor: Debtor | None = None) -> None:
+        """Without a `debtor` only those routes are learnt whose answers are known at once."""
         self._broker = broker
+        self._debtor = debtor
+        self._owed: dict[_Owed, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
         self._prefix_bytes = 0
         self._lengths: list[int] = []
         self._routes: dict[bytes, _Route] = {}
         self._answers: dict[tuple[str, Uuid, int], tuple[bytearray, int]] = {}
         self._unlearnt = 0
 
+    def close(self) -> None:
+        """The connection ends: nothing is answered any more."""
+        self.clear()
+        self._debtor = None  # the way back to the connection: a cycle, which would be for the collector
+        for owed in self._owed:
+            owed.error = ErrorCode.NONE
+        self._owed.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def clear(self) -> None:
-        """Forget all routes; also to be called when the connection ends."""
+        """Forget all routes."""
         ProduceRoutes.of_all -= len(self._routes)
         self._routes.clear()
         self._answers.clear()
@@ -103,7 +171,8 @@ class ProduceRoutes:
         self._prefix_bytes = self._unlearnt = 0
 
     def produce(self, view: memoryview, start: int, stop: int, version: int, correlation_id: int) -> bytes | None:
-        """Append the records of the request in `view[start:stop]` and return its answer's frame, empty for acks=0.
+        """Append the records of the request in `view[start:stop]` and return its answer's frame, empty for acks=0; OWED
+        where it comes later.
 
         None: not a request of a known route, or one that fails; nothing was done and the general way takes it.
         """
@@ -158,7 +227,39 @@ class ProduceRoutes:
         _PARTITION.pack_into(
             answer, route.fields, route.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
         )
-        return bytes(answer)
+        return self._owe(route, info, bytearray(answer)) if route.waits else bytes(answer)
+
+    def _owe(self, route: _Route, info: AppendInfo, frame: bytearray) -> bytes:
+        owed = _Owed(self, frame, route.fields)
+        route.partition.when_committed(info.last_offset + 1, owed.settle)
+        if owed.error is not None or self._debtor is None:
+            return bytes(frame)  # decided on the spot
+        owed.slot = self._debtor.owe()
+        loop = self._broker.loop
+        owed.deadline_s = loop.time() + route.timeout_s
+        self._owed[owed] = None
+        timer = self._timer
+        if timer is None or owed.deadline_s < timer.when():
+            if timer is not None:
+                timer.cancel()
+            self._timer = loop.call_later(route.timeout_s, self._time_out)
+        return OWED
+
+    def pay(self, owed: _Owed, slot: Slot[Chunk]) -> None:
+        del self._owed[owed]
+        if self._debtor is not None:
+            self._debtor.pay(slot, owed.frame)
+
+    def _time_out(self) -> None:
+        """One timer for all that is owed: mostly it finds nothing that is late."""
+        self._timer = None
+        loop = self._broker.loop
+        now_s = loop.time()
+        for owed in [owed for owed in self._owed if owed.deadline_s <= now_s]:
+            owed.settle(ErrorCode.REQUEST_TIMED_OUT)
+        if self._owed:
+            next_s = min(owed.deadline_s for owed in self._owed)
+            self._timer = loop.call_later(max(0.0, next_s - now_s), self._time_out)
 
     def _by_another_length(self, view: memoryview, begin: int, stop: int) -> _Route | None:
         for length in self._lengths:
@@ -188,7 +289,9 @@ class ProduceRoutes:
             return
         prefix_end = position - (_varint_bytes(size + 1) if flexible else 4)
         partition = self._broker.partition_of(topic.name, topic.topic_id, data.index)
-        if partition is None or not partition.commits_at_once or partition.log is None:
+        if partition is None or not partition.is_leader or partition.log is None:
+            return
+        if self._debtor is None and not partition.commits_at_once:
             return
         if partition.log.config.flush_messages < NO_FLUSH_BY_MESSAGES or partition.topic in INTERNAL_TOPICS:
             return
@@ -215,7 +318,9 @@ class ProduceRoutes:
         generation = self._broker.replicas.generation
         if route is None:
             ProduceRoutes.of_all += 1
-        self._routes[prefix] = _Route(partition, data.index, generation, version, request.acks, answer, fields)
+        self._routes[prefix] = _Route(
+            partition, data.index, generation, version, request.acks, answer, fields, request.timeout_ms / 1000
+        )
 
 
 def _answer_template(topic: ProduceRequest.TopicProduceData, version: int) -> tuple[bytearray, int]:

@@ -180,14 +180,21 @@ class Partition:
         self, records: memoryview | bytes | bytearray, now_ms: int, required_acks: int, from_client: bool
     ) -> AppendInfo:
         log = self._leader_log()
-        if required_acks == -1 and len(self.isr) < self._effective_min_isr():
+        if (
+            required_acks == -1
+            and len(self.isr) < log.config.min_insync_replicas
+            and len(self.isr) < self._effective_min_isr()
+        ):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic}-{self.partition}: {len(self.isr)} in sync, {self._effective_min_isr()} required",
             )
         info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client)
-        self._advance_high_watermark(now_ms)
-        if self._waiters.active:
+        if len(self._maximal_isr) > 1:
+            # Committed when the others have fetched it, not before.
+            if self._waiters.active:
+                self._waiters.stir(self._commit_verdict)
+        elif self._advance_high_watermark(now_ms) or self._waiters.active:
             self._waiters.run(self._commit_verdict)
         return info
 

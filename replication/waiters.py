@@ -54,6 +54,20 @@ class Waiters:
         heapq.heappush(self._commits, (offset, self._sequence, callback))
         self.active = True
 
+    def stir(self, verdict: Callable[[int], ErrorCode | None]) -> None:
+        """`run` where there is nothing new for acknowledgements, but what the watchers bring about."""
+        if self._running or not self._watchers:
+            self._again = True
+            return
+        self._running = True
+        self._again = False
+        try:
+            self._call_watchers()
+        finally:
+            self._running = False
+        if self._again:
+            self.run(verdict)
+
     def run(self, verdict: Callable[[int], ErrorCode | None]) -> None:
         """Answer each acknowledgement for which `verdict(offset)` is not None, then call every watcher."""
         if self._running:

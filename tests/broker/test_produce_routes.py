@@ -27,6 +27,7 @@ class FakePartition:
 
     def __init__(self) -> None:
         self.commits_at_once = True
+        self.is_leader = True
         config = SimpleNamespace(flush_messages=2**63 - 1)
         self.log = SimpleNamespace(config=config, unflushed_messages=1, is_special=False)
         self.appended: list[bytes] = []
@@ -227,7 +228,7 @@ def test_requests_with_surprises_have_no_route() -> None:
     assert world.fast(bytes(out), 12, 1) is None
 
 
-def test_replicated_partitions_have_no_route() -> None:
+def test_who_cannot_owe_learns_no_route_of_replicated_partitions() -> None:
     world = World()
     world.partitions[0].commits_at_once = False
     frame = request_frame(12, batch())

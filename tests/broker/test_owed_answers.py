@@ -1,0 +1,161 @@
+"""Produce requests that other replicas must have first, by the short way: owed, and paid in the requests' order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages import ProduceResponse, ResponseHeader
+from replication.partition import Partition
+from tests.broker.harness import Harness, Wire, batch, one_partition, produce_request, request_frame
+
+FOLLOWER = 5
+VERSION = 12
+
+
+class Producer:
+    """A connection that knows the route already, and what came back on it."""
+
+    def __init__(self, harness: Harness, topic: str) -> None:
+        self.harness = harness
+        self.topic = topic
+        self.wire = Wire(harness)
+        self.partition = harness.broker.replicas.get(topic, 0)
+        assert self.partition is not None
+        self.send(b"first", acks=-1)
+        self.fetched()
+        assert self.answers() == [(0, 0)]
+
+    def send(self, *values: bytes, acks: int = -1, timeout_ms: int = 60_000) -> None:
+        request = produce_request(self.topic, batch(*values), acks=acks, timeout_ms=timeout_ms)
+        self.wire.send(request_frame(request, VERSION))
+
+    def fetched(self, offset: int = -1) -> None:
+        """The follower has all, or all below an offset."""
+        partition = self.partition
+        assert partition is not None
+        end = partition.log_end_offset if offset < 0 else offset
+        partition.update_follower(FOLLOWER, end, self.harness.broker.now_ms())
+        self.harness.turn()
+
+    def answers(self) -> list[tuple[int, int]]:
+        """(error, base offset) of all answers since the last look."""
+        data, found = bytes(self.wire.transport.written), []
+        del self.wire.transport.written[:]
+        while data:
+            size = int.from_bytes(data[:4]) + 4
+            _, position = ResponseHeader.decode(data, 1, 4)
+            answer, end = ProduceResponse.decode(data, VERSION, position)
+            assert end == size
+            data = data[size:]
+            found.append((one_partition(answer).error_code, one_partition(answer).base_offset))
+        return found
+
+
+@pytest.fixture
+def producer(harness: Harness, topic: str) -> Producer:
+    harness.create_topic(topic)
+    harness.add_follower(topic)
+    return Producer(harness, topic)
+
+
+@pytest.fixture
+def general(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the general way is asked for."""
+    from broker.handlers import k00_produce
+
+    calls: list[Any] = []
+    run = k00_produce._Appends.run
+
+    def counted(self: Any) -> Any:
+        calls.append(self)
+        return run(self)
+
+    monkeypatch.setattr(k00_produce._Appends, "run", counted)
+    return calls
+
+
+def test_answers_wait_for_the_follower_and_keep_their_order(producer: Producer, general: list[Any]) -> None:
+    producer.send(b"a")
+    producer.send(b"b", b"c")
+    producer.send(b"d", acks=1)
+    producer.send(b"e")
+    assert producer.answers() == []
+    producer.fetched(2)
+    assert producer.answers() == [(0, 1)]
+    producer.fetched(4)
+    assert producer.answers() == [(0, 2), (0, 4)]
+    producer.fetched()
+    assert producer.answers()[-1] == (0, 5)
+    # acks=1 has a route of its own, which that request was the first to show.
+    assert len(general) == 1
+
+
+def test_an_answer_known_at_once_waits_behind_owed_ones(producer: Producer, general: list[Any]) -> None:
+    producer.send(b"a", acks=1)
+    assert (producer.answers(), len(general)) == ([(0, 1)], 1)
+    producer.send(b"b")
+    producer.send(b"c", acks=1)
+    producer.send(b"d", acks=1)
+    assert (producer.answers(), len(general)) == ([], 1)
+    producer.fetched(3)
+    assert producer.answers() == [(0, 2), (0, 3), (0, 4)]
+
+
+def test_nothing_waits_when_the_leader_alone_is_in_sync(producer: Producer, general: list[Any]) -> None:
+    partition = producer.partition
+    assert isinstance(partition, Partition)
+    producer.send(b"a")
+    partition.isr_decided([0], partition.partition_epoch + 1, producer.harness.broker.now_ms())
+    assert producer.answers() == [(0, 1)]
+    producer.send(b"b")
+    producer.send(b"c")
+    assert (producer.answers(), general) == ([(0, 2), (0, 3)], [])
+
+
+def test_too_late_is_told_and_the_rest_goes_on(producer: Producer, general: list[Any]) -> None:
+    producer.send(b"x", timeout_ms=1)
+    producer.fetched()
+    producer.answers()
+    assert len(general) == 1
+    producer.send(b"a")
+    producer.send(b"b", timeout_ms=1)
+    producer.harness.until(lambda: len(producer.wire.connection._queue.slots[1].chunks or ()) > 0)
+    assert producer.answers() == [], "behind the first, which may wait for longer"
+    producer.fetched()
+    assert producer.answers() == [(0, 2), (ErrorCode.REQUEST_TIMED_OUT, 3)]
+    assert len(general) == 1
+
+
+def test_the_end_of_the_leadership_is_told(producer: Producer, general: list[Any]) -> None:
+    producer.send(b"a")
+    producer.harness.hand_over(producer.topic)
+    assert producer.answers() == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, 1)]
+    producer.send(b"b")
+    producer.harness.turn()
+    assert producer.answers() == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    assert len(general) == 1
+
+
+def test_too_few_in_sync(producer: Producer) -> None:
+    producer.harness.alter_topic(producer.topic, min_insync_replicas="2")
+    partition = producer.partition
+    assert partition is not None
+    producer.send(b"a")
+    partition.isr_decided([0], partition.partition_epoch + 1, producer.harness.broker.now_ms())
+    producer.send(b"b")
+    producer.fetched()
+    assert producer.answers() == [] or not partition.under_min_isr
+    partition.isr_decided([0, FOLLOWER], partition.partition_epoch + 1, producer.harness.broker.now_ms())
+    producer.harness.turn()
+    assert producer.answers() == [(0, 1), (ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+
+
+def test_who_leaves_is_owed_nothing(producer: Producer) -> None:
+    producer.send(b"a")
+    producer.wire.close()
+    producer.fetched()
+    assert producer.answers() == []
+    assert producer.wire.connection._routes._timer is None
