@@ -2,6 +2,7 @@
 
 - 1 error messages, validation alone; 2 throttle time; 4 -1 for partitions or replication factor takes the broker's
   default (KIP-464); 5 flexible, the answer has the numbers and settings of the new topic (KIP-525); 7 topic ids.
+- Answered by the controller; others say NOT_CONTROLLER of each topic.
 - Answered when every partition has a leader that this broker knows, or with REQUEST_TIMED_OUT after `timeout_ms`.
 """
 
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
     from broker.context import Broker, Call
 
 DETAILS_FROM = 5
+NOT_CONTROLLER = KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
 
 
 @handles(ApiKey.CREATE_TOPICS, 0, 7, changes=True)
 async def create_topics(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     turns = broker.gate.turns()
+    if not broker.controller.is_active:
+        names = dict.fromkeys(topic.name for topic in request.topics)
+        return CreateTopicsResponse(topics=[_refused(name, NOT_CONTROLLER) for name in names])
     named: Counter[str] = Counter()
     for topic in request.topics:
         await turns.next()

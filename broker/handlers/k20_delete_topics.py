@@ -2,6 +2,7 @@
 
 - 1 throttle time; 3 TOPIC_DELETION_DISABLED, before which INVALID_REQUEST stands for it; 4 flexible; 5 error messages;
   6 topics by name or by id. A topic that is named twice, in whatever way, is not deleted and is answered once.
+- Answered by the controller; others say NOT_CONTROLLER of each topic.
 - Answered when the topic is gone from this broker's metadata, or with REQUEST_TIMED_OUT after `timeout_ms`. Its files
   are renamed at once and unlinked on a thread after `log.segment.delete.delay.ms`.
 """
@@ -29,6 +30,15 @@ IDS_FROM = 6
 
 @handles(ApiKey.DELETE_TOPICS, 0, 6, changes=True)
 async def delete_topics(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+    if not broker.controller.is_active:
+        # Before names are looked up: this broker may not know of a topic yet.
+        wanted = dict.fromkeys((topic.name, topic.topic_id) for topic in _wanted(request, call.version))
+        refused = DeleteTopicsResponse.DeletableTopicResult
+        return DeleteTopicsResponse(
+            responses=[
+                refused(name=name, topic_id=topic_id, error_code=ErrorCode.NOT_CONTROLLER) for name, topic_id in wanted
+            ]
+        )
     turns = broker.gate.turns()
     answers = await _resolved(broker, _wanted(request, call.version), turns)
     doomed = []

@@ -1,5 +1,6 @@
 """CreatePartitions (key 37), versions 0 to 3: widen topics. Keys then map to other partitions than before.
 
+- Answered by the controller; others say NOT_CONTROLLER of each topic.
 - 2 flexible; 3 may be answered with a quota error (there are no quotas yet).
 """
 
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 
 @handles(ApiKey.CREATE_PARTITIONS, 0, 3, changes=True)
 async def create_partitions(broker: Broker, request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
+    if not broker.controller.is_active:
+        return CreatePartitionsResponse(
+            results=[
+                CreatePartitionsResponse.CreatePartitionsTopicResult(name=name, error_code=ErrorCode.NOT_CONTROLLER)
+                for name in dict.fromkeys(topic.name for topic in request.topics)
+            ]
+        )
     turns = broker.gate.turns()
     named: Counter[str] = Counter()
     for topic in request.topics:

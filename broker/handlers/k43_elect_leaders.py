@@ -50,7 +50,8 @@ async def elect_leaders(broker: Broker, request: ElectLeadersRequest, call: Call
         results = await broker.admin.elect_leaders(keys, request.timeout_ms, unclean=kind == UNCLEAN)
     except KafkaError as refusal:
         results = dict.fromkeys(keys, refusal)
-        error = refusal.code
+        if refusal.code != ErrorCode.NOT_CONTROLLER:
+            error = refusal.code
     topics: dict[str, _Result] = {}
     for (name, index), result in results.items():
         await turns.next()

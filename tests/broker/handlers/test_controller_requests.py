@@ -17,6 +17,9 @@ from protocol.messages import (
     AlterPartitionRequest,
     ApiVersionsRequest,
     ControlledShutdownRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
     LeaderAndIsrRequest,
     StopReplicaRequest,
     UpdateMetadataRequest,
@@ -25,6 +28,7 @@ from tests.broker.harness import Harness
 
 AMONG_BROKERS = [4, 5, 6, 7, 56, 67]
 ID = b"i" * 16
+NOT_CONTROLLER = ErrorCode.NOT_CONTROLLER
 
 
 @pytest.fixture(scope="module")
@@ -222,5 +226,17 @@ def test_others_say_that_they_are_not_the_controller(member: Harness) -> None:
             (AllocateProducerIdsRequest(broker_id=0), 0),
         ):
             assert member.ask(request, version).error_code == ErrorCode.NOT_CONTROLLER
+        # Clients' requests: of each topic once, before anything else is looked at.
+        creation = [CreateTopicsRequest.CreatableTopic(name=name) for name in ("a", "a", "?")]
+        made = member.ask(CreateTopicsRequest(topics=creation), 7)
+        assert [(one.name, one.error_code) for one in made.topics] == [("a", NOT_CONTROLLER), ("?", NOT_CONTROLLER)]
+        widening = [CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=0) for name in ("a", "b")]
+        wider = member.ask(CreatePartitionsRequest(topics=widening), 3)
+        assert [(one.name, one.error_code) for one in wider.results] == [("a", NOT_CONTROLLER), ("b", NOT_CONTROLLER)]
+        gone = member.ask(DeleteTopicsRequest(topic_names=["a"]), 5)
+        assert [(one.name, one.error_code) for one in gone.responses] == [("a", NOT_CONTROLLER)]
+        by_id = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=ID)])
+        (one,) = member.ask(by_id, 6).responses
+        assert (one.name, one.topic_id, one.error_code) == (None, ID, NOT_CONTROLLER)
     finally:
         controller.cluster = cluster
