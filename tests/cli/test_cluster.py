@@ -54,6 +54,15 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "Not a directory" in capsys.readouterr().err
 
 
+def doctor(capsys: pytest.CaptureFixture[str], bootstrap: str, zookeeper: str) -> list[str]:
+    """What `gregor doctor` finds wrong; the machine's disk is as full as it is."""
+    capsys.readouterr()
+    main(["doctor", "--bootstrap-server", bootstrap, "--zookeeper", zookeeper])
+    out = capsys.readouterr().out
+    assert "ZooKeeper takes a session and knows brokers" in out
+    return [line for line in out.splitlines() if line.startswith("WRONG") and " free (" not in line]
+
+
 @pytest.mark.jvm
 @pytest.mark.very_slow
 def test_a_cluster_from_start_to_end_and_on_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,9 +74,13 @@ def test_a_cluster_from_start_to_end_and_on_again(tmp_path: Path, capsys: pytest
         topics = ["topics", "--bootstrap-server", bootstrap]
         assert main([*topics, "--create", "--topic", "orders", "--partitions", "2"]) == 0
         running.until("1 topic, 2 partitions: all in sync")
+        zookeeper = said.partition("ZooKeeper ")[2].split()[0]
+        assert doctor(capsys, bootstrap, zookeeper) == []
         os.kill(pid_of(said, "broker 1"), signal.SIGKILL)
         running.until("broker 1 has ended (killed by SIGKILL) and stays down")
         running.until("2 partitions: 2 under-replicated")
+        (wrong,) = doctor(capsys, bootstrap.split(",")[0], zookeeper)
+        assert "2 partitions (orders-0, orders-1) with replicas that are not in sync" in wrong
         assert running.stop() == 0
         assert running.said.index("stopping broker 0") < running.said.index("stopping zookeeper")
     with RunningCommand(tmp_path, "cluster", *arguments) as running:

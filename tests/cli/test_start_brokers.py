@@ -6,12 +6,14 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from broker.__main__ import main
 from broker.cli import start
-from broker.cli.start_brokers import arguments_for, bootstrap_of, first_of
+from broker.cli.start_brokers import arguments_for, bootstrap_of, first_of, stop_on_signals
 from broker.supervisor import Child
 from tests.support.commands import RunningCommand, pid_of, until
 
@@ -48,6 +50,22 @@ def test_the_first_of_several_works() -> None:
         task.cancel()
 
     asyncio.run(scenario())
+
+
+def test_signals_reach_the_brokers_through_the_supervisor() -> None:
+    async def scenario() -> None:
+        told: asyncio.Queue[object] = asyncio.Queue()
+        supervisor: Any = SimpleNamespace(hurry=lambda: told.put_nowait("hurry"), tell_all=told.put_nowait)
+        stop = stop_on_signals(supervisor)
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert (await told.get(), stop.is_set()) == (signal.SIGHUP, False)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await stop.wait()
+        assert told.empty()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert await told.get() == "hurry"
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 def test_data_of_a_single_broker_is_not_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
