@@ -66,6 +66,8 @@ from replication.topic_configs import TopicConfigs
 THREADED_FROM = 50
 """Decisions about more partitions are made on a thread: 1000 partitions take 30 ms."""
 FULL_DELAY_S = 1.0
+_WATCHES = "watches"
+"""In place of a path: some nodes are to be watched."""
 _LOOK_EVERY_S = 0.01
 
 _log = logging.getLogger(__name__)
@@ -268,6 +270,8 @@ class ControllerLoop:
                 _refuse(item.done, error)
         else:
             await self._step(item)
+        if self.is_active and self._reader.has_unwatched:
+            self._put(_Read(_WATCHES))
 
     def _session_expired(self) -> None:
         # The election node is gone or another session's: reading it ends our term, in its turn.
@@ -353,6 +357,8 @@ class ControllerLoop:
             await self._read_preferred_election()
         elif path == nodes.REASSIGNMENT:
             await self._read_reassignments()
+        elif path == _WATCHES:
+            await self._reader.set_watches()
 
     async def _read_topics(self) -> None:
         assert self.cluster is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import islice
 
 from replication import nodes
 from replication.cluster import Cluster, LiveBroker, Partition, PartitionKey, Topic
@@ -13,6 +14,9 @@ from replication.metadata_store import MetadataStore, Stat, Watch, WatchEvent
 from replication.reassignment import is_moving
 from replication.topic_configs import TopicConfigs
 from replication.turns import Turns, in_turns
+
+MANY = 20
+WATCHES_AT_ONCE = 50
 
 _log = logging.getLogger(__name__)
 
@@ -28,11 +32,13 @@ class ControllerReader:
         # Watches set and not called yet. Setting one twice would have it called twice, and so for ever.
         self._data_armed: set[str] = set()
         self._children_armed: set[str] = set()
+        self._unarmed: dict[str, int] = {}  # read without a watch, at this version: the watch is to follow
 
     def forget_watches(self) -> None:
         """The session is a new one: none of the old one's watches will be called."""
         self._data_armed.clear()
         self._children_armed.clear()
+        self._unarmed.clear()
 
     # -- watches ---------------------------------------------------------------------------------------------------
 
@@ -60,18 +66,42 @@ class ControllerReader:
         return await self._store.children(path, watch)
 
     async def _get_watched(self, paths: Iterable[str]) -> dict[str, tuple[bytes, Stat]]:
-        """Those of the nodes that exist; each is watched from now on."""
+        """Those of the nodes that exist; each is watched from now on, or, of many, from when `set_watches` is through
+        with it: many nodes are read in no time, but each watch costs a request of its own."""
         armed: list[str] = []
         unarmed: list[str] = []
         for path in paths:
             (armed if path in self._data_armed else unarmed).append(path)
-        # Marked before reading: the watch may be called before the answer is looked at.
-        self._data_armed.update(unarmed)
         found = await self._store.get_many(armed)
-        fresh = await self._store.get_many(unarmed, self._data_called)
-        self._data_armed.difference_update(path for path, node in zip(unarmed, fresh, strict=True) if node is None)
+        if len(unarmed) >= MANY:
+            fresh = await self._store.get_many(unarmed)
+            read = zip(unarmed, fresh, strict=True)
+            self._unarmed.update((path, node[1].version) for path, node in read if node is not None)
+        else:
+            # Marked before reading: the watch may be called before the answer is looked at.
+            self._data_armed.update(unarmed)
+            fresh = await self._store.get_many(unarmed, self._data_called)
+            self._data_armed.difference_update(path for path, node in zip(unarmed, fresh, strict=True) if node is None)
         both = zip(armed + unarmed, found + fresh, strict=True)
         return {path: node for path, node in both if node is not None}
+
+    @property
+    def has_unwatched(self) -> bool:
+        return bool(self._unarmed)
+
+    async def set_watches(self) -> None:
+        """Of some of the nodes that were read without. What has changed since is told as if a watch had been called."""
+        paths = [path for path in islice(self._unarmed, WATCHES_AT_ONCE) if path not in self._data_armed]
+        versions = [self._unarmed[path] for path in paths]
+        for path in list(islice(self._unarmed, WATCHES_AT_ONCE)):
+            del self._unarmed[path]
+        self._data_armed.update(paths)
+        found = await self._store.get_many(paths, self._data_called)
+        for path, version, node in zip(paths, versions, found, strict=True):
+            if node is None:
+                self._data_armed.discard(path)
+            if node is None or node[1].version != version:
+                self._changed(path)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 

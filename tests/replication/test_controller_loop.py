@@ -308,3 +308,43 @@ async def test_decisions_about_many_partitions_are_made_on_a_thread(
         await subject.store.create(nodes.delete_topic_path("large"))
         await subject.settle()
         assert await subject.store.children(nodes.TOPICS) == ["small"]
+
+
+@on_loop
+async def test_many_topics_are_watched_in_the_end(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as subject:
+        for index in range(40):
+            await subject.create(f"t{index}", (1,))
+        subject.loop._reader.forget_watches()  # as of a controller that is new
+        await subject.store.delete(nodes.CONTROLLER)
+        await subject.settle()
+        # The next controller has read them all without watches, and set those since.
+        for name in "t3", "t39":
+            await subject.store.set(nodes.topic_path(name), b'{"version":1,"partitions":{"0":[1],"1":[2]}}')
+        await subject.settle()
+        assert subject.loop.cluster is not None
+        assert [len(subject.loop.cluster.topics[name].partitions) for name in ("t3", "t4", "t39")] == [2, 1, 2]
+        assert (await subject.state("t39", 1)).leader == 2
+
+
+@on_loop
+async def test_what_changes_before_it_is_watched_is_read_again(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as subject:
+        for index in range(40):
+            await subject.create(f"t{index}", (1,))
+        read = subject.loop._reader.set_watches
+        written: list[str] = []
+
+        async def write_first() -> None:
+            if not written:
+                written.append("t5")
+                await subject.store.set(nodes.topic_path("t5"), b'{"version":1,"partitions":{"0":[1],"1":[2]}}')
+            await read()
+
+        subject.loop._reader.set_watches = write_first  # type: ignore[method-assign]
+        subject.loop._reader.forget_watches()  # as of a controller that is new
+        await subject.store.delete(nodes.CONTROLLER)
+        await subject.settle()
+        assert written
+        assert subject.loop.cluster is not None
+        assert len(subject.loop.cluster.topics["t5"].partitions) == 2
