@@ -1,0 +1,175 @@
+"""Three brokers on a ZooKeeper: one that is suspended, no ZooKeeper for a while, settings that change on all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from broker.zookeeper_server import ZooKeeperMissing
+from replication import nodes
+from tests.support.gregor_cluster import PATIENCE_S, SESSION_TIMEOUT_MS, GregorCluster, until
+
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.very_slow]
+
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GregorCluster]:
+    try:
+        cluster = GregorCluster(tmp_path_factory.mktemp("cluster"), overrides={"min.insync.replicas": "2"})
+        with cluster:
+            yield cluster
+    except ZooKeeperMissing as error:
+        pytest.skip(str(error))
+
+
+MakeTopic = Callable[[str], str]
+
+
+@pytest.fixture
+def make_topic(cluster: GregorCluster) -> MakeTopic:
+    def made(name: str) -> bool:
+        # A client of this kind does not look for the new controller itself.
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        (creation,) = admin.create_topics([NewTopic(name, PARTITIONS, 3)], request_timeout=PATIENCE_S).values()
+        try:
+            creation.result(PATIENCE_S)
+        except KafkaException as error:
+            assert error.args[0].code() == KafkaError.NOT_CONTROLLER
+            return False
+        return True
+
+    def make(name: str) -> str:
+        until(lambda: made(name), f"the controller makes {name}")
+        for index in range(PARTITIONS):
+            cluster.until_led(name, index)
+        return name
+
+    return make
+
+
+class Load:
+    """An idempotent producer with acks=all, and a reader of everything."""
+
+    def __init__(self, cluster: GregorCluster, topic: str) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._sent = 0
+        self._errors: list[object] = []
+        self._producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "message.timeout.ms": 120000}
+        )
+
+    def go_on(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._producer.produce(
+                self._topic,
+                str(self._sent),
+                partition=self._sent % PARTITIONS,
+                on_delivery=lambda error, _: self._errors.append(error) if error else None,
+            )
+            self._sent += 1
+            self._producer.poll(0.01)
+
+    def delivered(self) -> None:
+        """All of it, each once, in order."""
+        assert self._producer.flush(120) == 0
+        assert self._errors == []
+        consumer = Consumer(
+            {"bootstrap.servers": self._cluster.bootstrap, "group.id": "judge", "enable.partition.eof": False}
+        )
+        found: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}
+        consumer.assign([TopicPartition(self._topic, index, 0) for index in found])
+        end = time.monotonic() + 60
+        while sum(map(len, found.values())) < self._sent and time.monotonic() < end:
+            for message in consumer.consume(1000, 0.2):
+                assert message.error() is None, message.error()
+                found[message.partition() or 0].append(int(message.value() or b""))
+        consumer.close()
+        assert found == {index: list(range(index, self._sent, PARTITIONS)) for index in found}
+
+
+def test_a_suspended_broker_is_replaced_and_comes_back(cluster: GregorCluster, make_topic: MakeTopic) -> None:
+    load = Load(cluster, make_topic("suspended"))
+    load.go_on(1)
+    suspended = cluster.until_led("suspended")
+    cluster.suspend(suspended)
+    cluster.until_led("suspended", not_by=suspended)
+    load.go_on(1)
+    cluster.resume(suspended)
+    load.go_on(1)
+    for index in range(PARTITIONS):
+        cluster.until_isr("suspended", [0, 1, 2], index)
+    load.delivered()
+    log = cluster.brokers[suspended].log()
+    assert "no longer leading" in log and "registered again, with epoch" in log
+
+
+def test_without_zookeeper_for_longer_than_a_session(cluster: GregorCluster, make_topic: MakeTopic) -> None:
+    load = Load(cluster, make_topic("alone"))
+    load.go_on(0.5)
+    load.delivered()  # a producer gets its id with ZooKeeper only
+    cluster.zookeeper.kill()
+    load.go_on(SESSION_TIMEOUT_MS / 1000 + 2)
+    load.delivered()
+    cluster.zookeeper.start()
+    until(lambda: cluster.registered() == {0, 1, 2}, "all are registered")
+    make_topic("afterwards")
+    # And it is watched over again.
+    killed = cluster.until_led("alone")
+    cluster.kill(killed)
+    cluster.until_led("alone", not_by=killed)
+    cluster.start(killed)
+    load.go_on(0.5)
+    for index in range(PARTITIONS):
+        cluster.until_isr("alone", [0, 1, 2], index)
+    load.delivered()
+
+
+def test_settings_change_on_all_brokers(cluster: GregorCluster, make_topic: MakeTopic) -> None:
+    topic = ConfigResource(ResourceType.TOPIC, make_topic("settings"))
+    clients = {id_: AdminClient({"bootstrap.servers": broker.bootstrap}) for id_, broker in cluster.brokers.items()}
+
+    def alter(client: AdminClient, type_: ResourceType, name: str, key: str, value: str) -> None:
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        (done,) = client.incremental_alter_configs(
+            [ConfigResource(type_, name, incremental_configs=[entry])], request_timeout=PATIENCE_S
+        ).values()
+        done.result(PATIENCE_S)
+
+    def value(broker_id: int, resource: ConfigResource, key: str) -> str | None:
+        (found,) = clients[broker_id].describe_configs([resource], request_timeout=PATIENCE_S).values()
+        text: str | None = found.result(PATIENCE_S)[key].value
+        return text
+
+    def own(broker_id: int) -> ConfigResource:
+        return ConfigResource(ResourceType.BROKER, str(broker_id))
+
+    alter(clients[1], ResourceType.TOPIC, "settings", "max.message.bytes", "12345")
+    # Of all brokers: as a tool writes it that speaks to ZooKeeper.
+    cluster.nodes.create("/config/brokers/<default>", nodes.encode_config({"log.retention.ms": "7654321"}))
+    notice = nodes.encode_config_change("brokers/<default>")
+    cluster.nodes.create(nodes.CONFIG_CHANGE_PREFIX, notice, sequence=True)
+    alter(clients[0], ResourceType.BROKER, "1", "message.max.bytes", "222222")
+
+    def everywhere() -> bool:
+        topics = [value(id_, topic, "max.message.bytes") for id_ in clients]
+        brokers = [value(id_, own(id_), "log.retention.ms") for id_ in clients]
+        return topics == ["12345"] * 3 and brokers == ["7654321"] * 3
+
+    until(everywhere, "all brokers act by the new settings")
+    until(lambda: value(1, own(1), "message.max.bytes") == "222222", "broker 1 acts by its own")
+    assert value(0, own(0), "message.max.bytes") == value(2, own(2), "message.max.bytes") == "1048588"
