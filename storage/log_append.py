@@ -137,7 +137,12 @@ class LogAppends(LogState):
             or now_ms > self._roll_at_ms
             or last_offset > self._roll_at_offset
         ):
-            segment = self._make_room(size_bytes, first_offset, last_offset, max_timestamp, now_ms)
+            try:
+                segment = self._make_room(size_bytes, first_offset, last_offset, max_timestamp, now_ms)
+            except KafkaError:
+                if entry is not None:
+                    entry.lost_sequence = first_sequence
+                raise
             position = segment.size_bytes
 
         _place(view, 0, first_offset, length, leader_epoch)
@@ -155,6 +160,8 @@ class LogAppends(LogState):
             else:
                 segment.bytes_since_index_entry += size_bytes
         except OSError as error:
+            if entry is not None:
+                entry.lost_sequence = first_sequence
             self._take_back(segment, position, error)
         segment.size_bytes = position + size_bytes
         self.log_end_offset = last_offset + 1

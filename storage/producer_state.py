@@ -64,6 +64,7 @@ class ProducerEntry:
         "coordinator_epoch",
         "epoch",
         "last_timestamp",
+        "lost_sequence",
         "next_sequence",
         "producer_id",
         "transaction_first_offset",
@@ -75,6 +76,8 @@ class ProducerEntry:
         self.batches: list[tuple[int, int, int, int]] = []
         """The fields of up to five AppendedBatches, oldest first. (Plain: a named tuple is slow to make.)"""
         self.next_sequence = 0
+        self.lost_sequence = -1
+        """Of a batch that the disk did not take. While it is `next_sequence`, what follows cannot be taken either."""
         self.last_timestamp = NO_TIMESTAMP
         self.coordinator_epoch = -1
         self.transaction_first_offset = -1
@@ -125,7 +128,8 @@ class ProducerStates:
         """Whether a batch may be appended. Returns the batch it repeats, if it does; else None means yes.
 
         Raises INVALID_PRODUCER_EPOCH for an epoch that was fenced, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, for a new
-        epoch that does not begin with 0, and for a repetition of something older than the last five batches. A
+        epoch that does not begin with 0, and for a repetition of something older than the last five batches;
+        KAFKA_STORAGE_ERROR for a gap that our own disk made: the producer is to send again, as it did nothing wrong. A
         producer that nothing is known of may begin anywhere: its earlier batches may have been deleted (KIP-360).
         """
         entry = self.entries.get(producer_id)
@@ -150,6 +154,11 @@ class ProducerStates:
                     f"producer {producer_id} begins epoch {epoch} with sequence {first_sequence}, not 0",
                 )
         elif first_sequence != entry.next_sequence:
+            if entry.lost_sequence == entry.next_sequence:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"producer {producer_id}: sequence {entry.lost_sequence} before it could not be written",
+                )
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id}, epoch {epoch}: sequence {entry.next_sequence} expected, got {first_sequence}",

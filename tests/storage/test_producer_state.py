@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 
 import pytest
@@ -114,6 +115,28 @@ def test_repetition_of_something_older_than_five_batches_is_out_of_order() -> No
         log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
     assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.append_as_leader(sequenced(7, 0, 1), 0, NOW_MS).duplicate
+
+
+@pytest.mark.parametrize("roll", [False, True])
+def test_what_follows_a_batch_that_the_disk_did_not_take_is_to_be_sent_again_with_it(roll: bool) -> None:
+    """Not OUT_OF_ORDER_SEQUENCE_NUMBER: the producer did nothing wrong, and some begin a new epoch upon it, in which
+    what is in doubt elsewhere is written twice."""
+    files = MemoryFiles()
+    log = open_log(files, segment_ms=50)
+    log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
+    time_ms = NOW_MS + 1000 if roll else NOW_MS
+    files.fail("create" if roll else "write", error=OSError(errno.ENOSPC, "full"))
+    for sequence in (1, 2, 3):
+        with pytest.raises(KafkaError) as raised:
+            log.append_as_leader(sequenced(7, 0, sequence, timestamp_ms=time_ms), 0, time_ms)
+        assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        if sequence == 1:
+            log.append_as_leader(sequenced(8, 0, 0), 0, time_ms)  # another's: there is room again
+    for sequence in (1, 2, 3):
+        log.append_as_leader(sequenced(7, 0, sequence, timestamp_ms=time_ms), 0, time_ms)
+    with pytest.raises(KafkaError) as raised:
+        log.append_as_leader(sequenced(7, 0, 5), 0, time_ms)
+    assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_sequence_of_a_batch_may_wrap_around() -> None:
