@@ -3,6 +3,8 @@
 - Full: whoever writes gets KAFKA_STORAGE_ERROR, reads go on. What retention finds due goes at once, and so do files
   that only wait for `file.delete.delay.ms`. Nothing else happens: an append that finds room is one like any other, so
   writing resumes by itself. One line in the broker's log says that it began and what helps, one that it is over.
+  In a cluster, partitions that other brokers have in sync are left to them meanwhile: the controller is told that
+  they are offline here, so that another leads and none waits for this one. They follow again when there is room.
 - Failed (the device or its mount, or files that cannot be used): the partitions of that data folder go offline, for
   their clients with KAFKA_STORAGE_ERROR, and the controller is told so that it looks for other leaders. Where it is
   not plain that the whole folder is at fault, it is tried out first; if it works, only the one partition goes.
@@ -84,7 +86,12 @@ class DiskWatch:
                 "retention finds due is removed now",
                 folder.path, cause,
             )  # fmt: skip
-            self._background.spawn(self._wait_for_room(folder))
+            paths = {key: self._logs.folder_of(log) for key, log in self._logs.logs.items()}
+            aside = self._replicas.set_aside([key for key, path in paths.items() if path == folder.path])
+            if aside:
+                logger.warning("%s: %d partitions are left to other brokers meanwhile", folder.path, len(aside))
+                self._background.spawn(self._tell_controller())
+            self._background.spawn(self._wait_for_room(folder, aside))
 
     def _judge(self, folder: DataFolder, log: Log | None, error: OSError) -> None:
         if folder.failure is not None or (log is not None and self._logs.get(log.topic, log.partition) is not log):
@@ -145,7 +152,7 @@ class DiskWatch:
 
     # -- full ------------------------------------------------------------------------------------------------------
 
-    async def _wait_for_room(self, folder: DataFolder) -> None:
+    async def _wait_for_room(self, folder: DataFolder, aside: list[tuple[str, int]]) -> None:
         began_s = time.monotonic()
         looks = 0
         while True:
@@ -161,6 +168,7 @@ class DiskWatch:
         folder.full = False
         logger.info("%s has room again after %.0f s: writing goes on", folder.path, time.monotonic() - began_s)
         await self._background.run(folder.keep_reserve)
+        self._replicas.take_up(aside)
         await self._tell_controller()  # it may have asked for logs that could not be made
 
     async def _keep_reserves(self) -> None:

@@ -57,6 +57,7 @@ class ReplicaManager:
         self.on_leadership: list[LeadershipListener] = []
         self.on_stopped: list[StopListener] = []
         self.on_log_moved: list[Callable[[Partition], None]] = []
+        self._set_aside: set[tuple[str, int]] = set()
         self._logs = logs
         self._topic_config = topic_config
         self._clock_ms = clock_ms
@@ -126,6 +127,8 @@ class ReplicaManager:
             if partition is None:
                 self._add(topic, state.partition_index, topic_id).offline(ErrorCode.KAFKA_STORAGE_ERROR)
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if key in self._set_aside:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         known_id = partition.topic_id if partition is not None else self._stored_topic_id(key)
         if ZERO_UUID not in (topic_id, known_id) and topic_id != known_id:
             _log.error("%s-%d has topic id %s, the controller says %s", *key, known_id.hex(), topic_id.hex())
@@ -144,7 +147,8 @@ class ReplicaManager:
             # An old tool made the topic; the controller has given it an id since.
             partition.topic_id = topic_id
             self.by_topic_id[topic_id, state.partition_index] = partition
-        if partition.log is None:
+        reopened = partition.log is None
+        if reopened:
             try:
                 self._open_log(partition, state.is_new)
             except KafkaError as error:
@@ -154,7 +158,7 @@ class ReplicaManager:
         if state.leader == self.broker_id:
             if partition.become_leader(state, now_ms):
                 leaders.append(partition)
-        elif partition.become_follower(state):
+        elif partition.become_follower(state) or reopened:
             followers.append(partition)
         return ErrorCode.NONE
 
@@ -189,6 +193,25 @@ class ReplicaManager:
         """Stop serving these: their disk failed. Whoever asks for one, or waits for one, gets KAFKA_STORAGE_ERROR. The
         controller hears of it from the answer to its next LeaderAndIsr (see `registration.announce_disk_event`)."""
         self.take_offline(keys, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def set_aside(self, keys: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Leave these to the other brokers that have them until `take_up`; returns those that can be left: of one that
+        this broker leads, another replica must be in sync. Whoever asks for one here is sent to its leader, and the
+        controller hears of it as in `disk_failed`."""
+        aside = [key for key in keys if self._is_held_by_others(key)]
+        self._set_aside.update(aside)
+        self.take_offline(aside, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return aside
+
+    def take_up(self, keys: Iterable[tuple[str, int]]) -> None:
+        """The controller may say again what these are here."""
+        self._set_aside.difference_update(keys)
+
+    def _is_held_by_others(self, key: tuple[str, int]) -> bool:
+        partition = self.partitions.get(key)
+        if partition is None or partition.log is None:
+            return False
+        return len(partition.isr) > 1 if partition.is_leader else True
 
     def take_offline(self, keys: Iterable[tuple[str, int]], error: ErrorCode) -> None:
         """Stop serving these until the controller says anew what they are here; who waits for one gets `error`."""

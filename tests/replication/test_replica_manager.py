@@ -101,6 +101,27 @@ def test_roles_are_taken_and_told_once(subject: Subject) -> None:
     assert (first.is_leader, second.is_leader) == (False, True)
 
 
+def test_what_is_set_aside_for_want_of_room_follows_again_afterwards(subject: Subject) -> None:
+    subject.lead(1, 0, epoch=4)
+    led = subject.manager.get("t", 1)
+    assert led is not None
+    # Nobody else is in sync: it stays, if only to be read.
+    assert subject.manager.set_aside([("t", 0), ("t", 1), ("t", 7)]) == [("t", 0)]
+    led.isr = [0, 1]
+    waiting: list[ErrorCode] = []
+    led.when_committed(10, waiting.append)
+    assert subject.manager.set_aside([("t", 1)]) == [("t", 1)]
+    assert waiting == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert [partition.partition for partition in subject.stopped] == [0, 1]
+    assert subject.lead(1, 0, epoch=4) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    subject.manager.take_up([("t", 0), ("t", 1)])
+    del subject.leadership[:]
+    # In the same epoch where the leader is the same.
+    assert subject.lead(1, epoch=4) == [0]
+    assert subject.lead(1, 1, epoch=5) == [0, 0]
+    assert subject.leadership == [([], [0]), ([], [0, 1])]
+
+
 def test_repeated_and_older_epochs_change_nothing(subject: Subject) -> None:
     subject.lead(0, epoch=3)
     for epoch in (3, 2):
