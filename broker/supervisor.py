@@ -75,9 +75,11 @@ class Child:
         *,
         output: Path | None = None,
         cpus: frozenset[int] | None = None,
+        when_orphaned: signal.Signals = signal.SIGTERM,
     ) -> None:
         """`command(descriptor)`: what to run, given the descriptor to tell on that it is ready. `output`: the file that
-        standard output and error go to, appended; None: the supervisor's own. `cpus`: the only ones it may use."""
+        standard output and error go to, appended; None: the supervisor's own. `cpus`: the only ones it may use.
+        `when_orphaned`: the signal it gets when the supervisor is killed (Linux)."""
         self.name = name
         self.state = State.DOWN
         self.info: dict[str, Any] = {}
@@ -89,6 +91,7 @@ class Child:
         self.output = output
         self._command = command
         self._cpus = cpus
+        self._when_orphaned = when_orphaned
         self._process: asyncio.subprocess.Process | None = None
         self._started_s = 0.0
 
@@ -117,7 +120,7 @@ class Child:
                 stderr=log,
                 pass_fds=(write,),
                 start_new_session=True,
-                preexec_fn=_die_with_parent(self._cpus),
+                preexec_fn=_prepare(self._when_orphaned, self._cpus),
                 env=_environment(),
             )
         except BaseException:
@@ -321,6 +324,12 @@ def announce_ready(descriptor: int, info: Mapping[str, Any]) -> None:
         os.close(descriptor)
 
 
+def end_of_orphans(own_zookeeper: bool) -> signal.Signals:
+    """What a broker gets when the supervisor is killed. Where ZooKeeper goes at the same moment, a clean stop would
+    wait in vain for somebody to hand over to; the next start recovers what was written."""
+    return signal.SIGKILL if own_zookeeper else signal.SIGTERM
+
+
 def cpu_sets(count: int, available: Sequence[int]) -> list[frozenset[int]]:
     """One processor for each of `count` brokers, in turn; none is left out before one is used twice."""
     return [frozenset({available[index % len(available)]}) for index in range(count)]
@@ -332,13 +341,13 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-def _die_with_parent(cpus: frozenset[int] | None) -> Callable[[], None]:
+def _prepare(when_orphaned: signal.Signals, cpus: frozenset[int] | None) -> Callable[[], None]:
     """What a child does between fork and exec."""
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
     def prepare() -> None:
         if libc is not None:
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            libc.prctl(_PR_SET_PDEATHSIG, when_orphaned)
         if cpus is not None:
             os.sched_setaffinity(0, cpus)
 

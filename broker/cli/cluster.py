@@ -22,7 +22,7 @@ from broker.cli.start_brokers import bootstrap_of, first_of, stop_on_signals, zo
 from broker.cli.tables import on_terminal
 from broker.cli.wire import WireClient
 from broker.local_zookeeper import DEFAULT_PORT, free_ports
-from broker.supervisor import Child, StartFailed, State, Supervisor, broker_command
+from broker.supervisor import Child, StartFailed, State, Supervisor, broker_command, end_of_orphans
 from broker.zookeeper_server import ZooKeeperMissing
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
@@ -112,7 +112,8 @@ async def _run(plan: Plan) -> int:
         words = [word for key, value in own.items() for word in ("--override", f"{key}={value}")]
         name = f"broker {own['broker.id']}"
         output = plan.folder / "logs" / f"broker-{own['broker.id']}.log"
-        brokers.append(Child(name, broker_command(words), output=output))
+        orphaned = end_of_orphans(plan.zookeeper is not None)
+        brokers.append(Child(name, broker_command(words), output=output, when_orphaned=orphaned))
     zookeeper = plan.zookeeper() if plan.zookeeper is not None else None
     supervisor = Supervisor(brokers, zookeeper, screen.tell, screen.tell, restart=False)
     stop = stop_on_signals(supervisor)

@@ -18,7 +18,7 @@ from pathlib import Path
 from broker import local_zookeeper, log
 from broker.log import logger
 from broker.reloading import HangUp
-from broker.supervisor import Child, StartFailed, Supervisor, broker_command, cpu_sets
+from broker.supervisor import Child, StartFailed, Supervisor, broker_command, cpu_sets, end_of_orphans
 from broker.zookeeper_server import ZooKeeperMissing
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
@@ -41,6 +41,10 @@ def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
             # Nobody else can join, and the offsets topic would wait for as many brokers as it is to have replicas.
             common = {"zookeeper.connect": connect, **copies_for(given.brokers, config.static_texts, (OFFSETS_COPIES,))}
             settings = [{**own, **common} for own in settings]
+        elif config["broker.rack"] is None:
+            logger.info(
+                "with such brokers on several machines, set broker.rack on each: replicas are spread over racks"
+            )
     except (ConfigError, ZooKeeperMissing, OSError) as error:
         print(f"gregor start: {error}", file=sys.stderr)
         return 1
@@ -90,7 +94,9 @@ async def _supervise(
     brokers = []
     for index, own in enumerate(settings):
         name = f"broker {own.get('broker.id', f'#{index}')}"
-        brokers.append(Child(name, broker_command(arguments_for(given, own), name), cpus=cpus[index]))
+        command = broker_command(arguments_for(given, own), name)
+        orphaned = end_of_orphans(zookeeper is not None)
+        brokers.append(Child(name, command, cpus=cpus[index], when_orphaned=orphaned))
     supervisor = Supervisor(
         brokers, zookeeper() if zookeeper is not None else None, logger.info, logger.warning, restart=True
     )

@@ -197,13 +197,16 @@ def test_signals_are_passed_on(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="a promise of Linux")
-def test_children_do_not_outlive_a_supervisor_that_is_killed() -> None:
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGKILL"])
+def test_children_do_not_outlive_a_supervisor_that_is_killed(number: str) -> None:
     script = f"""
 import asyncio
+import signal
 from broker.supervisor import Child
 
 async def main():
-    child = Child("broker 0", lambda descriptor: ["sh", "-c", {READY + SLEEP!r}, str(descriptor)])
+    command = ["sh", "-c", {READY + SLEEP!r}]
+    child = Child("broker 0", lambda descriptor: [*command, str(descriptor)], when_orphaned=signal.{number})
     await child.start()
     await child.ready.wait()
     print(child.pid, flush=True)
