@@ -1,6 +1,7 @@
 """Metadata (key 3), versions 0 to 13: brokers, topics, leaders; creates topics on first use where that is allowed.
 
-- 1 null asks for all topics, controller id, racks, internal flag; 2 cluster id; 4 the client may forbid creation;
+- 1 null asks for all topics, controller id, racks, internal flag, before which replicas that cannot be reached are left
+  out, with REPLICA_NOT_AVAILABLE; 2 cluster id; 4 the client may forbid creation;
   5 offline replicas; 6 LISTENER_NOT_FOUND; 7 leader epochs; 8 authorized operations; 9 flexible; 10 topic ids;
   12 topics by id alone; 13 an error for the whole answer.
 - A topic is created within the request (`auto.create.topics.enable`) and answered with its leaders, not with an error
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 Topic = MetadataResponse.MetadataResponseTopic
 
+DEAD_REPLICAS_FROM = 1
 CREATION_CHOICE_FROM = 4
 LISTENER_ERROR_FROM = 6
 IDS_FROM = 12
@@ -61,7 +63,7 @@ async def metadata(broker: Broker, request: MetadataRequest, call: Call) -> Meta
     else:
         found = await _wanted(broker, request.topics, call.version, may_create)
     leaders = _leaders(broker, call)
-    answered = partial(_known, leaders, operations)
+    answered = partial(_known, leaders, operations, call.version < DEAD_REPLICAS_FROM)
     answer = _answer(broker, request, call)
     few = found[: MANY_PARTITIONS + 1]
     if sum(1 if isinstance(one, Topic) else len(one.partitions) for one in few) <= MANY_PARTITIONS:
@@ -180,12 +182,15 @@ def _leaders(broker: Broker, call: Call) -> dict[int, ErrorCode]:
     }
 
 
-def _known(leaders: Mapping[int, ErrorCode], operations: int, topic: TopicState, indexes: Iterable[int]) -> Topic:
+def _known(
+    leaders: Mapping[int, ErrorCode], operations: int, alive_only: bool, topic: TopicState, indexes: Iterable[int]
+) -> Topic:
+    partition = _alive_only if alive_only else _partition
     return Topic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(index, topic.partitions[index], leaders) for index in indexes],
+        partitions=[partition(index, topic.partitions[index], leaders) for index in indexes],
         topic_authorized_operations=operations,
     )
 
@@ -204,3 +209,16 @@ def _partition(
         isr_nodes=state.isr,
         offline_replicas=[node for node in state.replicas if node not in leaders or node in state.offline_replicas],
     )
+
+
+def _alive_only(
+    index: int, state: PartitionState, leaders: Mapping[int, ErrorCode]
+) -> MetadataResponse.MetadataResponsePartition:
+    """Clients of version 0 look up each replica among the brokers of the answer."""
+    answer = _partition(index, state, leaders)
+    answer.replica_nodes = [node for node in state.replicas if leaders.get(node) == ErrorCode.NONE]
+    answer.isr_nodes = [node for node in state.isr if leaders.get(node) == ErrorCode.NONE]
+    lacking = len(answer.replica_nodes) < len(state.replicas) or len(answer.isr_nodes) < len(state.isr)
+    if lacking and not answer.error_code:
+        answer.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return answer

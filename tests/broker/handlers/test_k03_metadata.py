@@ -194,6 +194,21 @@ def test_a_partition_whose_leader_is_gone(harness: Harness, topic: str, version:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_replica_that_is_gone(harness: Harness, topic: str, version: int) -> None:
+    harness.create_topic(topic)
+    state = harness.broker.metadata.topic(topic)
+    assert state is not None
+    state.partitions[0] = state.partitions[0]._replace(leader=0, replicas=[5, 0], isr=[0, 5])
+    (part,) = ask(harness, version, topic).topics[0].partitions
+    if version:
+        assert (part.error_code, part.leader_id) == (ErrorCode.NONE, 0)
+        assert (part.replica_nodes, part.isr_nodes) == ([5, 0], [0, 5])
+    else:
+        assert (part.error_code, part.leader_id) == (ErrorCode.REPLICA_NOT_AVAILABLE, 0)
+        assert (part.replica_nodes, part.isr_nodes) == ([0], [0])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_client_of_a_listener_that_the_leader_lacks(harness: Harness, known: bytes, version: int) -> None:
     harness.connection.listener = "INTERNAL"
     try:
