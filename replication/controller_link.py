@@ -27,6 +27,13 @@ class ControllerLink:
         self._listener = listener
         self._timeout_ms = timeout_ms
         self._peer: Peer | None = None
+        image.on_update.append(self._look)
+
+    def _look(self) -> None:
+        """Whoever waits for an answer of a controller that was replaced waits in vain: it may be suspended, or cut off
+        from all but the connections that it has."""
+        if self._peer is not None and self._peer.address != self._address():
+            self.close()
 
     async def offered(self, api_key: int) -> tuple[int, int] | None:
         """The oldest and the newest version in which the controller answers this, None if in none. Raises PeerError."""
@@ -48,14 +55,20 @@ class ControllerLink:
             self._peer = None
 
     def _way(self) -> Peer:
-        controller_id = self._image.controller_id
-        broker = self._image.brokers.get(controller_id)
-        endpoint = None if broker is None else broker.endpoints.get(self._listener)
-        if controller_id == self._broker_id or endpoint is None:
+        address = self._address()
+        if address is None:
             self.close()
             raise PeerError("it is not known which broker is the controller")
-        address = endpoint.host, endpoint.port
         if self._peer is None or self._peer.address != address:
             self.close()
             self._peer = Peer(*address, f"broker-{self._broker_id}", self._timeout_ms)
         return self._peer
+
+    def _address(self) -> tuple[str, int] | None:
+        """Where another broker that is the controller is reached."""
+        controller_id = self._image.controller_id
+        broker = self._image.brokers.get(controller_id)
+        endpoint = None if broker is None else broker.endpoints.get(self._listener)
+        if controller_id == self._broker_id or endpoint is None:
+            return None
+        return endpoint.host, endpoint.port
