@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from config.broker import BrokerConfig
     from replication.controller_link import ControllerLink
     from replication.metadata_image import MetadataImage
+    from replication.metadata_store import MetadataStore
     from replication.replica_manager import ReplicaManager
 
 _LOOK_EVERY_S = 0.01
@@ -27,12 +28,18 @@ _TOLD_WITHIN_S = 2.0
 
 
 async def hand_over(
-    config: BrokerConfig, link: ControllerLink, image: MetadataImage, replicas: ReplicaManager, broker_epoch: int
+    config: BrokerConfig,
+    link: ControllerLink,
+    store: MetadataStore,
+    image: MetadataImage,
+    replicas: ReplicaManager,
+    broker_epoch: int,
 ) -> bool:
     """Whether this broker leads nothing any more that others have replicas of."""
     if not config["controlled.shutdown.enable"]:
         return False
-    attempts: int = config["controlled.shutdown.max.retries"]
+    # Without ZooKeeper, which then is mostly gone for all, no controller can do much.
+    attempts: int = config["controlled.shutdown.max.retries"] if store.is_connected else 1
     pause_s: float = config["controlled.shutdown.retry.backoff.ms"] / 1000
     request = ControlledShutdownRequest(broker_id=replicas.broker_id, broker_epoch=broker_epoch)
     for attempt in range(attempts):
@@ -47,7 +54,8 @@ async def hand_over(
                 lambda before=controller_id: image.controller_id != before or len(image.brokers) <= 1,  # type: ignore[misc]
                 pause_s,
             )
-    logger.warning("stopping although this broker could not hand over all that it leads")
+    if _leads_for_others(replicas):
+        logger.warning("stopping although this broker could not hand over all that it leads")
     return False
 
 

@@ -493,8 +493,9 @@ class Node:
         closed. A broker that is alone, or at its end by a fault of its own, has nobody to hand anything to."""
         if self._shutdown_link is None or self.failed or self._local is None or self._controller is None:
             return
-        replicas, image = self.broker.replicas, self.broker.metadata
-        done = await hand_over(self._config, self._shutdown_link, image, replicas, self._local.broker_epoch)
+        assert self._store is not None
+        replicas, image, epoch = self.broker.replicas, self.broker.metadata, self._local.broker_epoch
+        done = await hand_over(self._config, self._shutdown_link, self._store, image, replicas, epoch)
         if done and self._replicating is not None:
             # Whoever leads now would wait for a follower that is level, and soon gone.
             await self._replicating.close()

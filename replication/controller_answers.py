@@ -128,6 +128,9 @@ class ControllerAnswers:
             ]
             return ControlledShutdownResponse(remaining_partitions=remaining)
 
+        if not self._store.is_connected:
+            # Nothing can be written now, and who wants to stop shall not wait for it.
+            return ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
         try:
             return await self._controller.in_turn(work)
         except KafkaError as error:

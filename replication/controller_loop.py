@@ -68,6 +68,7 @@ THREADED_FROM = 50
 FULL_DELAY_S = 1.0
 _WATCHES = "watches"
 """In place of a path: some nodes are to be watched."""
+RESIGN_WITHIN_S = 5.0
 _LOOK_EVERY_S = 0.01
 
 _log = logging.getLogger(__name__)
@@ -149,9 +150,11 @@ class ControllerLoop:
         self._task = None
         if self.is_active:
             self._resign()
-            with suppress(NoNode, BadVersion, SessionExpired, StoreFailed, StoreFull):
-                check = Check(nodes.CONTROLLER_EPOCH, self._writes.epoch_version)
-                await self._store.multi([check, Delete(nodes.CONTROLLER)])
+            if self._store.is_connected:  # else the session ends by itself
+                with suppress(NoNode, BadVersion, SessionExpired, StoreFailed, StoreFull, TimeoutError):
+                    check = Check(nodes.CONTROLLER_EPOCH, self._writes.epoch_version)
+                    async with asyncio.timeout(RESIGN_WITHIN_S):
+                        await self._store.multi([check, Delete(nodes.CONTROLLER)])
         while not self._queue.empty():
             item = self._queue.get_nowait()
             if isinstance(item, _Turn):

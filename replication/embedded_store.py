@@ -79,6 +79,10 @@ class EmbeddedStore:
         self._closing = False
         self._taken_back = threading.Event()
 
+    @property
+    def is_connected(self) -> bool:
+        return True
+
     async def start(self) -> None:
         """Open the file, or make it, and begin a session: ephemeral nodes of earlier ones are gone.
 

@@ -132,6 +132,10 @@ class MetadataStore(Protocol):
     on_session_expired: list[Callable[[], None]]
     """Called when the session was lost for good and a new one begins: ephemeral nodes and watches are gone."""
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether calls are answered now; else they wait until a server is found again."""
+
     async def start(self) -> None: ...
 
     async def close(self) -> None:

@@ -135,6 +135,10 @@ class ZooKeeperStore:
 
     # -- session -----------------------------------------------------------------------------------------------
 
+    @property
+    def is_connected(self) -> bool:
+        return self._connected.is_set() and not self._closed
+
     async def start(self) -> None:
         """Connect and begin a session. Raises StoreFailed if no server answers in time."""
         self._loop = asyncio.get_running_loop()
