@@ -21,6 +21,7 @@ CLIENT_PORT = 2181
 SESSION_MS = 6000
 LAG_MS = 6000
 STOP_TIMEOUT_S = 60.0
+FILL_TRIES = 100
 KINDS = ("gregor", "kafka-3.9.1")
 
 SETTINGS = {
@@ -192,17 +193,21 @@ class Broker(Server):
 
     def fill_disk(self) -> None:
         """Not a byte more fits from now on."""
-        statistics = subprocess.run(
-            ["stat", "-f", "-c", "%b %f %S", str(self.mount)], check=True, capture_output=True, text=True
-        )
-        blocks, free, size = map(int, statistics.stdout.split())
-        self._remount(f"{(blocks - free) * size}")
+        for left in reversed(range(FILL_TRIES)):
+            volume = os.statvfs(self.mount)
+            try:
+                self._remount(f"{(volume.f_blocks - volume.f_bfree) * volume.f_frsize}")
+                return
+            except subprocess.CalledProcessError:
+                # Something was written meanwhile.
+                if not left:
+                    raise
 
     def free_disk(self) -> None:
         self._remount("1g")
 
     def _remount(self, size: str) -> None:
-        subprocess.run(["mount", "-o", f"remount,size={size}", str(self.mount)], check=True)
+        subprocess.run(["mount", "-o", f"remount,size={size}", str(self.mount)], check=True, capture_output=True)
 
     def partition_bytes(self, topic: str) -> dict[int, bytes]:
         """partition -> the bytes of all its segments, in the order of their offsets."""
