@@ -183,6 +183,55 @@ def create(cluster: MixedCluster, topic: str, assignment: list[list[int]]) -> No
 # -- groups ----------------------------------------------------------------------------------------------------------
 
 
+class Reader:
+    """The only member of a group, which reads what NumberedLoad writes and commits by itself, wherever the group's
+    coordinator is just now."""
+
+    def __init__(self, bootstrap: str, group: str, load: NumberedLoad) -> None:
+        self._load = load
+        self._seen: list[set[int]] = [set() for _ in range(load.partitions)]
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": 500,
+                "session.timeout.ms": 10_000,
+                **_QUICK,
+            }
+        )
+        self._consumer.subscribe([load.topic])
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for message in self._consumer.consume(1000, 0.2):
+                partition, value = message.partition(), message.value()
+                if message.error() is None and partition is not None and value is not None:
+                    self._seen[partition].add(number_of(value))
+
+    def __enter__(self) -> Reader:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._thread.join(WAIT_S)
+        if not self._thread.is_alive():
+            self._consumer.close()
+
+    def finish(self) -> None:
+        """Waits until it has read everything; the load is over."""
+        wanted = self._load.sent
+
+        def complete() -> bool:
+            assert self._thread.is_alive()
+            return all(len(seen) >= wanted for seen in self._seen)
+
+        until(complete, f"{wanted} records of each partition read, now {[*map(len, self._seen)]}", WAIT_S)
+
+
 def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
     """Repeated until the group's coordinator, which may just be moving, has taken it."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, **_QUICK})

@@ -19,6 +19,7 @@ from protocol.messages import AlterPartitionReassignmentsRequest, ApiMessage, El
 from tests.compat.cluster_load import (
     WAIT_S,
     NumberedLoad,
+    Reader,
     admin,
     check_replicas,
     commit,
@@ -172,7 +173,11 @@ def test_each_kind_as_controller(tmp_path: pathlib.Path) -> None:
         cluster.start()
         create(cluster, LOAD, ASSIGNMENT)
         create(cluster, "moves", [[0, 1]])
-        with NumberedLoad(cluster.bootstrap, LOAD, 3) as load, NumberedLoad(cluster.bootstrap, "moves", 1) as moves:
+        with (
+            NumberedLoad(cluster.bootstrap, LOAD, 3) as load,
+            NumberedLoad(cluster.bootstrap, "moves", 1) as moves,
+            Reader(cluster.bootstrap, "readers", load) as reader,
+        ):
             load.goes_on()
             for controller, follower in ((0, 2), (1, 0)):
                 cluster.force_controller(controller)
@@ -195,6 +200,7 @@ def test_each_kind_as_controller(tmp_path: pathlib.Path) -> None:
             for one in (load, moves):
                 one.finish()
                 one.check_stored(cluster.bootstrap)
+            reader.finish()
             verify_replicas(cluster, LOAD, tmp_path / "verification")
         for broker in cluster.brokers:
             assert broker.stop() == 0

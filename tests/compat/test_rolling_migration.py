@@ -6,27 +6,34 @@ import pathlib
 
 import pytest
 
-from tests.compat.cluster_load import NumberedLoad, check_replicas, commit, committed, create, wait_in_sync
+from tests.compat.cluster_load import NumberedLoad, Reader, check_replicas, commit, committed, create, wait_in_sync
 from tests.support.mixed_cluster import GREGOR, KAFKA, MixedCluster
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
 TOPIC = "load"
 GROUP = "group"
-SETTINGS = {"zookeeper.session.timeout.ms": "10000", "log.segment.bytes": "200000"}
+SETTINGS = {"zookeeper.session.timeout.ms": "10000", "log.segment.bytes": "1048576"}
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 
 
+CRASHES = 2
+"""This broker is killed each time; the others stop cleanly."""
+
+
 def replace(cluster: MixedCluster, broker_id: int, kind: str) -> None:
-    """The other kind takes over where this one stopped cleanly, and knows that it did."""
+    """The other kind takes over where this one ended, and knows whether it ended well."""
     before, data = cluster.brokers[broker_id], cluster.brokers[broker_id].folder / "data"
     identity = (data / "meta.properties").read_text().splitlines()[-1]
-    assert before.stop() == 0
-    assert (data / CLEAN_SHUTDOWN_FILE).exists()
+    if broker_id == CRASHES:
+        before.kill()
+    else:
+        assert before.stop() == 0
+    assert (data / CLEAN_SHUTDOWN_FILE).exists() == (broker_id != CRASHES)
     cluster.become(broker_id, kind)
     cluster.start(broker_id)
     if kind == KAFKA:
-        assert "Skipping recovery of" in cluster.brokers[broker_id].log()
+        assert ("Skipping recovery of" in cluster.brokers[broker_id].log()) == (broker_id != CRASHES)
     assert not (data / CLEAN_SHUTDOWN_FILE).exists()
     assert identity.partition("=")[2] in (data / "meta.properties").read_text()
 
@@ -37,7 +44,10 @@ def test_there_and_back(tmp_path: pathlib.Path) -> None:
         create(cluster, TOPIC, [[0, 1, 2], [1, 2, 0], [2, 0, 1]])
         commits = 1
         commit(cluster.bootstrap, GROUP, TOPIC, commits)
-        with NumberedLoad(cluster.bootstrap, TOPIC, 3) as load:
+        with (
+            NumberedLoad(cluster.bootstrap, TOPIC, 3) as load,
+            Reader(cluster.bootstrap, "readers", load) as reader,
+        ):
             load.goes_on()
             for kind in (GREGOR, KAFKA):
                 for broker_id in range(3):
@@ -50,6 +60,7 @@ def test_there_and_back(tmp_path: pathlib.Path) -> None:
                     commit(cluster.bootstrap, GROUP, TOPIC, commits)
             load.finish()
             load.check_stored(cluster.bootstrap)
+            reader.finish()
         for broker in cluster.brokers:
             assert broker.stop() == 0
         check_replicas(cluster, TOPIC, 3)

@@ -33,7 +33,12 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
 }
-ONLY_KAFKA = {"num.network.threads": "2", "num.io.threads": "2", "log.cleaner.dedupe.buffer.size": "4194304"}
+ONLY_KAFKA = {
+    "num.network.threads": "2",
+    "num.io.threads": "2",
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    "controlled.shutdown.retry.backoff.ms": "500",
+}
 """Small pools, so that several fit beside each other."""
 
 
@@ -91,9 +96,18 @@ class MixedCluster:
         """These, or all; returns when they are registered and answer. They start at the same time."""
         chosen = broker_ids or range(len(self.brokers))
         for broker_id in chosen:
+            if self.kinds[broker_id] == KAFKA:
+                self._wait_until_forgotten(broker_id)
             self.brokers[broker_id].start(wait_until_ready=False)
         for broker_id in chosen:
             self.wait_until_ready(broker_id)
+
+    def _wait_until_forgotten(self, broker_id: int) -> None:
+        """Apache Kafka does not start while its registration of before a crash is there; gregor waits for its end."""
+        deadline = time.monotonic() + WAIT_S
+        while broker_id in self.registered():
+            assert time.monotonic() < deadline, f"broker {broker_id} is still registered"
+            time.sleep(0.05)
 
     def wait_until_ready(self, broker_id: int) -> None:
         broker = self.brokers[broker_id]
