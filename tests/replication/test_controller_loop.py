@@ -348,3 +348,34 @@ async def test_what_changes_before_it_is_watched_is_read_again(tmp_path: Path) -
         assert written
         assert subject.loop.cluster is not None
         assert len(subject.loop.cluster.topics["t5"].partitions) == 2
+
+
+@on_loop
+async def test_unclean_elections_are_switched_on_while_nobody_leads(tmp_path: Path) -> None:
+    async with running(tmp_path, 2, 3) as subject:
+        for name in "t", "u":
+            await subject.create(name, (2,))
+            await subject.loop.reassign({(name, 0): (2, 3)})  # 3 is a replica now, and not in sync
+        await subject.store.delete(nodes.broker_path(2))
+        await subject.settle()
+        assert [(await subject.state(name)).leader for name in ("t", "u")] == [-1, -1]
+
+        async def switch_on(entity: str) -> None:
+            config = nodes.encode_config({"unclean.leader.election.enable": "true"})
+            await subject.store.create(f"{nodes.CONFIG}/{entity}", config)
+            change = nodes.encode_config_change(entity)
+            await subject.store.create(nodes.CONFIG_CHANGE_PREFIX, change, sequential=True)
+
+        async def led_by(name: str, leader: int) -> None:
+            async with asyncio.timeout(30):
+                while (await subject.state(name)).leader != leader:
+                    await subject.settle()
+
+        # Of one topic, then of all that the brokers' default is for.
+        await switch_on("topics/t")
+        await led_by("t", 3)
+        state = await subject.state("t")
+        assert (state.isr, state.recovering) == ((3,), True)
+        assert (await subject.state("u")).leader == -1
+        await switch_on("brokers/<default>")
+        await led_by("u", 3)
