@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from protocol.ids import random_uuid, uuid_to_text
 from replication.metadata_store import (
+    BadVersion,
     Create,
     MetadataStore,
     NodeExists,
@@ -94,4 +97,5 @@ async def pass_over_producer_ids(store: MetadataStore, broker_id: int, now_ms: i
     if node is not None and not node[0]:
         first_id = now_ms // PRODUCER_IDS_PER_BLOCK * PRODUCER_IDS_PER_BLOCK
         block = ProducerIdBlock(broker_id, first_id, first_id + PRODUCER_IDS_PER_BLOCK - 1)
-        await store.set(PRODUCER_ID_BLOCK, encode_producer_id_block(block), node[1].version)
+        with suppress(BadVersion):  # brokers that start together: one of them has done it
+            await store.set(PRODUCER_ID_BLOCK, encode_producer_id_block(block), node[1].version)

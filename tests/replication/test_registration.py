@@ -131,6 +131,13 @@ class TestProducerIds:
         await store.close()
 
     @on_loop
+    async def test_brokers_that_start_together_on_logs_begin_in_one_place(self, tmp_path: Path) -> None:
+        store = await opened(tmp_path)
+        await asyncio.gather(*(pass_over_producer_ids(store, number, 1_700_000_000_777) for number in range(3)))
+        assert await ProducerIdAllocator(store, 0).next_id() == 1_700_000_001_000
+        await store.close()
+
+    @on_loop
     async def test_the_end_of_all_ids_is_an_error(self, tmp_path: Path) -> None:
         store = await opened(tmp_path)
         last = nodes.ProducerIdBlock(0, 2**63 - 1500, 2**63 - 501)
