@@ -14,6 +14,7 @@ from broker.cli.command import bootstrap_option, command_config_option, only_one
 from broker.cli.config_report import BROKER_DEFAULT, Entity, EntityType
 from broker.cli.errors import CommandError
 from broker.cli.wire import WireClient, check_code
+from broker.cli.zookeeper_option import zookeeper_option
 from protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 SET, DELETE = 0, 1
@@ -44,6 +45,7 @@ Examples:
 
 @click.command("configs", epilog=EPILOG)
 @bootstrap_option()
+@zookeeper_option
 @command_config_option()
 @click.option("--describe", is_flag=True, help="Show the settings that were altered; with --all every one.")
 @click.option("--alter", is_flag=True, help="Alter settings.")

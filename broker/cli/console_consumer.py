@@ -15,6 +15,7 @@ from broker.cli.client import check_reachable, client_settings, load_file, make_
 from broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, check_class, command_config_option, run
 from broker.cli.errors import explain
 from broker.cli.record_format import RecordFormat
+from broker.cli.zookeeper_option import zookeeper_option
 
 DEFAULT_FORMATTER, NO_FORMATTER = "DefaultMessageFormatter", "NoOpMessageFormatter"
 BATCH_RECORDS = 500
@@ -37,6 +38,7 @@ null.literal (null), key.deserializer, value.deserializer, headers.deserializer
 
 @click.command("console-consumer", epilog=EPILOG)
 @bootstrap_option()
+@zookeeper_option
 @command_config_option("--consumer.config")
 @click.option("--topic", metavar="NAME", help="The topic to read.")
 @click.option("--formatter", metavar="CLASS", help="DefaultMessageFormatter, or NoOpMessageFormatter to print nothing.")

@@ -12,6 +12,7 @@ from broker.cli.command import bootstrap_option, command_config_option, run
 from broker.cli.errors import CommandError
 from broker.cli.partition_files import Place, load_partitions
 from broker.cli.wire import BrokerRefusal, WireClient, check_code
+from broker.cli.zookeeper_option import zookeeper_option
 from protocol.errors import ErrorCode
 from protocol.messages import ElectLeadersRequest, ElectLeadersResponse
 
@@ -29,6 +30,7 @@ The file holds {"partitions": [{"topic": "orders", "partition": 0}]}. An unclean
 
 @click.command("leader-election", epilog=EPILOG)
 @bootstrap_option()
+@zookeeper_option
 @command_config_option("--admin.config")
 @click.option(
     "--election-type", type=click.Choice(sorted(TYPES), case_sensitive=False), required=True,

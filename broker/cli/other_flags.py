@@ -8,7 +8,7 @@ _OLD_CLIENT = "it was for clients of before 0.9; leave it out."
 _NO_DECODER = "only the records of __consumer_offsets are decoded, by --offsets-decoder."
 
 _EVERYWHERE = {
-    "--zookeeper": "settings and topics are reached through a broker; give --bootstrap-server HOST:PORT.",
+    "--zookeeper": "it is reached through a broker; give --bootstrap-server HOST:PORT.",
     "--bootstrap-controller": "a controller has no address of its own here; give --bootstrap-server HOST:PORT.",
 }
 _OF_COMMANDS = {
@@ -22,7 +22,7 @@ _OF_COMMANDS = {
         **dict.fromkeys(
             ("--user", "--user-defaults", "--client", "--client-defaults", "--ip", "--ip-defaults"), _QUOTAS
         ),
-        "--zk-tls-config-file": "no tool speaks to ZooKeeper; give --bootstrap-server HOST:PORT.",
+        "--zk-tls-config-file": "no tool speaks to ZooKeeper by TLS; give --bootstrap-server HOST:PORT.",
     },
     "groups": {
         "--validate-regex": "subscriptions by expressions that the broker evaluates (KIP-848) are not built yet.",

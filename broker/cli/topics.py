@@ -15,6 +15,7 @@ from broker.cli.client import METADATA_TIMEOUT_S, REQUEST_TIMEOUT_S, connect_adm
 from broker.cli.command import KEY_VALUE, bootstrap_option, command_config_option, only_one, run
 from broker.cli.errors import CommandError
 from broker.cli.tables import confirm
+from broker.cli.zookeeper_option import zookeeper_option
 
 INTERNAL_TOPICS = frozenset(["__consumer_offsets", "__transaction_state", "__share_group_state"])
 ACTIONS = ("--create", "--list", "--describe", "--alter", "--delete")
@@ -59,6 +60,7 @@ def matching_topics(names: Sequence[str], pattern: str | None, exclude_internal:
 
 @click.command("topics", epilog=EPILOG)
 @bootstrap_option()
+@zookeeper_option
 @command_config_option()
 @click.option("--create", is_flag=True, help="Create a topic.")
 @click.option("--list", "list", is_flag=True, help="List the topics.")
