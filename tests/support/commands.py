@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.processes import ROOT, clean_environment
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 class RunningCommand:
