@@ -292,14 +292,17 @@ def test_a_follower_shows_consumers_what_it_knows_to_be_committed(harness: Harne
     assert harness.fetch(topic, 3).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_consumer_is_sent_to_the_follower_in_its_rack(harness: Harness, topic: str) -> None:
+def test_a_consumer_is_sent_to_the_follower_in_its_rack(
+    harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     harness.create_topic(topic)
     harness.produce(topic, b"a")
     harness.add_follower(topic)
     broker = harness.broker
     broker.sends_to_racks = True
     here = broker.metadata.brokers[0]
-    broker.metadata.brokers = {0: here._replace(rack="east"), 5: here._replace(id=5, rack="west")}
+    racks = {0: here._replace(rack="east"), 5: here._replace(id=5, rack="west")}
+    monkeypatch.setattr(broker.metadata, "brokers", racks)
     follower = fetch_request([(topic, 0, 1)], replica_id=5, max_wait_ms=0)
     assert only(harness.ask(follower, 12)).high_watermark == 1
     for rack, preferred in (("west", 5), ("east", -1), ("north", -1), ("", -1)):
