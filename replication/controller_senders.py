@@ -53,12 +53,15 @@ class Sender:
     async def _run(self) -> None:
         while True:
             request = await self._queue.get()
+            told = ""
             while True:
                 try:
                     response = await self._channels.send(self._broker_id, request)
                     break
                 except OSError as error:
-                    _log.info("Broker %d: %s; trying again", self._broker_id, error)
+                    if str(error) != told:
+                        told = str(error)
+                        _log.info("Broker %d: %s; trying again every %g s", self._broker_id, told, RETRY_DELAY_S)
                     await asyncio.sleep(RETRY_DELAY_S)
             self.idle = self._queue.empty()
             self._answered(self._broker_id, request, response)
