@@ -25,7 +25,7 @@ from tests.cluster.clients import Load
 from tests.cluster.cluster import Cluster
 from tests.cluster.faults import KINDS, WHOLE_TIMEOUT_S, Fault, Scene, plan
 from tests.cluster.history import History
-from tests.cluster.judge import different_replicas, judge, longest_gap_ms
+from tests.cluster.judge import different_replicas, judge, longest_gaps_ms
 from tests.cluster.servers import KINDS as BROKER_KINDS
 
 TOPIC = "chaos"
@@ -179,18 +179,27 @@ def _unavailability(outcome: Outcome) -> list[str]:
     for ack in sorted(outcome.history.acks, key=lambda ack: ack.at_ms):
         writes.setdefault(ack.partition, []).append(ack.at_ms)
     reads = [sorted(times) for group in outcome.history.groups.values() for times in group.times_ms.values()]
-    by_kind: dict[str, list[Happened]] = {}
-    for happened in outcome.happened:
+    if not writes or not reads:
+        return []
+    begun = [happened.begun_ms for happened in outcome.happened]
+    no_write = _worst([longest_gaps_ms(times, begun) for times in writes.values()])
+    no_read = _worst([longest_gaps_ms(times, begun) for times in reads])
+    by_kind: dict[str, list[int]] = {}
+    for index, happened in enumerate(outcome.happened):
         if happened.whole_ms:
-            by_kind.setdefault(happened.fault.kind, []).append(happened)
+            by_kind.setdefault(happened.fault.kind, []).append(index)
     lines = [f"{'fault':38}{'times':>6}{'no write, s':>13}{'no read, s':>12}{'whole after, s':>16}"]
     for kind, found in sorted(by_kind.items()):
-        spans = [(one.begun_ms, one.whole_ms) for one in found]
-        written = max(longest_gap_ms(times, *span) for times in writes.values() for span in spans) / 1000
-        read = max(longest_gap_ms(times, *span) for times in reads for span in spans) / 1000
-        whole = max(one.whole_ms - one.gone_ms for one in found) / 1000
+        written = max(no_write[index] for index in found) / 1000
+        read = max(no_read[index] for index in found) / 1000
+        ends = [outcome.happened[index] for index in found]
+        whole = max(one.whole_ms - one.gone_ms for one in ends) / 1000
         lines.append(f"{kind:38}{len(found):6}{written:13.1f}{read:12.1f}{whole:16.1f}")
     return lines
+
+
+def _worst(rows: list[list[int]]) -> list[int]:
+    return [max(column) for column in zip(*rows, strict=True)]
 
 
 def arguments(words: list[str]) -> argparse.Namespace:

@@ -19,6 +19,7 @@ from tests.cluster.history import UNKNOWN, Group, History
 Log = Mapping[int, Mapping[int, str]]
 """partition -> offset -> value, from the first offset to the high watermark."""
 SHOWN = 5
+ALIVE_MS = 1000
 
 
 def judge(history: History, log: Log, committed: Mapping[str, Mapping[int, int]]) -> list[str]:
@@ -146,9 +147,17 @@ def different_replicas(logs: Mapping[str, Mapping[int, bytes]]) -> list[str]:
     return found
 
 
-def longest_gap_ms(times_ms: Sequence[int], begin_ms: int, end_ms: int) -> int:
-    """The longest time without an event that overlaps [begin, end]; `times_ms` is sorted."""
-    first = max(bisect.bisect_left(times_ms, begin_ms) - 1, 0)
-    last = min(bisect.bisect_right(times_ms, end_ms) + 1, len(times_ms))
-    window = times_ms[first:last]
-    return max((later - earlier for earlier, later in itertools.pairwise(window)), default=0)
+def longest_gaps_ms(times_ms: Sequence[int], begun_ms: Sequence[int]) -> list[int]:
+    """For each fault, by when it began, the longest time without an event that it caused. Both are sorted.
+
+    A gap is the fault's that begins in it, unless the last event before lies ALIVE_MS or more back: then the one before
+    that was not over.
+    """
+    longest = [0] * len(begun_ms)
+    for earlier, later in itertools.pairwise(times_ms):
+        following = bisect.bisect_left(begun_ms, earlier)
+        caused = following < len(begun_ms) and begun_ms[following] < min(later, earlier + ALIVE_MS)
+        fault = following if caused else following - 1
+        if fault >= 0:
+            longest[fault] = max(longest[fault], later - earlier)
+    return longest

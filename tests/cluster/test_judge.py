@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.faults import KINDS, plan
 from tests.cluster.history import UNKNOWN, Ack, Group, History
-from tests.cluster.judge import different_replicas, judge, longest_gap_ms
+from tests.cluster.judge import different_replicas, judge, longest_gaps_ms
 
 GROUP = "readers"
 Log = dict[int, dict[int, str]]
@@ -128,13 +128,13 @@ def test_replicas_are_compared_byte_by_byte() -> None:
     ]
 
 
-def test_the_longest_gap_counts_from_the_last_event_before_to_the_first_after() -> None:
-    times = [0, 10, 20, 100, 110, 500]
-    assert longest_gap_ms(times, 30, 40) == 80
-    assert longest_gap_ms(times, 12, 40) == 80
-    assert longest_gap_ms(times, 101, 105) == 10
-    assert longest_gap_ms(times, 105, 120) == 390
-    assert longest_gap_ms([], 0, 1) == 0
+def test_a_gap_counts_for_the_fault_that_caused_it() -> None:
+    times = [0, 900, 1000, 9000, 9100, 9200, 14_000]
+    assert longest_gaps_ms(times, [950, 9150]) == [8000, 4800]
+    # The second fault began when the first still had the partition down.
+    assert longest_gaps_ms(times, [950, 5000]) == [8000, 4800]
+    assert longest_gaps_ms(times, [9150]) == [4800]
+    assert longest_gaps_ms([], [5]) == [0]
 
 
 def test_a_plan_is_that_of_its_seed_and_has_every_kind() -> None:
