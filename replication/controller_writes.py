@@ -22,6 +22,7 @@ from replication.metadata_store import (
     Set,
     subtree,
 )
+from replication.turns import Turns
 
 # ZooKeeper takes requests up to 1 MB; a partition's state and path are about 200 bytes.
 # Here the limit is what a loop may be kept from others by one multi: some milliseconds.
@@ -97,8 +98,9 @@ class ControllerWrites:
                 continue
 
     async def remove_topic(self, name: str) -> None:
+        # Mostly there is just what brokers make; to look below every partition costs a request for each.
+        doomed = await self._usual_nodes(name)
         while True:
-            doomed = await subtree(self._store, nodes.topic_path(name))
             for path in (nodes.config_path("topics", name), nodes.delete_topic_path(name)):
                 if await self._store.exists(path) is not None:
                     doomed.append(path)
@@ -107,5 +109,18 @@ class ControllerWrites:
                     await self.guarded([Delete(path) for path in doomed[start : start + MAX_OPERATIONS]])
                 break
             except (NoNode, NotEmpty):
-                # Somebody else writes there: look again.
-                continue
+                # There is more, or less: partitions that never had a leader, or somebody else writes there.
+                doomed = await subtree(self._store, nodes.topic_path(name))
+
+    async def _usual_nodes(self, name: str) -> list[str]:
+        """Those of a topic of which each partition had a leader, as they can be deleted."""
+        doomed = []
+        turns = Turns()
+        try:
+            for index in await self._store.children(nodes.partitions_path(name)):
+                await turns.next()
+                path = f"{nodes.partitions_path(name)}/{index}"
+                doomed += [f"{path}/state", path]
+        except NoNode:
+            return await subtree(self._store, nodes.topic_path(name))
+        return [*doomed, nodes.partitions_path(name), nodes.topic_path(name)]

@@ -379,3 +379,16 @@ async def test_unclean_elections_are_switched_on_while_nobody_leads(tmp_path: Pa
         assert (await subject.state("u")).leader == -1
         await switch_on("brokers/<default>")
         await led_by("u", 3)
+
+
+@pytest.mark.parametrize("extra", ["", "/partitions/0/more", "/more", "/partitions/7"])
+@on_loop
+async def test_a_deleted_topic_leaves_no_node(tmp_path: Path, extra: str) -> None:
+    async with running(tmp_path) as subject:
+        await subject.create("t", (1,), (1,))
+        if extra:
+            await subject.store.create(nodes.topic_path("t") + extra)
+        await subject.store.create(nodes.delete_topic_path("t"))
+        await subject.settle()
+        assert await subject.store.exists(nodes.topic_path("t")) is None
+        assert await subject.store.children(nodes.DELETE_TOPICS) == []
