@@ -83,7 +83,9 @@ async def _serve(
         loop.add_signal_handler(name, stop.set)
     server = Server(config)
     loop.add_signal_handler(signal.SIGHUP, HangUp(stop.set, server.reload))
-    await server.start()
+    if not await started_unless_stopped(server, stop):
+        logger.info("stopped before the start was over")
+        return 0
     try:
         if on_ready is not None:
             on_ready(server.info)
@@ -95,6 +97,23 @@ async def _serve(
         await server.stop()
     logger.info("stopped")
     return int(server.failed)
+
+
+async def started_unless_stopped(server: Server, stop: asyncio.Event) -> bool:
+    """Start it. A start may take long: it waits for ZooKeeper, and for an old registration to end. False if it was to
+    stop meanwhile, and has. Raises as Server.start."""
+    starting, stopping = asyncio.ensure_future(server.start()), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait((starting,))
+    finally:
+        stopping.cancel()
+    if starting.cancelled():
+        return False
+    starting.result()
+    return True
 
 
 class Server:

@@ -65,7 +65,7 @@ def zookeeper_store(config: BrokerConfig) -> MetadataStore:
 
     return ZooKeeperStore(
         Settings(
-            config["zookeeper.connect"],
+            "".join(config["zookeeper.connect"].split()),
             config["zookeeper.session.timeout.ms"],
             config["zookeeper.connection.timeout.ms"],
             config["zookeeper.max.in.flight.requests"],

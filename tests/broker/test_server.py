@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 import uvloop
 
-from broker.server import Server
+from broker.server import Server, started_unless_stopped
 from broker.wiring import StartError
 from config.broker import BrokerConfig
 from protocol.messages import (
@@ -231,6 +231,27 @@ def test_several_listeners(run: Any, tmp_path: Path) -> None:
             for index, port in enumerate(ports):
                 client = await world.client(index)
                 assert [one.port for one in (await client.ask(MetadataRequest(topics=[]), 9)).brokers] == [port]
+
+    run(test())
+
+
+def test_a_stop_need_not_wait_for_the_start(run: Any, tmp_path: Path) -> None:
+    """As while it waits for a ZooKeeper."""
+
+    async def test() -> None:
+        with socket.socket() as silent:  # takes connections, and says nothing
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            connect = f"127.0.0.1:{silent.getsockname()[1]}"
+            stop = asyncio.Event()
+            asyncio.get_running_loop().call_later(0.02, stop.set)
+            waiting = Server(BrokerConfig({"log.dirs": str(tmp_path), "zookeeper.connect": connect}))
+            assert not await asyncio.wait_for(started_unless_stopped(waiting, stop), 30)
+        server = Server(BrokerConfig({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}))
+        assert await started_unless_stopped(server, asyncio.Event())
+        await server.stop()
+        with pytest.raises(StartError):
+            await started_unless_stopped(Server(BrokerConfig({"log.dirs": "/proc/none"})), asyncio.Event())
 
     run(test())
 
