@@ -174,7 +174,8 @@ class _Decision:
             for id_, (registration, epoch) in registrations.items()
         }
         self.cluster = self.cluster._replace(brokers=brokers)
-        self._settle_all()
+        if self._fresh:
+            self._settle_all()
         # Where a replica went or came, clients hear which are offline, also if leader and ISR stay.
         moved = lost ^ self._fresh
         for key, topic, partition in self.cluster.partitions():
