@@ -1,6 +1,6 @@
 """How changes of in-sync sets that leaders want travel to the controller, and its word back into the partitions.
 
-By AlterPartition (KIP-497): all that is wanted goes in one request, and what comes up meanwhile in the next. Where the
+By AlterPartition (KIP-497): what is wanted goes in one request, and what comes up meanwhile in the next. Where the
 controller does not know that (Apache Kafka before 2.7) the leader writes the partition's state node itself, and tells
 the controller by a node under /isr_change_notification.
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from replication.partition import Partition
 
 RETRY_DELAY_S = 0.05
+MOST_PARTITIONS = 500
+"""So many are asked about in one request: more would keep the loop from others for too long."""
 NOTICE_DELAY_S = 1.0
 """So long changes that were written are gathered before the controller is told of them."""
 
@@ -117,15 +119,17 @@ class IsrChanges:
     async def _run(self) -> None:
         try:
             while self._pending:
-                wanted = self._all_wanted()
+                wanted = self._next_wanted()
                 if wanted and not await self._try(wanted):
                     await asyncio.sleep(RETRY_DELAY_S)
         finally:
             self._running = False
 
-    def _all_wanted(self) -> list[_Wanted]:
-        wanted = []
+    def _next_wanted(self) -> list[_Wanted]:
+        wanted: list[_Wanted] = []
         for key, partition in list(self._pending.items()):
+            if len(wanted) == MOST_PARTITIONS:
+                break
             isr = partition.proposed_isr
             if isr is None:
                 del self._pending[key]  # newer metadata came
@@ -194,6 +198,7 @@ class IsrChanges:
                 continue
             if said is None or not self._decided(one, said):
                 all_decided = False
+                self._pending[one.key] = self._pending.pop(one.key, one.partition)  # behind the others
             elif self._pending.get(one.key) is one.partition:
                 del self._pending[one.key]
         return all_decided

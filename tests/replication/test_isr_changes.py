@@ -178,6 +178,18 @@ async def test_what_comes_up_meanwhile_goes_together_in_the_next(tmp_path: Path)
 
 
 @on_loop
+async def test_many_go_in_several_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isr_changes, "MOST_PARTITIONS", 3)
+    async with subject(tmp_path) as it:
+        partitions = [leader("t", index) for index in range(7)]
+        for partition in partitions:
+            propose(it, partition, 0)
+        await it.until(lambda: not it.tasks)
+        assert all(partition.isr == [0] for partition in partitions)
+        assert [len(asked.topics[0].partitions) for asked in it.controller.asked] == [3, 3, 1]
+
+
+@on_loop
 async def test_it_is_asked_again_until_there_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isr_changes, "RETRY_DELAY_S", 0.001)
     async with subject(tmp_path) as it:
