@@ -119,6 +119,7 @@ _NETWORK = (
         "int",
         30000,
         "How long this broker waits for another broker's answer.",
+        no_effect="controller.socket.timeout.ms and replica.socket.timeout.ms say how long it waits",
     ),
     ConfigDef("max.request.partition.size.limit", "int", 2000, "Partitions one describe answer may list.", minimum=1),
 )
