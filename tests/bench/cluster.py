@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import pathlib
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -170,6 +171,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     parts = given.only or list(PARTS)
     kinds = [given.side] if given.side else [GREGOR, KAFKA]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # with an end to all brokers
     values: Values = {}
     most: Values = {}
     often = [part for part in parts if part != "many"]

@@ -40,11 +40,21 @@ ASSIGNMENT = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 SETTINGS = {"zookeeper.session.timeout.ms": "10000", "replica.lag.time.max.ms": "3000"}
 
 
-def delete(cluster: MixedCluster, topic: str) -> None:
-    """Waits until it is gone from all disks."""
+def delete(cluster: MixedCluster, topic: str, absent: int) -> None:
+    """While one of its brokers is away; waits until it is gone from all disks once that is back."""
+    assert cluster.brokers[absent].stop() == 0
     client = admin(cluster)
-    client.delete_topics([topic])[topic].result(WAIT_S)
+    try:
+        client.delete_topics([topic], operation_timeout=3)[topic].result(WAIT_S)
+    except KafkaException as failure:
+        # It stays on its way while not all replicas are there.
+        assert failure.args[0].code() == ErrorCode.REQUEST_TIMED_OUT, failure
+    assert absent in holders(cluster, topic)
+    cluster.start(absent)
     until(lambda: not holders(cluster, topic), f"{topic} is gone from all disks", WAIT_S)
+    until(lambda: cluster.node(f"/brokers/topics/{topic}") is None, f"{topic} is gone", WAIT_S)
+    assert cluster.store.exists(f"/admin/delete_topics/{topic}") is None
+    wait_in_sync(cluster, LOAD, 3)
 
 
 def ask_controller(cluster: MixedCluster, request: ApiMessage, version: int) -> Any:
@@ -79,12 +89,15 @@ def elect_preferred(cluster: MixedCluster, topic: str, leaders: list[int]) -> No
     wait_for_leaders(cluster, topic, leaders)
 
 
-def reassign(cluster: MixedCluster, topic: str, replicas: list[int]) -> None:
-    """Partition 0; waits until it is there, in sync, and nowhere else."""
+def reassign(cluster: MixedCluster, topic: str, replicas: list[int], successor: int | None = None) -> None:
+    """Partition 0, which a successor of the controller brings to its end; waits until it is there, in sync, and nowhere
+    else."""
     part = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=0, replicas=replicas)
     asked = [AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[part])]
     answer = ask_controller(cluster, AlterPartitionReassignmentsRequest(timeout_ms=30_000, topics=asked), 0)
     assert answer.error_code == answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+    if successor is not None:
+        cluster.force_controller(successor)
 
     def moved() -> bool:
         node, state = cluster.node(f"/brokers/topics/{topic}"), cluster.state(topic, 0)
@@ -179,22 +192,22 @@ def test_each_kind_as_controller(tmp_path: pathlib.Path) -> None:
             Reader(cluster.bootstrap, "readers", load) as reader,
         ):
             load.goes_on()
-            for controller, follower in ((0, 2), (1, 0)):
+            for controller, other in ((1, 0), (0, 1)):
                 cluster.force_controller(controller)
                 load.goes_on()
                 made = f"made-under-{controller}"
                 create(cluster, made, [[0, 2], [2, 0]])
                 for through in (0, 1):
                     alter_retention(cluster, made, through, f"{10**9 + controller * 10 + through}")
-                lag_behind(cluster, follower, load)
+                lag_behind(cluster, 0 if controller else 2, load)
                 for number, broker_id in enumerate((0, 2)):
                     cluster.force_controller(controller)
                     leave_and_come_back(cluster, broker_id, load, 10 * (controller * 2 + number))
                 cluster.force_controller(controller)
-                for replicas in ([2, 1], [1, 0]):
-                    reassign(cluster, "moves", replicas)
+                for replicas, successor in (([2, 1], other), ([1, 0], controller)):
+                    reassign(cluster, "moves", replicas, successor)
                     moves.goes_on()
-                delete(cluster, made)
+                delete(cluster, made, 0 if controller else 2)
             for broker_id in (0, 1):
                 crash_and_come_back(cluster, broker_id, load)
             for one in (load, moves):

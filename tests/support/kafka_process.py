@@ -25,7 +25,7 @@ SIGTERM_EXIT = 143
 class KafkaProcess(BrokerProcess):
     """`kafka.Kafka` on a properties file made of `overrides`, which must name zookeeper.connect and broker.id."""
 
-    start_timeout_s = 90.0
+    start_timeout_s = 240.0
     stop_timeout_s = 90.0
 
     def __init__(
