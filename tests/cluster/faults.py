@@ -45,6 +45,15 @@ def _kill(scene: Scene, fault: Fault) -> None:
     broker.start()
 
 
+def _kill_all(scene: Scene, fault: Fault) -> None:
+    """No record is lost: the kernel still has what the brokers wrote."""
+    for broker in scene.cluster.brokers:
+        broker.kill()
+    time.sleep(fault.hold_s)
+    for broker in scene.cluster.brokers:
+        broker.start()
+
+
 def _cut_power(scene: Scene, fault: Fault) -> None:
     """What the broker had not flushed is lost, or a part of it."""
     broker = scene.cluster.brokers[fault.victim]
@@ -147,6 +156,7 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {
     "kill": Kind(_kill, 0, SESSION_S + 4),
     "kill controller": Kind(_kill_controller, 0, SESSION_S + 4),
+    "kill all brokers": Kind(_kill_all, 0, SESSION_S + 4),
     "cut the power": Kind(_cut_power, 0, SESSION_S + 4),
     "kill a group's member": Kind(_kill_member, 0, 0),
     "rolling restart": Kind(_rolling_restart, 0, 0),
