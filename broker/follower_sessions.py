@@ -153,6 +153,8 @@ class FollowerSession:
         if self.parked is not None:
             self.parked.give_way()
         for place in self.places.values():
+            if place.partition is not None and place not in self.busy:
+                place.partition.follower_was_level(self.replica_id, place.offset, self.last_fetch_ms)
             place.leave()
         self.places.clear()
         self.busy.clear()

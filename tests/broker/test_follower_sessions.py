@@ -122,6 +122,16 @@ def test_one_that_was_idle_was_level_until_its_sessions_last_fetch(harness: Harn
     assert partition.isr_to_shrink(session.last_fetch_ms + 30_001) == [0]
 
 
+def test_one_that_was_idle_was_level_until_its_session_ended(harness: Harness, topic: str) -> None:
+    follower = Fetches(harness, topic)
+    follower.ask({0: 0})
+    follower.ask({})
+    (session,) = harness.broker.follower_sessions._sessions.values()
+    session.last_fetch_ms += 3_600_000
+    Fetches(harness, topic).ask({1: 0})
+    assert state_of(partition_of(harness, topic)).last_caught_up_ms == session.last_fetch_ms
+
+
 def test_a_waiting_fetch_is_woken_by_records(harness: Harness, topic: str) -> None:
     follower = Fetches(harness, topic)
     follower.ask({0: 0, 1: 0})

@@ -61,6 +61,7 @@ def contents(cluster: GregorCluster, topic: str) -> list[bytes]:
             "group.id": "reader",
             "enable.partition.eof": True,
             "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
         }
     )
     try:
@@ -110,6 +111,15 @@ def test_a_follower_that_stands_still_leaves_the_set_and_comes_back(cluster: Gre
     assert writer.errors == []
     assert contents(cluster, "still") == writer.acknowledged == [b"%d" % number for number in range(302)]
     until(lambda: same_everywhere(cluster, "still"), "all replicas have the same log")
+
+
+def test_deleted_records_are_gone_everywhere_when_that_is_answered(cluster: GregorCluster) -> None:
+    create(cluster, "deleted")
+    Writer(cluster, "deleted").write(20)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    for done in admin.delete_records([TopicPartition("deleted", 0, 15)]).values():
+        assert done.result(PATIENCE_S).low_watermark == 15
+    assert contents(cluster, "deleted") == [b"%d" % number for number in range(15, 20)]
 
 
 def test_after_a_leader_is_killed_another_has_all_and_the_old_one_follows(cluster: GregorCluster) -> None:
