@@ -85,6 +85,7 @@ class Replicating:
     def propose(self, partition: Partition, isr: list[int]) -> None:
         """Ask the controller for another in-sync set."""
         if self._isr_changes is not None:
+            logger.info("%s-%d: in sync are to be %s, not %s", partition.topic, partition.partition, isr, partition.isr)
             partition.propose_isr(isr)
             self._isr_changes.submit(partition)
 
