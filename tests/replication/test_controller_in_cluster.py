@@ -160,3 +160,29 @@ def test_deletion_goes_on_with_the_next_controller_when_the_broker_is_back(clust
 
     until(is_gone, "the topic is deleted")
     until(lambda: folders(cluster, "doomed") == {1: [], 2: [], 3: []}, "all replicas are deleted")
+
+
+def test_a_controller_that_slept_through_its_session_finds_itself_replaced(cluster: GregorCluster) -> None:
+    create(cluster, "before", [[1, 2, 3]])
+    produce(cluster, "before", 10)
+    old = cluster.controller()
+    assert old is not None
+    cluster.suspend(old)
+    until(lambda: cluster.controller() not in (None, old), "another broker is the controller")
+    new = cluster.controller()
+    alive = [id_ for id_ in cluster.brokers if id_ != old]
+    cluster.until_isr("before", alive)
+    cluster.resume(old)
+    # It comes back as a new life of its own, follows, and has written nothing over what the new one decided.
+    cluster.until_isr("before", [1, 2, 3])
+    assert cluster.controller() == new
+    epoch = int(cluster.nodes.get(nodes.CONTROLLER_EPOCH)[0])
+    state = cluster.partition("before")
+    assert state is not None
+    assert state.controller_epoch == epoch
+
+    def known_controller() -> int:
+        return AdminClient({"bootstrap.servers": cluster.brokers[old].bootstrap}).list_topics(timeout=10).controller_id
+
+    until(lambda: known_controller() == new, "it knows who the controller is")
+    produce(cluster, "before", 10)

@@ -9,6 +9,7 @@ from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from replication import nodes
 from tests.support.processes import BrokerProcess, answers_metadata
@@ -147,16 +148,17 @@ class GregorCluster:
 
     def controller(self) -> int | None:
         """By its node."""
-        if self.nodes.exists(nodes.CONTROLLER) is None:
+        try:
+            return nodes.decode_controller(self.nodes.get(nodes.CONTROLLER)[0])
+        except NoNodeError:
             return None
-        return nodes.decode_controller(self.nodes.get(nodes.CONTROLLER)[0])
 
     def partition(self, topic: str, index: int = 0) -> nodes.PartitionState | None:
         """Leader, epoch and ISR, by its node; None where there is none yet."""
-        path = nodes.state_path(topic, index)
-        if self.nodes.exists(path) is None:
+        try:
+            return nodes.decode_state(self.nodes.get(nodes.state_path(topic, index))[0])
+        except NoNodeError:
             return None
-        return nodes.decode_state(self.nodes.get(path)[0])
 
     def until_led(self, topic: str, index: int = 0, *, not_by: int | None = None) -> int:
         """Until a registered broker (not `not_by`) leads; which."""
