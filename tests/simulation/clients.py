@@ -175,7 +175,7 @@ class Consumer(Client):
                 await self._fetch(broker_id, epoch)
             except PeerError:
                 await self.pause()
-            if self.rng.random() < 0.03:
+            if self.rng.random() < 0.02:
                 self.position = 0  # what was seen is seen again
 
     async def _ask_latest(self, broker_id: int, epoch: int) -> None:

@@ -6,10 +6,16 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from replication import nodes
+from replication.metadata_store import Create
+from replication.nodes import ReplicaAssignment
 from tests.simulation.node import host_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+
+SPARE_TOPIC = "spare"
 
 
 class Faults:
@@ -49,6 +55,8 @@ class Faults:
             (self._break_zookeeper_connection, 2),
             (self._jump_clock, 2),
             (self._slow, 2),
+            (self._reassign, 2),
+            (self._create_or_delete, 1),
         ]
         fault = self._rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
         if self._lossy is not None and self._is_safe():
@@ -220,6 +228,27 @@ class Faults:
         if node is not None:
             self._world.trace(f"{node.process} loses its connection to ZooKeeper")
             node.store.client.break_connection()
+
+    # -- what users ask for ----------------------------------------------------------------------------------------
+
+    def _reassign(self) -> None:
+        """A partition is to move, by the node of old tools."""
+        world = self._world
+        if world.zk.tree.exists(nodes.REASSIGNMENT, None) is None:
+            key = self._rng.choice(world.keys)
+            replicas = self._rng.sample(world.broker_ids, 3)
+            world.trace(f"{key[0]}-{key[1]} is to move to {replicas}")
+            world.zk.write([Create(nodes.REASSIGNMENT, nodes.encode_reassignments({key: replicas}))], 0)
+
+    def _create_or_delete(self) -> None:
+        """A topic that nobody uses."""
+        world = self._world
+        if world.zk.tree.exists(nodes.topic_path(SPARE_TOPIC), None) is None:
+            world.trace(f"topic {SPARE_TOPIC} is created")
+            world.create_topic(SPARE_TOPIC, {0: ReplicaAssignment(tuple(self._rng.sample(world.broker_ids, 2)))})
+        elif world.zk.tree.exists(nodes.delete_topic_path(SPARE_TOPIC), None) is None:
+            world.trace(f"topic {SPARE_TOPIC} is to be deleted")
+            world.zk.write([Create(nodes.delete_topic_path(SPARE_TOPIC))], 0)
 
     # -- clocks ----------------------------------------------------------------------------------------------------
 

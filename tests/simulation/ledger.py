@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from protocol.records import iter_batches
+from protocol.records import LOG_OVERHEAD, iter_batches
 from replication import nodes
 from replication.metadata_store import Create, Operation, Set
 from replication.partition import Partition
@@ -50,13 +50,20 @@ def bytes_below(log: Log, start: int, end: int) -> bytes:
         piece = log.read(offset, READ_BYTES, end)
         data = piece.read()
         piece.release()
-        before = offset
-        for batch in iter_batches(data):
-            offset = batch.base_offset + batch.last_offset_delta + 1
-        if offset == before:
+        if not data:
             break
         pieces.append(data)
+        offset = _next_offset(data)
     return b"".join(pieces)
+
+
+def _next_offset(data: bytes) -> int:
+    """Behind the last batch; without looking at more of each than its length (at 8) and last offset delta (at 23)."""
+    position = next_position = 0
+    while next_position < len(data):
+        position = next_position
+        next_position += int.from_bytes(data[position + 8 : position + 12]) + LOG_OVERHEAD
+    return int.from_bytes(data[position : position + 8]) + int.from_bytes(data[position + 23 : position + 27]) + 1
 
 
 class Ledger:
@@ -73,7 +80,7 @@ class Ledger:
         """Acknowledged ones."""
         self._leaders: dict[tuple[Key, int], int] = {}
         self._states: dict[Key, nodes.PartitionState] = {}
-        self._high_watermarks: dict[tuple[Key, int], int] = {}
+        self._high_watermarks: dict[tuple[Key, int, int], int] = {}
 
     def violation(self, text: str) -> None:
         self._world.trace(f"VIOLATION {text}")
@@ -167,10 +174,12 @@ class Ledger:
                     continue
                 logs.append((broker_id, partition.log))
                 if partition.is_leader:
-                    known = self._high_watermarks.get((key, partition.leader_epoch), 0)
+                    # Of one life: the next knows the last checkpoint, and shows no client an older end (KIP-207).
+                    led = key, partition.leader_epoch, self._world.machines[broker_id].lives
+                    known = self._high_watermarks.get(led, 0)
                     if partition.high_watermark < known:
                         self.violation(f"{key}: high watermark fell from {known} to {partition.high_watermark}")
-                    self._high_watermarks[key, partition.leader_epoch] = partition.high_watermark
+                    self._high_watermarks[led] = partition.high_watermark
             for (first_id, first), (second_id, second) in pairwise(logs):
                 end = min(first.high_watermark, second.high_watermark)
                 start = max(first.log_start_offset, second.log_start_offset)

@@ -50,6 +50,7 @@ from tests.simulation.zookeeper import Ensemble, SimulatedStore
 LISTENER = "PLAINTEXT"
 FLUSH_S = 2.0
 BALANCE_S = 3
+TOLD_WITHIN_S = 1.0
 CHECKPOINT_S = 1.0
 SETTINGS = {
     "log.dirs": "/data",
@@ -196,8 +197,11 @@ class Node:
         return BrokerRegistration(self.broker_id, (endpoint,), timestamp_ms=self._clock_ms())
 
     async def stop(self) -> None:
-        """What broker.wiring's close does."""
-        await hand_over(self.config, self._link(), self.image, self.replicas, self.local.broker_epoch)
+        """What broker.wiring's hand_over and close do."""
+        epoch = self.local.broker_epoch
+        if await hand_over(self.config, self._link(), self.store, self.image, self.replicas, epoch):
+            await self.replicating.close()
+        await self.controller.until_told(TOLD_WITHIN_S)
         self._network.stop_listening(host_of(self.broker_id), self.process)
         await self.controller.stop()
         await self.replicating.close()

@@ -28,7 +28,7 @@ from tests.simulation.zookeeper import Ensemble
 Key = tuple[str, int]
 TOPIC = "orders"
 ZK_HOST = "zk"
-LOOK_S = 0.5
+LOOK_S = 0.7
 WHOLE_WITHIN_S = 60.0
 STOPPED_WITHIN_S = 3.0
 
@@ -52,7 +52,7 @@ class Machine:
 class World:
     """`run()` raises Violated. The same seed does the same, step by step."""
 
-    def __init__(self, seed: int, *, brokers: int = 3, chaos_s: float = 12.0, tracing: bool = False) -> None:
+    def __init__(self, seed: int, *, chaos_s: float = 10.0, tracing: bool = False) -> None:
         self.seed = seed
         self.tracing = tracing
         self.lines: list[str] = []
@@ -63,16 +63,17 @@ class World:
         self.ledger = Ledger(self)
         self.zk.on_write.append(self.ledger.written)
         rng = self.rng("shape")
-        self.broker_ids = list(range(1, brokers + 1))
+        self.broker_ids = list(range(1, rng.choice((3, 3, 4)) + 1))
         self.machines = {broker_id: Machine(broker_id) for broker_id in self.broker_ids}
         self.topics = [TOPIC]
         self.keys: list[Key] = [(TOPIC, index) for index in range(rng.choice((1, 2, 3)))]
-        self.assignment = {key: tuple(rng.sample(self.broker_ids, 3)) for key in self.keys}
+        self._first_assignment = {key: tuple(rng.sample(self.broker_ids, 3)) for key in self.keys}
         self.producing = True
-        self.produce_every_s = rng.choice((0.1, 0.3, 0.6))
+        self.produce_every_s = rng.choice((0.15, 0.3, 0.6))
         self.chaos_s = chaos_s
         self.faults = Faults(self, self.rng("faults"))
         self._graveyard: list[Node] = []
+        self._ids = self.rng("ids")
 
     def rng(self, name: str) -> random.Random:
         return random.Random(f"{self.seed}/{name}")
@@ -101,8 +102,14 @@ class World:
         logs = [node.logs.logs.get(key) for node in nodes_]
         return sum(1 for log in logs if log is not None and log.log_end_offset > offset)
 
+    def assignment(self, key: Key) -> ReplicaAssignment:
+        """By ZooKeeper."""
+        found = self.zk.tree.get(nodes.topic_path(key[0]), None)
+        assert found is not None
+        return nodes.decode_topic(key[0], found[0]).partitions[key[1]]
+
     def replicas(self, key: Key) -> tuple[int, ...]:
-        return self.assignment[key]
+        return self.assignment(key).replicas
 
     def _reaches_zookeeper(self, process: Process) -> bool:
         return self.network.is_open(process.name, ZK_HOST)
@@ -231,15 +238,14 @@ class World:
             "min.insync.replicas": str(MIN_IN_SYNC),
             "internal.segment.bytes": str(self.rng("segments").choice((600, 1500, 1 << 20))),
         }
-        topic_id: Uuid = self.rng("ids").randbytes(16)
-        partitions = {index: ReplicaAssignment(self.assignment[name, index]) for name, index in self.keys}
-        self.zk.write(
-            [
-                Create(nodes.config_path("topics", TOPIC), nodes.encode_config(settings)),
-                Create(nodes.topic_path(TOPIC), nodes.encode_topic(TopicAssignment(topic_id, partitions))),
-            ],
-            0,
-        )
+        partitions = {index: ReplicaAssignment(replicas) for (_, index), replicas in self._first_assignment.items()}
+        self.zk.write([Create(nodes.config_path("topics", TOPIC), nodes.encode_config(settings))], 0)
+        self.create_topic(TOPIC, partitions)
+
+    def create_topic(self, name: str, partitions: dict[int, ReplicaAssignment]) -> None:
+        topic_id: Uuid = self._ids.randbytes(16)
+        data = nodes.encode_topic(TopicAssignment(topic_id, partitions))
+        self.zk.write([Create(nodes.topic_path(name), data)], 0)
 
     def _start_clients(self) -> None:
         self._producers = []
@@ -265,8 +271,14 @@ class World:
         ]
         if len(active) != 1:
             return f"controllers: {active}"
+        if self.zk.tree.children(nodes.DELETE_TOPICS, None):
+            return "a topic is still to be deleted"
+        if self.zk.tree.exists(nodes.REASSIGNMENT, None) is not None:
+            return "partitions are still to be moved"
         for key in self.keys:
-            replicas = self.assignment[key]
+            replicas, adding, removing = self.assignment(key)
+            if adding or removing:
+                return f"{key} is still on the move"
             found = [(broker_id, self.partition(broker_id, key)) for broker_id in replicas]
             if any(partition is None or partition.log is None for _, partition in found):
                 return f"{key} is not on all of {replicas}"
