@@ -13,9 +13,10 @@ from protocol.ids import ZERO_UUID
 from protocol.messages import FetchRequest, FetchResponse
 from replication.fetcher import Fetcher, FetcherSettings, Key
 from replication.partition import Partition
+from replication.replica_throttle import ReplicaThrottle
 from storage.log import Log
 from storage.memory_files import MemoryFiles
-from tests.storage.logs import batch, open_log
+from tests.storage.logs import batch, log_config, open_log
 
 NOW = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -359,3 +360,58 @@ def test_whatever_happens_committed_records_stay(seed: int) -> None:
         assert leader.contents(leader.log.log_end_offset)[: len(committed)] == committed
     lowest = min(replica.log.high_watermark for replica in replicas)
     assert len({tuple(replica.contents(lowest)) for replica in replicas}) == 1
+
+
+def test_many_partitions_are_told_of_by_and_by_as_long_as_there_is_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replication.fetcher.MOST_NEWS", 2)
+    fetcher = Fetcher(FetcherSettings(1))
+    for number in range(5):
+        replica = Replica(1, f"topic-{number}", bytes([number]) * 16)
+        replica.partition.become_follower(state(0, 0, [0, 1], [0, 1], 0))
+        fetcher.follow(replica.partition)
+    asked = []
+    for session_id in (7, 7, 7):
+        request = fetcher.request(NOW, 5)
+        asked.append((len(request.topics), request.max_wait_ms))
+        fetcher.take(FetchResponse(session_id=session_id), NOW)
+    assert asked == [(2, 0), (2, 0), (1, 500)]
+    fetcher.failed(NOW)
+    assert len(fetcher.request(NOW, 5).topics) == 2
+    fetcher.take(FetchResponse(session_id=0), NOW)
+    request = fetcher.request(NOW, 5)
+    assert (len(request.topics), request.max_wait_ms) == (5, 500), "without a session all of them, each time"
+
+
+def test_a_refusal_is_waited_out() -> None:
+    _, follower = pair(1)
+    follower.fetcher.request(NOW, 5)
+    follower.fetcher.take(FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), NOW)
+    assert follower.fetcher.wait_ms(NOW) == 1000
+    assert follower.fetcher.wait_ms(NOW + 1000) == 0
+
+
+def test_a_throttled_replica_that_lags_pauses_and_one_in_step_does_not() -> None:
+    clock_s = [0.0]
+    throttle = ReplicaThrottle(1, lambda: 100, lambda: clock_s[0])
+    leader, follower = Replica(0), Replica(1)
+    follower.fetcher = Fetcher(FetcherSettings(1), throttle)
+    leader.lead(0, [0], [0, 1], 0)
+    for number in range(3):
+        leader.append(value=number)
+    follower.log.config = log_config(follower_replication_throttled_replicas=["0:1"])
+    follower.follow(0, 0, [0, 1], [0, 1], 0)
+    exchange(follower, leader, max_bytes=1)
+    assert follower.log.log_end_offset == 1
+    request = follower.fetcher.request(NOW, 5)
+    assert request.topics == [] and len(request.forgotten_topics_data) == 1
+    follower.fetcher.take(FetchResponse(session_id=7), NOW)
+    wait_ms = follower.fetcher.wait_ms(NOW)
+    assert wait_ms is not None and 0 < wait_ms <= 1000
+    clock_s[0] += 60
+    for _ in range(3):
+        exchange(follower, leader, NOW + 1000)
+        clock_s[0] += 60
+    assert follower.log.log_end_offset == 3
+    throttle.charge(10_000)
+    exchange(follower, leader, NOW + 1000)
+    assert follower.fetcher.wait_ms(NOW + 1000) == 0, "level with what is committed, it goes on"

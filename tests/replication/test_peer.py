@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import uvloop
@@ -220,3 +220,60 @@ async def test_a_conversation_over_a_lost_connection_leaves_nothing_behind() -> 
             await peer.converse(MetadataRequest(), 9, lambda answer: None)
         await asyncio.sleep(0.03)
     assert complaints == []
+
+
+@on_loop
+async def test_one_question_follows_from_the_answer_before() -> None:
+    async with broker(metadata) as (peer, asked):
+        seen: list[int] = []
+
+        def following(answer: MetadataResponse) -> MetadataRequest | None:
+            seen.append(answer.controller_id)
+            return MetadataRequest() if len(seen) < 5 else None
+
+        await peer.converse(MetadataRequest(), 8, following)
+        assert seen == [7] * 5
+        assert asked == [(18, 0)] + [(3, 8)] * 5
+        assert (await peer.ask(MetadataRequest())).controller_id == 7
+        await peer.converse(MetadataRequest(), 9, lambda answer: None)
+        assert asked[6:] == [(3, 9)] * 2
+
+
+@on_loop
+async def test_a_conversation_ends_with_what_goes_wrong_in_it() -> None:
+    def fails(_answer: MetadataResponse) -> MetadataRequest | None:
+        raise ValueError("a bug")
+
+    answers = [metadata(3, 9, 1), metadata(3, 9, 1), None, b"\0\0\0\6\0\0\0\1\0\0"]
+    async with broker(lambda key, version, correlation_id: answers.pop(0)) as (peer, _):
+        with pytest.raises(ValueError, match="a bug"):
+            await peer.converse(MetadataRequest(), 9, fails)
+        # The second answer has the number of the first.
+        with pytest.raises(PeerError, match="answers request 1, not 2"):
+            answers.insert(0, metadata(3, 9, 1))
+            await peer.converse(MetadataRequest(), 9, lambda answer: MetadataRequest())
+        for _ in range(2):
+            with pytest.raises(PeerError):
+                await peer.converse(MetadataRequest(), 9, lambda answer: None)
+
+
+@on_loop
+async def test_a_conversation_waits_for_each_answer_so_long() -> None:
+    gone = asyncio.Event()
+
+    async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            writer.write(versions_answer(1))
+            await reader.read()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        gone.set()
+
+    server = await asyncio.start_server(silence, "127.0.0.1", 0)
+    peer = Peer(*server.sockets[0].getsockname()[:2], "test", 100)
+    with pytest.raises(PeerError, match=r"no answer within 0\.1 s"):
+        await peer.converse(MetadataRequest(), 9, lambda answer: None)
+    await gone.wait()
+    server.close()
+    await server.wait_closed()
