@@ -63,6 +63,7 @@ PROBED_FOR_S = 5.0
 RECONNECT_FIRST_S, RECONNECT_MOST_S = 0.05, 1.0
 
 _SAID_AGAIN_S = 30.0
+_BOTH_WAYS = 2  # socket.SHUT_RDWR
 
 _log = logging.getLogger(__name__)
 # It has a line for each attempt to connect, several a second; here there is one for what comes of them.
@@ -178,7 +179,14 @@ class ZooKeeperStore:
 
     @staticmethod
     def _end(client: Any) -> None:
-        client.stop()
+        """On a thread: it may take as long as an attempt to connect."""
+        wire = client._connection._socket
+        if wire is not None and not client.connected:
+            # Somebody took the connection and says nothing. kazoo itself would wait for the whole session time-out.
+            with suppress(OSError):
+                wire.shutdown(_BOTH_WAYS)
+        with suppress(kazoo_errors.WriterNotClosedException):
+            client.stop()
         client.close()
 
     def _post(self, call: Callable[..., None], *arguments: Any) -> None:
