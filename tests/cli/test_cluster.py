@@ -69,7 +69,7 @@ def test_a_cluster_from_start_to_end_and_on_again(tmp_path: Path, capsys: pytest
     quick = ("--override", "zookeeper.session.timeout.ms=4000")
     arguments = ("--brokers", "2", "--port", "0", "--dir", str(tmp_path / "data"), *quick)
     with RunningCommand(tmp_path, "cluster", *arguments) as running:
-        said = running.until("all in sync")
+        said = running.until("ready after ")
         bootstrap = said.partition("--bootstrap-server ")[2].split()[0]
         topics = ["topics", "--bootstrap-server", bootstrap]
         assert main([*topics, "--create", "--topic", "orders", "--partitions", "2"]) == 0
