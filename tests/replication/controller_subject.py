@@ -80,7 +80,7 @@ class Brokers:
     async def until(self, predicate: Callable[[], bool]) -> None:
         while not predicate():
             self.changed.clear()
-            await asyncio.wait_for(self.changed.wait(), 5)
+            await asyncio.wait_for(self.changed.wait(), 30)
 
     def to(self, broker_id: int) -> list[Any]:
         return [request for id_, request in self.heard if id_ == broker_id]
@@ -130,7 +130,7 @@ class Subject:
     async def settle(self) -> None:
         """Until the controller rests and every reachable broker has heard everything."""
         for _ in range(20):
-            await self.loop.wait_until(self.loop._is_quiet, 1000)
+            await self.loop.wait_until(self.loop._is_quiet, 30_000)
             await asyncio.sleep(0)
 
     async def state(self, name: str, index: int = 0) -> PartitionState:

@@ -195,7 +195,7 @@ async def test_only_one_is_elected_and_the_next_takes_over(tmp_path: Path) -> No
         )
         assert answer.error_code == ErrorCode.NOT_CONTROLLER
         await subject.loop.stop()
-        await second.wait_until(lambda: second.is_active and second._is_quiet(), 1000)
+        await second.wait_until(lambda: second.is_active and second._is_quiet(), 30_000)
         assert second.cluster is not None and second.cluster.epoch == 2
         found = await subject.store.get(nodes.CONTROLLER)
         assert found is not None and nodes.decode_controller(found[0]) == 2

@@ -87,7 +87,7 @@ def contents(tree: NodeTree, path: str = "/") -> dict[str, Any]:
     found = tree.get(path, None)
     assert found is not None
     data, stat = found
-    result = {path: [data, *stat]}
+    result = {path: [data, stat.version, stat.czxid, stat.ephemeral_owner]}
     for name in tree.children(path, None):
         result |= contents(tree, f"{path.rstrip('/')}/{name}")
     return result

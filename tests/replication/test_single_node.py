@@ -220,19 +220,19 @@ async def test_a_topic_made_by_an_old_tool_is_served(tmp_path: Path) -> None:
     async with node(tmp_path) as running:
         await running.store.create("/config/topics/old", b'{"version":1,"config":{"retention.ms":"7"}}')
         await running.store.create("/brokers/topics/old", b'{"version":1,"partitions":{"0":[0]}}')
-        assert await running.controller.wait_until(lambda: running.image.topic("old") is not None, 1000)
+        assert await running.controller.wait_until(lambda: running.image.topic("old") is not None, 30_000)
         partition = running.replicas.get("old", 0)
         assert partition is not None and partition.log is not None and partition.log.config.retention_ms == 7
         topic_id = partition.topic_id
         assert topic_id != bytes(16)
         await running.store.set("/brokers/topics/old", b'{"version":1,"partitions":{"0":[0],"1":[0]}}')
-        assert await running.controller.wait_until(lambda: running.image.partition_count("old") == 2, 1000)
+        assert await running.controller.wait_until(lambda: running.image.partition_count("old") == 2, 30_000)
         found = await running.store.get("/brokers/topics/old")
         assert found is not None and nodes.decode_topic("old", found[0]).topic_id == topic_id
         await running.store.create("/admin/delete_topics/old")
         await running.store.create("/admin/delete_topics/none")
-        assert await running.controller.wait_until(lambda: running.image.topic("old") is None, 1000)
-        await running.controller.wait_until(running.controller._is_quiet, 1000)
+        assert await running.controller.wait_until(lambda: running.image.topic("old") is None, 30_000)
+        await running.controller.wait_until(running.controller._is_quiet, 30_000)
         assert await running.store.children("/admin/delete_topics") == []
 
 
@@ -269,7 +269,7 @@ async def test_a_failed_disk_takes_its_partitions_offline_and_leaves_the_others(
 
         monkeypatch.setattr(running.logs, "get_or_create", failing)
         await running.admin.create_topic("t", 3)
-        await running.controller.wait_until(running.controller._is_quiet, 1000)
+        await running.controller.wait_until(running.controller._is_quiet, 30_000)
         topic = running.image.topic("t")
         assert topic is not None
         assert {index: state.leader for index, state in topic.partitions.items()} == {0: 0, 1: -1, 2: 0}
@@ -277,7 +277,7 @@ async def test_a_failed_disk_takes_its_partitions_offline_and_leaves_the_others(
         # There is room again, and the broker says so.
         monkeypatch.setattr(running.logs, "get_or_create", real)
         await announce_disk_event(running.store, 0)
-        await running.controller.wait_until(lambda: running.image.topic("t").partitions[1].leader == 0, 1000)  # type: ignore[union-attr]
+        await running.controller.wait_until(lambda: running.image.topic("t").partitions[1].leader == 0, 30_000)  # type: ignore[union-attr]
         assert running.image.topic("t").partitions[1].offline_replicas == []  # type: ignore[union-attr]
         assert await running.store.children(nodes.LOG_DIR_EVENTS) == []
 
@@ -317,7 +317,7 @@ async def test_refusals(tmp_path: Path) -> None:
         assert await code(admin.create_partitions("a.b", 2, [[5]])) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
         # The deed is done, only the answer does not wait for it.
         assert await code(admin.create_topic("later", timeout_ms=0)) is ErrorCode.REQUEST_TIMED_OUT
-        assert await running.controller.wait_until(lambda: running.image.topic("later") is not None, 1000)
+        assert await running.controller.wait_until(lambda: running.image.topic("later") is not None, 30_000)
         await running.controller.stop()
         assert await code(admin.create_topic("y")) is ErrorCode.NOT_CONTROLLER
 
@@ -343,12 +343,12 @@ async def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
         assert error is not None and error.code is ErrorCode.TOPIC_DELETION_DISABLED
         # A tool's request by node is taken away without effect.
         await running.store.create("/admin/delete_topics/t")
-        await running.controller.wait_until(running.controller._is_quiet, 1000)
+        await running.controller.wait_until(running.controller._is_quiet, 30_000)
         assert await running.store.children("/admin/delete_topics") == []
         assert running.replicas.get("t", 0) is not None
         # So is one that was made while there was no controller.
         await running.store.multi([Create("/admin/delete_topics/t"), Delete("/controller")])
-        await running.controller.wait_until(running.controller._is_quiet, 1000)
+        await running.controller.wait_until(running.controller._is_quiet, 30_000)
         assert await running.store.children("/admin/delete_topics") == []
         assert running.replicas.get("t", 0) is not None
 
@@ -360,7 +360,7 @@ async def test_a_deletion_cut_short_is_finished_by_the_next_start(tmp_path: Path
         await first.controller.stop()
         await first.store.create("/admin/delete_topics/t")
     async with node(tmp_path) as second:
-        await second.controller.wait_until(second.controller._is_quiet, 1000)
+        await second.controller.wait_until(second.controller._is_quiet, 30_000)
         assert second.image.topic("t") is None
         assert await second.store.exists("/brokers/topics/t") is None
         assert len(second.removed) == 2
@@ -372,11 +372,11 @@ async def test_another_controller_fences_this_one(tmp_path: Path) -> None:
         assert running.controller.is_active
         # What a second controller's election does to the nodes.
         await running.store.delete("/controller")
-        await running.controller.wait_until(running.controller._is_quiet, 1000)
+        await running.controller.wait_until(running.controller._is_quiet, 30_000)
         assert running.controller.cluster is not None and running.controller.cluster.epoch == 2
         await running.store.set("/controller_epoch", b"9")
         await running.store.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')
-        await running.controller.wait_until(running.controller._is_quiet, 1000)
+        await running.controller.wait_until(running.controller._is_quiet, 30_000)
         # The write was refused, nothing was said; with /controller still ours it does not stand again by itself.
         assert running.image.topic("t") is None
         assert not running.controller.is_active
