@@ -36,7 +36,7 @@ COMMANDS = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(COMMANDS, max_size=12))
 def test_invariants_of_every_course(commands: list[str]) -> None:
     scenario = Scenario()
