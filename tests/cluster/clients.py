@@ -12,6 +12,14 @@ from tests.support.kafka import java_command
 from tests.support.processes import ROOT, clean_environment
 
 END_TIMEOUT_S = 120.0
+
+_LOG4J = """\
+log4j.rootLogger=WARN, err
+log4j.appender.err=org.apache.log4j.ConsoleAppender
+log4j.appender.err.target=System.err
+log4j.appender.err.layout=org.apache.log4j.PatternLayout
+log4j.appender.err.layout.ConversionPattern=%d{HH:mm:ss,SSS} %p %c{1} %m%n
+"""
 TOOLS = "org.apache.kafka.tools"
 
 PRODUCER: dict[str, object] = {
@@ -121,9 +129,10 @@ class Load:
         config = self._folder / f"{name}.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         common = ["--bootstrap-server", self._bootstrap, "--topic", self._topic, option, str(config)]
-        return Client(
-            self._folder, name, java_command(f"{TOOLS}.{tool}", *common, *flags, heap_mb=128, version="3.9.1")
-        )
+        command = java_command(f"{TOOLS}.{tool}", *common, *flags, heap_mb=128, version="3.9.1")
+        log = self._folder / "log4j-clients.properties"
+        log.write_text(_LOG4J)
+        return Client(self._folder, name, [command[0], f"-Dlog4j.configuration=file:{log}", *command[1:]])
 
     @property
     def all(self) -> list[Client]:
