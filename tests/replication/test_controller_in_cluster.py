@@ -20,7 +20,7 @@ from replication.nodes import ReplicaAssignment
 from tests.support.gregor_cluster import GregorCluster, until
 from tests.support.wire import RawConnection
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.very_slow]
 
 _Topic = AlterPartitionReassignmentsRequest.ReassignableTopic
 _Partition = AlterPartitionReassignmentsRequest.ReassignablePartition
