@@ -43,6 +43,15 @@ SESSION_ERRORS = (
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
+PASSING_ERRORS = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+"""While leaders move, thousands of partitions may be answered with these, and a line in the log for each takes time."""
 LAST_SESSION_EPOCH = 2**31 - 1
 """After it comes 1 again."""
 NO_EPOCH = -1
@@ -332,13 +341,14 @@ class Fetcher:
         name, index = followed.key
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             # There is a newer leader, of which the controller will tell.
-            _log.info(
+            _log.debug(
                 "%s-%d is not followed in epoch %d any more: there is a newer one", name, index, followed.leader_epoch
             )
             self.unfollow(followed.key)
             return
         # The leader may not have heard of itself yet, or has a failed disk, or is about to be another.
-        _log.info("%s-%d cannot be fetched now: error %d", name, index, code)
+        level = logging.DEBUG if code in PASSING_ERRORS else logging.INFO
+        _log.log(level, "%s-%d cannot be fetched now: error %d", name, index, code)
         self._wait(followed, now_ms)
 
     def _wait(self, followed: _Followed, now_ms: int) -> None:
