@@ -162,7 +162,7 @@ class Cluster:
         try:
             for partition in range(partitions):
                 place = TopicPartition(topic, partition, 0)
-                low, high = consumer.get_watermark_offsets(place, timeout=30)
+                low, high = _watermarks(consumer, place)
                 if low:
                     raise NotWhole(f"partition {partition} begins at {low}")
                 records = log.setdefault(partition, {})
@@ -196,6 +196,18 @@ class Cluster:
         while not holds():
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{what}: not within {timeout_s:.0f} s")
+            time.sleep(0.2)
+
+
+def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            return consumer.get_watermark_offsets(place, timeout=ASK_TIMEOUT_S)
+        except KafkaException:
+            # Its leader may have changed just now.
+            if time.monotonic() > deadline:
+                raise
             time.sleep(0.2)
 
 
