@@ -391,3 +391,14 @@ async def test_a_shutdown_announced_by_a_broker_alone_leaves_it_its_partitions(t
         assert answer == ControlledShutdownResponse()
         topic = running.image.topic("t")
         assert topic is not None and topic.partitions[0].leader == 0
+
+
+@on_loop
+async def test_a_topic_on_the_move_is_not_widened(tmp_path: Path) -> None:
+    async with node(tmp_path) as running:
+        await running.admin.create_topic("t")
+        moving = nodes.TopicAssignment(bytes(15) + b"t", {0: nodes.ReplicaAssignment((5, 0), (5,), (0,))})
+        await running.store.set(nodes.topic_path("t"), nodes.encode_topic(moving))
+        with pytest.raises(KafkaError) as refused:
+            await running.admin.create_partitions("t", 2)
+        assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
