@@ -111,6 +111,9 @@ class LogLoading(DataFolders, ABC):
         self.on_load_failure: Callable[[DataFolder, OSError], None] = self._fail_while_starting
         """Hears of a disk that fails while logs are loaded from it: the data folder is to be given up (`fail_folder`).
         """
+        self.ends_at_gaps = bool(config["zookeeper.connect"])
+        """In a cluster others may have replicas: records that a power cut took from the middle of a log can be had
+        again from them, if it ends where they are missing. With a gap it would count as one that has them all."""
         self.unlinkable: list[str] = []
         """Leftovers that `load` has found, files and folders: for a thread to remove. Take them and empty the list."""
         self._pending: dict[Key, _Pending] = {}
@@ -246,6 +249,7 @@ class LogLoading(DataFolders, ABC):
             now_ms=self._clock_ms(),
             log_start_offset=folder.log_start_offsets.get(loading.key, 0),
             recovery_point=folder.recovery_points.get(loading.key, 0),
+            whole_from=(folder.cleaned_offsets.get(loading.key) or 0) if self.ends_at_gaps else None,
         )
         return (yield from loading.loader.load(folder.was_clean))
 

@@ -56,8 +56,13 @@ class FolderLoader:
         now_ms: int,
         log_start_offset: int = 0,
         recovery_point: int = 0,
+        whole_from: int | None = None,
     ) -> None:
-        """`log_start_offset` and `recovery_point` are those of the checkpoints, 0 without one."""
+        """`log_start_offset` and `recovery_point` are those of the checkpoints, 0 without one.
+
+        `whole_from`: from this offset on (that up to which the log is compacted) it is to have no gap: it ends where
+        one begins. Else what a power cut has left behind a gap is kept, as Apache Kafka keeps it.
+        """
         self.unlinkable: list[str] = []
         self.scan: Scan | None = None
         """Between two steps: the walk over a segment that is under way. Another may go on with it, and the next step
@@ -73,6 +78,7 @@ class FolderLoader:
         self._now_ms = now_ms
         self._log_start_offset = log_start_offset
         self._recovery_point = recovery_point
+        self._whole_from = whole_from
         self._ends_before_point = False
         """The first segment that is checked ends where the recovery point was."""
         self._segments: list[Segment] = []
@@ -187,6 +193,10 @@ class FolderLoader:
                 # A power cut took the end of a segment (gaps of compaction lie below the recovery point). Snapshots
                 # from behind it know of batches that are no more, and would take a repetition of one for a duplicate.
                 self._producers.delete_snapshots_above(next_offset)
+                if self._whole_from is not None and next_offset >= self._whole_from:
+                    logger.warning("%s: nothing from offset %d on: the log ends there", segment.log.path, next_offset)
+                    self._drop_segments(index)
+                    break
             file_bytes = segment.size_bytes
             end, next_offset = yield from self._check(segment, self._recovery_point, self._trail, epochs)
             if end < file_bytes:

@@ -59,6 +59,7 @@ SETTINGS = {
     "replica.fetch.backoff.ms": "200",
     "replica.socket.timeout.ms": "1500",
     "controller.socket.timeout.ms": "1500",
+    "zookeeper.connect": "zk:2181",
     "zookeeper.session.timeout.ms": "2000",
     "controlled.shutdown.max.retries": "2",
     "controlled.shutdown.retry.backoff.ms": "500",

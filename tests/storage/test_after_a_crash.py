@@ -69,6 +69,27 @@ def test_snapshots_behind_a_gap_that_a_power_cut_left_are_not_believed() -> None
     assert again.producer_ids()[7].next_sequence == lost.base_offset
 
 
+def test_where_others_have_replicas_a_log_ends_at_a_gap() -> None:
+    """It goes on from there with what the leader has; with the gap it would be in sync, and lack records."""
+    files = MemoryFiles()
+    log = open_log(files, **ROLLING)
+    for number in range(12):
+        log.append_as_leader(sequenced(7, 0, number), 0, NOW_MS)
+    second = log.segments[1]
+    for suffix in (".log", ".index", ".timeindex"):
+        files.unlink(second.log.path.replace(".log", suffix))
+    assert load(files)[0].log_end_offset == 12
+    # A log that is compacted up to behind the gap may have it from that.
+    assert load(files, whole_from=log.segments[2].base_offset)[0].log_end_offset == 12
+    again, leftovers = load(files, whole_from=0)
+    assert again.log_end_offset == second.base_offset
+    assert again.segments_count == 1
+    assert again.producer_ids()[7].next_sequence == second.base_offset
+    assert leftovers
+    again.append_as_leader(sequenced(7, 0, second.base_offset), 0, NOW_MS)
+    assert load(files, whole_from=0)[0].log_end_offset == second.base_offset + 1
+
+
 def test_a_recovery_point_beyond_the_end_vouches_for_nothing() -> None:
     files = written()
     log, _ = load(files, recovery_point=1000)

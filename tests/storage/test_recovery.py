@@ -25,7 +25,13 @@ ROLLING: dict[str, Any] = {"segment_bytes": 400, "index_interval_bytes": INTERVA
 
 
 def load(
-    files: MemoryFiles, *, clean: bool = False, recovery_point: int = 0, log_start_offset: int = 0, **settings: object
+    files: MemoryFiles,
+    *,
+    clean: bool = False,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    whole_from: int | None = None,
+    **settings: object,
 ) -> tuple[Log, list[str]]:
     """The log, and what is to be unlinked."""
     loader = FolderLoader(
@@ -39,6 +45,7 @@ def load(
         now_ms=NOW_MS,
         log_start_offset=log_start_offset,
         recovery_point=recovery_point,
+        whole_from=whole_from,
     )
     steps = loader.load(clean)
     while True:
