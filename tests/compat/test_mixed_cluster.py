@@ -52,8 +52,8 @@ def delete(cluster: MixedCluster, topic: str, absent: int) -> None:
     assert absent in holders(cluster, topic)
     cluster.start(absent)
     until(lambda: not holders(cluster, topic), f"{topic} is gone from all disks", WAIT_S)
-    until(lambda: cluster.node(f"/brokers/topics/{topic}") is None, f"{topic} is gone", WAIT_S)
-    assert cluster.store.exists(f"/admin/delete_topics/{topic}") is None
+    for node in (f"/brokers/topics/{topic}", f"/admin/delete_topics/{topic}"):
+        until(lambda node=node: cluster.store.exists(node) is None, f"{node} is gone", WAIT_S)  # type: ignore[misc]
     wait_in_sync(cluster, LOAD, 3)
 
 
