@@ -3,9 +3,8 @@
 The registration lasts as long as the session. A broker that was killed comes back before ZooKeeper has ended its last
 session, and waits for that. A broker whose session ended while it ran (it was suspended, or cut off) is dead for the
 cluster, which has given its partitions to others: it stops leading at once, and registers again as a new life with
-another epoch, upon which the controller tells it what it is to lead. While it merely hears nothing from ZooKeeper it
-goes on serving, as Apache Kafka does: what all in-sync replicas have is safe, and only the controller says who they
-are.
+another epoch, upon which the controller tells it what it is to lead. What it does while it merely hears nothing from
+ZooKeeper, broker.silence says.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from config.broker import BrokerConfig
-    from replication.metadata_store import MetadataStore
+    from replication.zk_client import ZooKeeperStore
 
 ALONE = "leave zookeeper.connect out to run a single broker, which keeps its metadata itself"
 _NO_QUORUM = (
@@ -59,7 +59,7 @@ def _check_quorum(config: BrokerConfig) -> None:
             raise NoSuchStore(f"{key}={given[key]}: {_NO_QUORUM}")
 
 
-def zookeeper_store(config: BrokerConfig) -> MetadataStore:
+def zookeeper_store(config: BrokerConfig) -> ZooKeeperStore:
     """The store of `zookeeper.connect`, not started yet."""
     from replication.zk_client import Settings, ZooKeeperStore  # kazoo is only for those who need it
 

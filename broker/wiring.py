@@ -32,6 +32,7 @@ from broker.receive_buffers import BufferPool, ReceiveBudget
 from broker.registry import load_handlers
 from broker.replicating import RACK_AWARE_SELECTOR, Replicating
 from broker.scan_helper import ScanHelper
+from broker.silence import Silence
 from broker.stalls import Stalls
 from broker.store_choice import NO_ANSWER, NoSuchStore, check_store, in_cluster, zookeeper_store
 from broker.topic_requests import TopicRequests
@@ -156,6 +157,7 @@ class Node:
         """From ZooKeeper: the cluster's id, which the data folders must agree with, and this broker's number."""
         config, logs = self._config, self._logs
         self._store = store = zookeeper_store(config)
+        self._silent_s = lambda: store.silent_s
         try:
             await store.start()
         except StoreFailed as error:
@@ -239,6 +241,14 @@ class Node:
                 session_timeout_ms=config["zookeeper.session.timeout.ms"],
                 end=self._give_up,
             )
+            silence = Silence(
+                replicas,
+                image,
+                silent_s=self._silent_s,
+                session_timeout_ms=config["zookeeper.session.timeout.ms"],
+                listener=config.inter_broker_listener_name,
+            )
+            self._background.spawn(silence.watch())
         group_log = GroupLog(replicas)
         gate = Gate()
         self._groups = groups = GroupCoordinator(

@@ -155,6 +155,11 @@ class ZooKeeperStore:
             # From here on all paths lie below it.
             self._kazoo.chroot = path
 
+    @property
+    def silent_s(self) -> float:
+        """For how long there has been no connection."""
+        return 0.0 if self._lost_at is None else time.monotonic() - self._lost_at
+
     async def close(self) -> None:
         """End the session; its ephemeral nodes go."""
         self._closed = True

@@ -17,7 +17,9 @@ from confluent_kafka.admin import (
 )
 
 from broker.zookeeper_server import ZooKeeperMissing
+from protocol.ids import random_uuid
 from replication import nodes
+from tests.support.gate import Gate
 from tests.support.gregor_cluster import PATIENCE_S, SESSION_TIMEOUT_MS, GregorCluster, until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.very_slow]
@@ -173,3 +175,22 @@ def test_settings_change_on_all_brokers(cluster: GregorCluster, make_topic: Make
     until(everywhere, "all brokers act by the new settings")
     until(lambda: value(1, own(1), "message.max.bytes") == "222222", "broker 1 acts by its own")
     assert value(0, own(0), "message.max.bytes") == value(2, own(2), "message.max.bytes") == "1048588"
+
+
+def test_a_broker_that_alone_has_no_zookeeper_leads_no_longer(cluster: GregorCluster) -> None:
+    with Gate(cluster.zookeeper.port) as gate:
+        cut_off = cluster.add(7, {"zookeeper.connect": f"127.0.0.1:{gate.port}"})
+        cluster.start(7)
+        # As a tool makes it that speaks to ZooKeeper.
+        assignment = nodes.TopicAssignment(random_uuid(), nodes.replica_assignments({0: (7, 0)}))
+        cluster.nodes.create(nodes.topic_path("cut-off"), nodes.encode_topic(assignment))
+        assert cluster.until_led("cut-off") == 7
+        cluster.until_isr("cut-off", [0, 7])
+        gate.shut()
+        assert cluster.until_led("cut-off", not_by=7) == 0
+        until(lambda: "for the others this broker is dead" in cut_off.log(), "it has found out")
+        gate.open()
+        until(lambda: 7 in cluster.registered(), "it is registered again")
+        cluster.until_isr("cut-off", [0, 7])
+        assert cluster.stop(7) == 0
+        del cluster.brokers[7]
