@@ -64,6 +64,9 @@ def _refused_members(cluster: Cluster, partition: Partition, proposal: Proposal)
         return ErrorCode.INVALID_REQUEST
     for broker_id, epoch in proposal.isr:
         broker = cluster.brokers.get(broker_id)
-        if broker is None or broker.shutting_down or epoch not in (ANY_EPOCH, broker.epoch):
+        if broker is None or epoch not in (ANY_EPOCH, broker.epoch):
+            return ErrorCode.INELIGIBLE_REPLICA
+        # A leader that is about to stop may still let in who can take over; Kafka refuses it.
+        if broker.shutting_down and broker_id != proposal.broker_id:
             return ErrorCode.INELIGIBLE_REPLICA
     return None

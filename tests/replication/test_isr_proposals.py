@@ -67,6 +67,8 @@ def test_members_are_meant_in_their_present_lives(epochs: tuple[int, int], answe
 
 def test_a_broker_about_to_stop_does_not_join() -> None:
     assert refusal(cluster(shutting_down=2), KEY, proposal(1, 2)) == ErrorCode.INELIGIBLE_REPLICA
+    # But if it leads, another may, to take over.
+    assert refusal(cluster(shutting_down=1), KEY, proposal(1, 2)) is GRANTED
 
 
 def test_recovery_ends() -> None:

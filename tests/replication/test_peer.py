@@ -88,6 +88,16 @@ async def test_the_newest_common_version_over_one_connection() -> None:
             await peer.ask(LeaderAndIsrRequest())
 
 
+@on_loop
+async def test_what_is_offered_is_known_before_anything_is_asked() -> None:
+    async with broker(metadata) as (peer, asked):
+        assert [await peer.offered(key) for key in (3, 4, 18)] == [(1, 9), None, (0, 3)]
+        assert (await peer.ask(MetadataRequest(), newest=5)).controller_id == 7
+        assert asked == [(18, 0), (3, 5)]
+    with pytest.raises(PeerError):
+        await peer.offered(3)
+
+
 @pytest.mark.parametrize("piece_bytes", [1, 1000, 1 << 20])
 @on_loop
 async def test_answers_larger_than_the_buffer_in_pieces(piece_bytes: int) -> None:
