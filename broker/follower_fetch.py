@@ -103,7 +103,7 @@ class FollowerRead:
             ):
                 continue
             # Where a diverging follower stands says nothing about what it has of this log.
-            with suppress(KafkaError):
+            try:
                 if partition.diverging_epoch(place.last_fetched_epoch, place.offset) is not None:
                     continue
                 partition.update_follower(
@@ -115,6 +115,8 @@ class FollowerRead:
                 )
                 if replica_id not in partition.isr:
                     self._sessions.look_in_sync(partition, replica_id)
+            except KafkaError:
+                continue  # said in the answer
 
     def collect(self) -> None:
         """Look at the busy places; sets `satisfied` when the answer need not wait. With something in `missing` there

@@ -26,6 +26,8 @@ from storage.manager import LogManager
 from tests.broker.harness import batch
 from tests.replication.fakes import on_loop
 
+pytestmark = pytest.mark.slow
+
 LEADER, FOLLOWER = 0, 1
 
 
