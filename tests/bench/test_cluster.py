@@ -30,6 +30,17 @@ def test_ratios_are_those_of_each_round() -> None:
     assert failover.split() == ["failover,", "s", "3.00", "-"]
 
 
+def test_a_side_is_warm_when_it_does_not_become_faster() -> None:
+    def parts(*rates: float) -> int:
+        left = list(rates)
+        cluster.warm_up(lambda seconds: left.pop(0), 2.0)
+        return len(rates) - len(left)
+
+    assert parts(100, 101, 0) == 2
+    assert parts(100, 120, 140, 142, 0) == 4
+    assert parts(*[1.1**number for number in range(20)]) == 10, "not for ever"
+
+
 @pytest.mark.slow
 def test_a_load_counts_what_was_acknowledged(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
