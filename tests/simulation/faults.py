@@ -151,7 +151,9 @@ class Faults:
     def _is_well(self, broker_id: int) -> bool:
         world = self._world
         node = world.machines[broker_id].running
-        if node is None or not node.started or node.process.frozen or host_of(broker_id) in world.network.slow:
+        if node is None or not node.started or node.stopping or node.process.frozen:
+            return False
+        if host_of(broker_id) in world.network.slow:
             return False
         return world.network.is_open(host_of(broker_id), "zk")
 

@@ -10,6 +10,7 @@ from protocol.records import LOG_OVERHEAD, iter_batches
 from replication import nodes
 from replication.metadata_store import Create, Operation, Set
 from replication.partition import Partition
+from tests.simulation.virtual_time import EPOCH_MS
 
 if TYPE_CHECKING:
     from storage.log import Log
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 Key = tuple[str, int]
 READ_BYTES = 1 << 24
 MIN_IN_SYNC = 2
+LAGGING_LONGEST_S = 3.0
+"""Looked for every half of replica.lag.time.max.ms, which is 2 s."""
 
 
 class Violated(AssertionError):
@@ -81,6 +84,7 @@ class Ledger:
         self._leaders: dict[tuple[Key, int], int] = {}
         self._states: dict[Key, nodes.PartitionState] = {}
         self._high_watermarks: dict[tuple[Key, int, int], int] = {}
+        self._lagging: dict[tuple[Key, int, int], float] = {}
 
     def violation(self, text: str) -> None:
         self._world.trace(f"VIOLATION {text}")
@@ -180,11 +184,24 @@ class Ledger:
                     if partition.high_watermark < known:
                         self.violation(f"{key}: high watermark fell from {known} to {partition.high_watermark}")
                     self._high_watermarks[led] = partition.high_watermark
+                    self._look_at_isr(key, partition)
             for (first_id, first), (second_id, second) in pairwise(logs):
                 end = min(first.high_watermark, second.high_watermark)
                 start = max(first.log_start_offset, second.log_start_offset)
                 if end > start and bytes_below(first, start, end) != bytes_below(second, start, end):
                     self.violation(f"{key}: brokers {first_id} and {second_id} differ below {end}")
+
+    def _look_at_isr(self, key: Key, partition: Partition) -> None:
+        """Who lags does not stay in the ISR; that the controller cannot be asked is another matter."""
+        world = self._world
+        process = world.machines[partition.local_id].process
+        now_ms = EPOCH_MS + int(world.loop.time() * 1000) + process.clock_ahead_ms
+        for broker_id in partition.isr:
+            place = key, partition.local_id, broker_id
+            if process.frozen or partition.proposed_isr is not None or partition._in_sync(broker_id, now_ms):
+                self._lagging.pop(place, None)
+            elif world.loop.time() - self._lagging.setdefault(place, world.loop.time()) > LAGGING_LONGEST_S:
+                self.violation(f"{key}: broker {broker_id} lags behind {partition.local_id} and stays in the ISR")
 
     # -- in the end ------------------------------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class Node:
         self.broker_id = broker_id
         self.process = process
         self.files = files
-        self.started = False
+        self.started = self.stopping = False
         self.connection_numbers = itertools.count(1)
         self.config = config = BrokerConfig(
             SETTINGS | {"broker.id": str(broker_id), "listeners": f"PLAINTEXT://{host_of(broker_id)}:9092"}

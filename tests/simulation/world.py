@@ -44,6 +44,11 @@ class Machine:
         self.lives = 0
 
     @property
+    def process(self) -> Process:
+        assert self.node is not None
+        return self.node.process
+
+    @property
     def running(self) -> Node | None:
         node = self.node
         return node if node is not None and node.process.alive else None
@@ -156,6 +161,7 @@ class World:
         if node is None or not node.started:
             return
         self.trace(f"broker {broker_id} is told to stop")
+        node.stopping = True
         process = node.process
 
         async def stop() -> None:
