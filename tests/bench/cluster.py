@@ -38,10 +38,10 @@ FASTER = 1.05
 
 
 class Load(NamedTuple):
-    """`count` producers with `window` requests under way each."""
+    """`producers` with `window` requests under way each."""
 
     name: str
-    count: int
+    producers: int
     window: int
     batch_bytes: int
 
@@ -63,7 +63,7 @@ class Figure(NamedTuple):
     """The least ratio, above 1 gregor is better."""
 
 
-def rate(side: Side, topic: str, settings: dict[str, int], seconds: float) -> float:
+def requests_per_s(side: Side, topic: str, settings: dict[str, int], seconds: float) -> float:
     found = raw_load.load(side.port(), topic, **settings, seconds=seconds)
     return found.requests / found.seconds
 
@@ -81,48 +81,57 @@ def warm_up(measure: Callable[[float], float], seconds: float) -> None:
 
 def loads(side: Side, seconds: float) -> Iterator[Figure]:
     for load in LOADS:
-        topic = f"load-{load.batch_bytes}"
-        side.keep_trying(lambda topic=topic, load=load: side.create(topic, 12 if load.window == 1 else 6))
-        side.wait_until_whole(topic, 12 if load.window == 1 else 6)
-        settings = {"count": load.count, "batch_bytes": load.batch_bytes, "window": load.window}
-        warm_up(lambda part, topic=topic, settings=settings: rate(side, topic, settings, part), seconds)
-        before_s, zookeeper_s = side.processor_s(), side.zookeeper_processor_s()
-        found = raw_load.load(side.port(), topic, **settings, seconds=seconds)
-        spent_s, zookeeper_s = side.processor_s() - before_s, side.zookeeper_processor_s() - zookeeper_s
-        if load.window == 1:
-            yield Figure(f"{load.count} producers that wait, requests/s", found.requests / found.seconds, True, 1.2)
-            yield Figure("  median, ms", found.median_ms)
-            yield Figure("  p99, ms", found.percentile_ms(0.99), asked=1.0)
-            yield Figure("  processor time of the brokers, us a request", spent_s / found.requests * 1e6)
-        else:
-            rate = found.size_bytes / found.seconds / 1e6
-            yield Figure(f"batches of {load.name}, MB/s", rate, True, 1.2)
-            yield Figure("  processor time of the brokers, s/GB", spent_s / found.size_bytes * 1e9, asked=1 / 0.8)
-            yield Figure("  of ZooKeeper, s/GB", zookeeper_s / found.size_bytes * 1e9)
+        yield from one_load(side, load, seconds)
+
+
+def one_load(side: Side, load: Load, seconds: float) -> Iterator[Figure]:
+    topic = f"load-{load.batch_bytes}"
+    partitions = 12 if load.window == 1 else 6
+    side.keep_trying(lambda: side.create(topic, partitions))
+    side.wait_until_whole(topic, partitions)
+    settings = {"count": load.producers, "batch_bytes": load.batch_bytes, "window": load.window}
+    warm_up(lambda part: requests_per_s(side, topic, settings, part), seconds)
+    before_s, zookeeper_s = side.processor_s(), side.zookeeper_processor_s()
+    found = raw_load.load(side.port(), topic, **settings, seconds=seconds)
+    spent_s, zookeeper_s = side.processor_s() - before_s, side.zookeeper_processor_s() - zookeeper_s
+    if load.window == 1:
+        yield Figure(f"{load.producers} producers that wait, requests/s", found.requests / found.seconds, True, 1.2)
+        yield Figure("  median, ms", found.median_ms)
+        yield Figure("  p99, ms", found.percentile_ms(0.99), asked=1.0)
+        yield Figure("  processor time of the brokers, us a request", spent_s / found.requests * 1e6)
+    else:
+        rate = found.size_bytes / found.seconds / 1e6
+        yield Figure(f"batches of {load.name}, MB/s", rate, True, 1.2)
+        yield Figure("  processor time of the brokers, s/GB", spent_s / found.size_bytes * 1e9, asked=1 / 0.8)
+        yield Figure("  of ZooKeeper, s/GB", zookeeper_s / found.size_bytes * 1e9)
 
 
 def failovers(side: Side, partitions: int) -> Iterator[Figure]:
+    yield from one_failover(side, partitions, "a leader")
+    yield from one_failover(side, partitions, "the controller")
+
+
+def one_failover(side: Side, partitions: int, role: str) -> Iterator[Figure]:
+    """On a new topic: each broker leads a third of it. After the first, the broker is started again."""
+    topic = f"failover-{role.split()[-1]}"
+    begin = time.monotonic()
+    side.keep_trying(lambda: side.create(topic, partitions))
+    side.wait_until_whole(topic, partitions)
+    if role == "a leader":
+        yield Figure(f"making {partitions} partitions, all in sync, s", time.monotonic() - begin)
+        yield Figure("  memory of the brokers, MB", side.memory_mb())
+    controller = side.cluster.controller()
+    assert controller is not None
+    killed = controller if role == "the controller" else next(n for n in side.running() if n != controller)
+    total_s, beyond_s = side.failover(topic, killed)
     led = partitions // 3
-    for role in ("a leader", "the controller"):
-        topic = f"failover-{role.split()[-1]}"
+    yield Figure(f"kill of {role}, {led} led: all take writes, s beyond the session", beyond_s, asked=1.0)
+    yield Figure("  in all, s", total_s)
+    if role == "a leader":
         begin = time.monotonic()
-        side.keep_trying(lambda topic=topic: side.create(topic, partitions))
-        made_s = side.wait_until_whole(topic, partitions)
-        made_s = time.monotonic() - begin
-        if role == "a leader":
-            yield Figure(f"making {partitions} partitions, all in sync, s", made_s)
-            yield Figure("  memory of the brokers, MB", side.memory_mb())
-        controller = side.cluster.controller()
-        assert controller is not None
-        killed = controller if role == "the controller" else next(n for n in side.running() if n != controller)
-        total_s, beyond_s = side.failover(topic, killed)
-        yield Figure(f"kill of {role}, {led} led: all take writes, s beyond the session", beyond_s, asked=1.0)
-        yield Figure("  in all, s", total_s)
-        if role == "a leader":
-            begin = time.monotonic()
-            side.cluster.start(killed)
-            side.wait_until_whole(topic, partitions)
-            yield Figure("  it is back: until all are in sync again, s", time.monotonic() - begin)
+        side.cluster.start(killed)
+        side.wait_until_whole(topic, partitions)
+        yield Figure("  it is back: until all are in sync again, s", time.monotonic() - begin)
 
 
 def once(folder: pathlib.Path, kind: str, parts: list[str], given: argparse.Namespace) -> Iterator[Figure]:
