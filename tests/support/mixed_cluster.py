@@ -111,7 +111,7 @@ class MixedCluster:
 
     def wait_until_ready(self, broker_id: int) -> None:
         broker = self.brokers[broker_id]
-        deadline = time.monotonic() + broker.start_timeout_s
+        deadline = time.monotonic() + max(broker.start_timeout_s, 2 * WAIT_S)
         while not broker.is_ready() or broker_id not in self.registered():
             assert broker.process is not None
             if broker.process.poll() is not None or time.monotonic() > deadline:
