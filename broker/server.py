@@ -159,7 +159,7 @@ class Server:
 
     def _tell_where(self, broker: Broker) -> None:
         """Lines for the log about what clients and other brokers are told of this broker's address."""
-        connect: str = self._config["zookeeper.connect"]
+        connect: str = self._config["zookeeper.connect"] if self._node.in_cluster else ""
         for line in told_to_clients(sorted(broker.unadvertised), own_name(bool(connect)), bool(connect)):
             logger.info("%s", line)
         for line in leads_astray([one.host for one in self._config.advertised_listeners], connect):

@@ -3,11 +3,20 @@
 `zookeeper.connect` stands in every server.properties that Apache Kafka came with until 3.9. With gregor as with them, a
 broker that has it is a member of the cluster there, and does not start where no ZooKeeper answers: one that kept to
 itself would take writes that the others never see.
+
+One exception: `localhost:2181`, as those files have it, where nothing listens and no data folder was a member's. That
+is a stock file tried out, and runs as a single broker.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import TYPE_CHECKING
+
+from broker.log import logger
+from replication.embedded_store import FILE_NAME
+from storage.identity import META_PROPERTIES_FILE
 
 if TYPE_CHECKING:
     from config.broker import BrokerConfig
@@ -18,6 +27,7 @@ _NO_QUORUM = (
     "these are settings of a KRaft cluster, which gregor cannot join. Its clusters are kept in ZooKeeper: give"
     " zookeeper.connect, or leave the settings of KRaft out to run a single broker, which keeps its metadata itself"
 )
+STOCK = "localhost:2181"
 NO_ANSWER = f"start one there (`gregor zookeeper` runs one on this machine), or {ALONE}"
 
 
@@ -26,13 +36,51 @@ class NoSuchStore(Exception):
 
 
 def in_cluster(config: BrokerConfig) -> bool:
-    """Whether the broker is a member of a ZooKeeper's cluster, perhaps the only one."""
-    return bool(config["zookeeper.connect"])
+    """Whether the broker is a member of a ZooKeeper's cluster, perhaps the only one. To be asked once, before anything
+    is in the data folders: with the stock value it depends on what listens there."""
+    return bool(config["zookeeper.connect"]) and not _is_stock_file_alone(config)
+
+
+def _is_stock_file_alone(config: BrokerConfig) -> bool:
+    if config["zookeeper.connect"].strip() != STOCK or config.broker_id < 0:
+        return False
+    if any(_was_members(folder) for folder in config.log_dirs) or _listens(STOCK):
+        return False
+    logger.warning(
+        "zookeeper.connect=%s is left aside, as nothing listens there: this is a single broker, which keeps its"
+        " metadata in its first data folder; leave the key out, or start a ZooKeeper before the broker",
+        STOCK,
+    )
+    return True
+
+
+def check_members(connect: str) -> None:
+    """That none of several brokers begins alone: the stock value needs its ZooKeeper. Raises NoSuchStore."""
+    if connect.strip() == STOCK and not _listens(STOCK):
+        raise NoSuchStore(
+            f"zookeeper.connect={connect}: nothing listens there; start a ZooKeeper, or leave the key out"
+        )
+
+
+def _was_members(folder: str) -> bool:
+    """Whether a broker whose metadata lay elsewhere has used this data folder."""
+    return os.path.exists(f"{folder}/{META_PROPERTIES_FILE}") and not os.path.exists(f"{folder}/{FILE_NAME}")
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        pass  # whoever is there, it is not nobody
+    return True
 
 
 def check_store(config: BrokerConfig) -> None:
     """Raises NoSuchStore."""
-    if not in_cluster(config):
+    if not config["zookeeper.connect"]:
         _check_quorum(config)
         return
     if config["zookeeper.set.acl"]:

@@ -108,7 +108,7 @@ class Node:
         self._files = OsFiles(open_files_limit())
         self._logs = LogManager(config, self._files, now_ms)
         self._background = Background()
-        self._in_cluster = in_cluster(config)
+        self.in_cluster = in_cluster(config)
         self._store: MetadataStore | None = None
         self._controller: ControllerLoop | None = None
         self._shutdown_link: ControllerLink | None = None
@@ -130,7 +130,7 @@ class Node:
         config, logs = self._config, self._logs
         try:
             logs.lock()
-            store = await (self._enter_cluster() if self._in_cluster else self._open_own_store())
+            store = await (self._enter_cluster() if self.in_cluster else self._open_own_store())
             logs.helper = self._scan_helper
             self._loading = logs.load()
             self._opened = True
@@ -231,7 +231,7 @@ class Node:
         )
         self._watch_disks(store, replicas, maintenance)
         local = self._local = LatePartitions(replicas, image, configs, logs.is_loading)
-        if self._in_cluster:
+        if self.in_cluster:
             self._member = Membership(
                 store,
                 local,
@@ -278,7 +278,7 @@ class Node:
             return ControllerLink(config.broker_id, image, answers, listener, config["controller.socket.timeout.ms"])
 
         follower_sessions = FollowerSessions()
-        if self._in_cluster:
+        if self.in_cluster:
             self._shutdown_link = link()
             self._replicating = Replicating(
                 config,
@@ -295,13 +295,13 @@ class Node:
         admin = Admin(store, config, config.broker_id, controller, image, configs)
         admin.is_reserved = lambda name: not self._adopted and logs.has_topic(name)
         blocks = BlocksOfController(link(), store, config.broker_id, lambda: local.broker_epoch)
-        producer_ids = ProducerIdAllocator(store, config.broker_id, blocks.claim if self._in_cluster else None)
+        producer_ids = ProducerIdAllocator(store, config.broker_id, blocks.claim if self.in_cluster else None)
         self.broker = Broker(
             config=config,
             broker_id=config.broker_id,
             cluster_id=self._cluster_id,
             loop=loop,
-            handlers=load_handlers(in_cluster=self._in_cluster),
+            handlers=load_handlers(in_cluster=self.in_cluster),
             connections=Connections(config),
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
@@ -316,7 +316,7 @@ class Node:
             local_broker=local,
             controller=answers,
             admin=admin,
-            topic_creator=TopicCreator(config, admin, TopicRequests(config, image) if self._in_cluster else None),
+            topic_creator=TopicCreator(config, admin, TopicRequests(config, image) if self.in_cluster else None),
             groups=groups,
             consumer_offsets=ConsumerOffsets(store),
             producer_ids=producer_ids,
@@ -345,7 +345,7 @@ class Node:
         maintenance.start()
         if self._replicating is not None:
             self._replicating.start()
-        if self._in_cluster and config["auto.leader.rebalance.enable"]:
+        if self.in_cluster and config["auto.leader.rebalance.enable"]:
             percentage = config["leader.imbalance.per.broker.percentage"]
             balance = LeaderBalance(controller, percentage, config["leader.imbalance.check.interval.seconds"])
             self._background.spawn(balance.run())
@@ -391,7 +391,7 @@ class Node:
 
         def reachable(listener: Listener) -> Listener:
             return listener._replace(
-                host=listener.host or own_name(self._in_cluster), port=listener.port or ports[listener.name]
+                host=listener.host or own_name(self.in_cluster), port=listener.port or ports[listener.name]
             )
 
         return BrokerRegistration(
@@ -477,7 +477,7 @@ class Node:
         """Folders that the metadata does not know: a data folder of Apache Kafka, or the store's file was lost. In a
         cluster they are left alone: their topic may have been deleted, or moved to other brokers."""
         assert self._store is not None
-        if self._in_cluster:
+        if self.in_cluster:
             self._adopted = True
             return
         adopted = await adopt(self._store, self._config.broker_id, list(self._logs.logs.values()))

@@ -22,6 +22,7 @@ from broker.cli.start_brokers import bootstrap_of, first_of, stop_on_signals, zo
 from broker.cli.tables import on_terminal
 from broker.cli.wire import WireClient
 from broker.local_zookeeper import DEFAULT_PORT, free_ports
+from broker.store_choice import NoSuchStore, check_members
 from broker.supervisor import Child, StartFailed, State, Supervisor, broker_command, end_of_orphans
 from broker.zookeeper_server import ZooKeeperMissing
 from config.broker import BrokerConfig
@@ -64,7 +65,7 @@ def cluster(count: int, folder: Path, overrides: Sequence[tuple[str, str]], zook
     """Run a cluster on this machine: ZooKeeper and brokers, until Ctrl-C."""
     try:
         plan = make_plan(count, folder, dict(overrides), zookeeper, port)
-    except (ConfigError, ZooKeeperMissing) as error:
+    except (ConfigError, NoSuchStore, ZooKeeperMissing) as error:
         raise CommandError(f"{error}.") from None
     except OSError as error:
         raise CommandError(f"{error.filename or folder}: {error.strerror or error}.") from None
@@ -86,7 +87,7 @@ class Plan:
 
 
 def make_plan(count: int, folder: Path, overrides: dict[str, str], zookeeper: str | None, port: int) -> Plan:
-    """Raises ConfigError for the settings, OSError for the folder or ports, ZooKeeperMissing."""
+    """Raises ConfigError for the settings, OSError for the folder or ports, NoSuchStore, ZooKeeperMissing."""
     folder.mkdir(parents=True, exist_ok=True)
     common = {
         "broker.id": "0",
@@ -95,6 +96,7 @@ def make_plan(count: int, folder: Path, overrides: dict[str, str], zookeeper: st
         **overrides,
     }
     make, probe, connect = None, None, zookeeper or overrides.get("zookeeper.connect", "")
+    check_members(connect)
     if not connect:
         make, probe, connect = zookeeper_beside(folder.absolute() / "zookeeper", folder / "logs" / "zookeeper.log")
     common["zookeeper.connect"] = connect

@@ -18,6 +18,7 @@ from pathlib import Path
 from broker import local_zookeeper, log
 from broker.log import logger
 from broker.reloading import HangUp
+from broker.store_choice import NoSuchStore, check_members
 from broker.supervisor import Child, StartFailed, Supervisor, broker_command, cpu_sets, end_of_orphans
 from broker.zookeeper_server import ZooKeeperMissing
 from config.broker import BrokerConfig
@@ -36,6 +37,7 @@ def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
         settings = member_settings(config, given.brokers)
         _check_folders(config.log_dirs)
         zookeeper, probe, connect = None, None, config["zookeeper.connect"]
+        check_members(connect)
         if not connect:
             zookeeper, probe, connect = zookeeper_beside(Path(config.log_dirs[0]) / ZOOKEEPER_FOLDER)
             # Nobody else can join, and the offsets topic would wait for as many brokers as it is to have replicas.
@@ -45,7 +47,7 @@ def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
             logger.info(
                 "with such brokers on several machines, set broker.rack on each: replicas are spread over racks"
             )
-    except (ConfigError, ZooKeeperMissing, OSError) as error:
+    except (ConfigError, NoSuchStore, ZooKeeperMissing, OSError) as error:
         print(f"gregor start: {error}", file=sys.stderr)
         return 1
     return asyncio.run(_supervise(given, settings, zookeeper, probe))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker import store_choice
 from broker.server import Server
-from broker.store_choice import NoSuchStore, check_store, in_cluster
+from broker.store_choice import NoSuchStore, check_members, check_store, in_cluster
 from broker.wiring import StartError
 from config.broker import BrokerConfig
 from tests.broker.test_server import run
@@ -59,13 +61,13 @@ FILES = {
 @pytest.mark.parametrize("release", FILES)
 def test_stock_files(run: Any, tmp_path: Path, release: str) -> None:
     """Unchanged but for what a test must not share with others: ports and the folder. Those of the time of ZooKeeper
-    do as they did with Apache Kafka: without one they do not start, and say so."""
+    do as they did with Apache Kafka where they name one: without it they do not start, and say so."""
     file = tmp_path / "server.properties"
     file.write_text(FILES[release])
     as_it_is = BrokerConfig.load(str(file))
     assert (as_it_is.warnings, len(as_it_is.listeners)) == ([], 1)
     with_zookeeper = "ZooKeeper" in release or release < "3"
-    assert in_cluster(as_it_is) is with_zookeeper
+    assert bool(as_it_is["zookeeper.connect"]) is with_zookeeper
     own = [("listeners", "PLAINTEXT://127.0.0.1:0"), ("log.dirs", str(tmp_path / "data"))]
     if with_zookeeper:
         own += [("zookeeper.connect", f"127.0.0.1:{free_port()}"), ("zookeeper.connection.timeout.ms", "50")]
@@ -82,6 +84,45 @@ def test_stock_files(run: Any, tmp_path: Path, release: str) -> None:
         await server.stop()
 
     run(test())
+
+
+def _nobody(_address: str) -> bool:
+    return False
+
+
+def test_stock_file_where_no_zookeeper_is(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """zookeeper.connect=localhost:2181, as every stock file has it, with nobody there: a single broker, also next time.
+    With a ZooKeeper it is the member it says it is; so is any other value, and a folder that was a member's."""
+    monkeypatch.setattr(store_choice, "_listens", _nobody)
+    stock = {"zookeeper.connect": "localhost:2181", "broker.id": "0", "log.dirs": str(tmp_path / "data")}
+    config = BrokerConfig({**stock, "listeners": "PLAINTEXT://127.0.0.1:0"})
+    for _ in range(2):
+
+        async def test() -> None:
+            server = Server(config)
+            await server.start()
+            await server.stop()
+
+        run(test())
+        assert not in_cluster(BrokerConfig(stock))
+    other = {**stock, "log.dirs": str(tmp_path / "other")}
+    assert in_cluster(BrokerConfig({**other, "zookeeper.connect": "localhost:2182"}))
+    assert in_cluster(BrokerConfig({"zookeeper.connect": "localhost:2181", "log.dirs": other["log.dirs"]}))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "meta.properties").write_text("broker.id=0\nversion=0\ncluster.id=x\n")
+    assert in_cluster(BrokerConfig(other))
+    with pytest.raises(NoSuchStore, match="nothing listens there; start a ZooKeeper"):
+        check_members("localhost:2181")
+    monkeypatch.setattr(store_choice, "_listens", lambda _address: True)
+    assert in_cluster(BrokerConfig(stock))
+    check_members("localhost:2181")
+
+
+def test_who_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        assert store_choice._listens(address)
+    assert not store_choice._listens(address)
 
 
 def test_nothing_of_zookeeper_without_it() -> None:
