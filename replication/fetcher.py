@@ -58,6 +58,8 @@ NO_EPOCH = -1
 
 Question = tuple[Uuid, int, int, int, int]
 """Topic id, leader epoch, offset, epoch of the record before it, log start offset."""
+PLACE = slice(4)
+"""Of a question: all but the log's start, which retention moves here as it does at the leader."""
 
 _log = logging.getLogger(__name__)
 
@@ -314,8 +316,12 @@ class Fetcher:
             for data in topic.partitions:
                 key = name, data.partition_index
                 followed = self._followed.get(key)
-                # Since the question it may have become another one's.
-                if followed is None or key in self._waiting or self._asked.get(key) != followed.question:
+                if followed is None or key in self._waiting:
+                    continue
+                asked = self._asked.get(key)
+                if asked is None or asked[PLACE] != followed.question[PLACE]:
+                    # Since the question it has become another one's.
+                    self._changed[key] = None
                     continue
                 if not followed.is_current:
                     self.unfollow(key)

@@ -159,6 +159,18 @@ def test_a_session_names_only_what_has_changed() -> None:
     assert follower.fetcher.wait_ms(NOW) is None
 
 
+def test_retention_here_does_not_keep_an_answer_out() -> None:
+    leader, follower = pair(20)
+    while (request := follower.fetcher.request(NOW, 5)).topics:
+        follower.fetcher.take(answer(leader, follower, request), NOW)
+    follower.log.advance_log_start_offset(5)
+    leader.append()
+    follower.fetcher.take(answer(leader, follower, request), NOW)
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (5, 21)
+    (topic,) = follower.fetcher.request(NOW, 5).topics
+    assert [(asked.fetch_offset, asked.log_start_offset) for asked in topic.partitions] == [(21, 5)]
+
+
 def test_a_lost_session_or_answer_begins_anew() -> None:
     leader, follower = pair(1)
     exchange(follower, leader)
