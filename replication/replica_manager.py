@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 EPOCH_UNKNOWN = -1
 EPOCH_DURING_DELETE = -2
 
+REFUSED_LATELY_MS = 30_000
+MOST_REFUSED = 1000
+"""So many producers are noted for a partition."""
+
 LeadershipListener = Callable[[list[Partition], list[Partition]], None]
 StopListener = Callable[[list[Partition]], None]
 
@@ -58,6 +62,8 @@ class ReplicaManager:
         self.on_stopped: list[StopListener] = []
         self.on_log_moved: list[Callable[[Partition], None]] = []
         self._set_aside: set[tuple[str, int]] = set()
+        self._refused: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
+        """By partition and producer id: the sequence of the first batch refused lately, and when."""
         self._logs = logs
         self._topic_config = topic_config
         self._clock_ms = clock_ms
@@ -157,10 +163,33 @@ class ReplicaManager:
                 return error.code
         if state.leader == self.broker_id:
             if partition.become_leader(state, now_ms):
+                self._await_refused(key, partition, now_ms)
                 leaders.append(partition)
         elif partition.become_follower(state) or reopened:
             followers.append(partition)
         return ErrorCode.NONE
+
+    def note_refused(self, key: tuple[str, int], producer_id: int, sequence: int) -> None:
+        """A producer's batch was refused because this broker does not lead the partition, or too few replicas are in
+        sync. Both may change before the next request of the same producer is looked at, which was sent behind it: it is
+        not to be taken before."""
+        partition, now_ms = self.partitions.get(key), self._clock_ms()
+        if partition is not None and partition.is_leader and partition.log is not None:
+            partition.log.await_sequence(producer_id, sequence)
+        elif self._logs.get(*key) is not None:
+            noted = self._refused.setdefault(key, {})
+            if producer_id not in noted or now_ms - noted[producer_id][1] > REFUSED_LATELY_MS:
+                if len(noted) >= MOST_REFUSED:
+                    noted.clear()
+                noted[producer_id] = sequence, now_ms
+
+    def _await_refused(self, key: tuple[str, int], partition: Partition, now_ms: int) -> None:
+        log = partition.log
+        assert log is not None
+        log.await_no_sequences()
+        for producer_id, (sequence, at_ms) in self._refused.pop(key, {}).items():
+            if now_ms - at_ms <= REFUSED_LATELY_MS:
+                log.await_sequence(producer_id, sequence)
 
     def _stored_topic_id(self, key: tuple[str, int]) -> Uuid:
         log = self._logs.get(*key)

@@ -146,6 +146,15 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
     def producer_expiration_ms(self) -> int:
         return self._producers.expiration_ms
 
+    def await_sequence(self, producer_id: int, sequence: int) -> None:
+        """A producer's batch that begins with this sequence was refused, for a reason that passes: nothing that it sent
+        behind that batch is taken first."""
+        self._producers.awaited[producer_id] = sequence
+
+    def await_no_sequences(self) -> None:
+        """What was refused before counts no more."""
+        self._producers.awaited.clear()
+
     def expire_producers(self, now_ms: int) -> None:
         self._producers.expire(now_ms)
 

@@ -108,13 +108,24 @@ class ProducerEntry:
 class ProducerStates:
     """All producers of one log, and the snapshots in its folder."""
 
-    __slots__ = ("_directory", "_files", "entries", "expiration_ms", "snapshot_offsets", "unsynced_snapshots")
+    __slots__ = (
+        "_directory",
+        "_files",
+        "awaited",
+        "entries",
+        "expiration_ms",
+        "snapshot_offsets",
+        "unsynced_snapshots",
+    )
 
     def __init__(self, files: Files, directory: str, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
         self._files = files
         self._directory = directory
         self.expiration_ms = expiration_ms
         self.entries: dict[int, ProducerEntry] = {}
+        self.awaited: dict[int, int] = {}
+        """Producer id -> sequence of a batch that was refused for a reason that passes. It comes again, and what was
+        sent behind it must not be taken before."""
         self.snapshot_offsets: list[int] = []
         """Of the snapshots in the folder, ascending. Filled by `list_snapshots`."""
         self.unsynced_snapshots: list[str] = []
@@ -129,11 +140,14 @@ class ProducerStates:
 
         Raises INVALID_PRODUCER_EPOCH for an epoch that was fenced, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, for a new
         epoch that does not begin with 0, and for a repetition of something older than the last five batches;
-        KAFKA_STORAGE_ERROR for a gap that our own disk made: the producer is to send again, as it did nothing wrong. A
-        producer that nothing is known of may begin anywhere: its earlier batches may have been deleted (KIP-360).
+        KAFKA_STORAGE_ERROR for a gap that our own disk made, NOT_ENOUGH_REPLICAS for one that our refusal made: the
+        producer is to send again, as it did nothing wrong. A producer that nothing is known of may begin anywhere: its
+        earlier batches may have been deleted (KIP-360).
         """
         entry = self.entries.get(producer_id)
         if entry is None:
+            if from_client and first_sequence > self.awaited.get(producer_id, first_sequence):
+                raise self._refused_before(producer_id)
             return None
         if epoch == entry.epoch and from_client:
             for fields in entry.batches:
@@ -159,11 +173,19 @@ class ProducerStates:
                     ErrorCode.KAFKA_STORAGE_ERROR,
                     f"producer {producer_id}: sequence {entry.lost_sequence} before it could not be written",
                 )
+            if self.awaited.get(producer_id) == entry.next_sequence:
+                raise self._refused_before(producer_id)
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id}, epoch {epoch}: sequence {entry.next_sequence} expected, got {first_sequence}",
             )
         return None
+
+    def _refused_before(self, producer_id: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"producer {producer_id}: sequence {self.awaited[producer_id]} before it was refused just now",
+        )
 
     def entry(self, producer_id: int) -> ProducerEntry:
         """The producer's entry, made if there is none."""
@@ -197,6 +219,7 @@ class ProducerStates:
         """Forgets producers that wrote nothing for `expiration_ms` and have no transaction open."""
         for producer_id in [entry.producer_id for entry in self.entries.values() if self._expired(entry, now_ms)]:
             del self.entries[producer_id]
+            self.awaited.pop(producer_id, None)
 
     def clear(self) -> None:
         self.entries.clear()

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from broker.handlers.leaders import current_leader, node_endpoints
@@ -63,6 +64,19 @@ ZSTD_FROM = 7
 RECORD_ERRORS_FROM = 8
 CURRENT_LEADER_FROM = 10
 TOPIC_IDS_FROM = 13
+
+PASSING = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+    }
+)
+"""With these a batch is refused that may be taken when it comes again."""
+PRODUCER_AT = 43
+_PRODUCER = Struct(">qhi")
+"""Producer id, its epoch, first sequence."""
 
 _Target = tuple[ProduceRequest.TopicProduceData, ProduceResponse.PartitionProduceResponse]
 
@@ -173,6 +187,8 @@ class _Appends:
                         raise KafkaError(refusal, _REFUSALS[refusal])
                     self._take(topic, data, answer)
                 except KafkaError as error:
+                    if error.code in PASSING:
+                        self._note_refused(topic, data)
                     self._refuse((topic, answer), error)
             topics.append(
                 ProduceResponse.TopicProduceResponse(
@@ -239,6 +255,15 @@ class _Appends:
             self._append(partition, records, answer)
         except NeedsPreparation:
             self._deferred.append((target, partition, bytes(records), False))
+
+    def _note_refused(self, topic: ProduceRequest.TopicProduceData, data: ProduceRequest.PartitionProduceData) -> None:
+        records = data.records
+        if not records or len(records) < RECORD_BATCH_OVERHEAD or records[MAGIC_AT] != 2:
+            return
+        producer_id, _, sequence = _PRODUCER.unpack_from(records, PRODUCER_AT)
+        name = topic.name or self._broker.metadata.topic_name(topic.topic_id)
+        if producer_id >= 0 and name:
+            self._broker.replicas.note_refused((name, data.index), producer_id, sequence)
 
     def _append(
         self,

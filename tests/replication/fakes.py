@@ -23,6 +23,13 @@ class CountingLog:
     min_insync_replicas: int = 1
     epochs: list[tuple[int, int]] = field(default_factory=list)
     refuse: KafkaError | None = None
+    awaited: dict[int, int] = field(default_factory=dict)
+
+    def await_sequence(self, producer_id: int, sequence: int) -> None:
+        self.awaited[producer_id] = sequence
+
+    def await_no_sequences(self) -> None:
+        self.awaited.clear()
 
     @property
     def config(self) -> Any:

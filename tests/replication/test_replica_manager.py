@@ -122,6 +122,28 @@ def test_what_is_set_aside_for_want_of_room_follows_again_afterwards(subject: Su
     assert subject.leadership == [([], [0]), ([], [0, 1])]
 
 
+def test_what_was_refused_lately_is_awaited_by_who_leads_from_now_on(subject: Subject) -> None:
+    clock: Any = subject.manager._clock_ms
+    subject.manager.note_refused(("t", 0), 7, 0)  # no log: nothing is noted for names that anybody may make up
+    subject.lead(1)
+    partition = subject.manager.get("t", 0)
+    assert partition is not None
+    log: Any = partition.log
+    subject.manager.note_refused(("t", 0), 6, 3)
+    clock.now_ms += 25_000
+    for sequence in (5, 9):
+        subject.manager.note_refused(("t", 0), 7, sequence)
+    clock.now_ms += 10_000
+    subject.lead(0, epoch=1)
+    assert log.awaited == {7: 5}
+    # As the leader with too few in sync.
+    subject.manager.note_refused(("t", 0), 8, 2)
+    assert log.awaited == {7: 5, 8: 2}
+    subject.lead(1, epoch=2)
+    subject.lead(0, epoch=3)
+    assert log.awaited == {}
+
+
 def test_repeated_and_older_epochs_change_nothing(subject: Subject) -> None:
     subject.lead(0, epoch=3)
     for epoch in (3, 2):

@@ -139,6 +139,33 @@ def test_what_follows_a_batch_that_the_disk_did_not_take_is_to_be_sent_again_wit
     assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_what_was_sent_behind_a_refused_batch_is_not_taken_before_it() -> None:
+    """Whoever is unknown may begin anywhere, so it would be, and the refused batch could never be."""
+    log = open_log(MemoryFiles())
+
+    def append(sequence: int) -> ErrorCode:
+        try:
+            log.append_as_leader(sequenced(7, 0, sequence), 0, NOW_MS)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    log.await_sequence(7, 0)
+    assert [append(sequence) for sequence in (1, 2, 0, 1, 2)] == [
+        *(ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        *(ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE),
+    ]
+    log.await_sequence(7, 3)
+    assert [append(sequence) for sequence in (4, 3, 4, 6)] == [
+        *(ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    ]
+    log.await_sequence(7, 5)
+    log.await_no_sequences()
+    assert append(6) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    # Others begin where they like.
+    assert log.append_as_leader(sequenced(8, 0, 9), 0, NOW_MS).first_offset == 5
+
+
 def test_sequence_of_a_batch_may_wrap_around() -> None:
     log = open_log(MemoryFiles())
     log.append_as_leader(sequenced(7, 0, LAST_SEQUENCE - 1, 4), 0, NOW_MS)
