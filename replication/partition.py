@@ -412,6 +412,8 @@ class Partition:
         log = self.log
         assert log is not None
         if len(records):
+            if log.log_start_offset == log.log_end_offset:
+                log.begin_with(records, now_ms)
             log.append_as_follower(records, now_ms)
         before = log.high_watermark, log.log_start_offset
         log.high_watermark = min(max(leader_high_watermark, log.log_start_offset), log.log_end_offset)
@@ -427,6 +429,8 @@ class Partition:
         request asks about (KIP-279). Raises KafkaError as the log does."""
         log = self.log
         assert log is not None
+        if leader_end_offset < 0:
+            leader_end_offset = log.high_watermark  # it cannot tell (as in Kafka)
         epoch, end_offset = log.epoch_end_offset(leader_epoch) if leader_epoch >= 0 else (-1, -1)
         place = min(log.log_end_offset, leader_end_offset if epoch < 0 else end_offset)
         if epoch == leader_epoch:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID, Uuid
+from storage.batches import HEADER, HEADER_BYTES
 from storage.disk_errors import is_full
 from storage.epochs import LeaderEpochs
 from storage.flush import FlushPlan
@@ -197,6 +198,16 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         self._add_active(segment)
         self.log_start_offset = self.log_end_offset = self.high_watermark = self.recovery_point = offset
         self._after_truncation()
+
+    def begin_with(self, records: memoryview | bytes | bytearray, now_ms: int = 0) -> None:
+        """Of an empty log: moves its begin back to that of the first of these batches, if the log was to begin in the
+        middle of it. A leader whose log starts there, after DeleteRecords, sends the batch as a whole. (Kafka's
+        Partition.appendRecordsToFollowerOrFutureReplica.)"""
+        if len(records) < HEADER_BYTES:
+            return
+        base_offset, _, _, _, _, _, last_offset_delta, *_ = HEADER.unpack_from(records)
+        if 0 <= base_offset < self.log_end_offset <= base_offset + last_offset_delta:
+            self.truncate_fully_and_start_at(base_offset, now_ms)
 
     def _truncate(self, offset: int, now_ms: int) -> None:
         self._forget_swap()

@@ -253,6 +253,30 @@ def test_a_place_outside_the_leaders_log(start: int, end: int, expected: tuple[i
     assert follower.fetcher.wait_ms(NOW) == 0
 
 
+def test_a_leaders_log_that_starts_within_a_batch() -> None:
+    leader, follower = Replica(0), Replica(1)
+    leader.lead(0, [0], [0, 1], 0)
+    for _ in range(2):
+        leader.append(10)
+    leader.partition.delete_records(13)
+    follower.follow(0, 0, [0], [0, 1], 0)
+    assert exchange(follower, leader) == [("orders", 0)]
+    follower.fetcher.found_range(("orders", 0), 0, 13, 20, NOW)
+    assert follower.log.log_end_offset == 13
+    for _ in range(2):
+        exchange(follower, leader)
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (13, 20)
+    assert follower.contents(20) == leader.contents(20)
+
+
+def test_a_leader_that_cannot_tell_where_an_epoch_ends() -> None:
+    leader, follower = pair(5)
+    while follower.log.high_watermark < 5:
+        exchange(follower, leader)
+    follower.partition.truncate_to_epoch(0, -1, NOW)
+    assert follower.log.log_end_offset == 5
+
+
 def test_errors_are_waited_out_and_a_newer_epoch_is_waited_for() -> None:
     leader, follower = pair(1)
     waits = [20, 40, 80, 160, 320, 640, 1000, 1000]
