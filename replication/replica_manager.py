@@ -27,6 +27,9 @@ REFUSED_LATELY_MS = 30_000
 MOST_REFUSED = 1000
 """So many producers are noted for a partition."""
 
+TOLD_AT_A_TIME = 50
+"""Of so many partitions the listeners hear in one step."""
+
 LeadershipListener = Callable[[list[Partition], list[Partition]], None]
 StopListener = Callable[[list[Partition]], None]
 
@@ -57,7 +60,7 @@ class ReplicaManager:
         self.by_topic_id: dict[tuple[Uuid, int], Partition] = {}
         self.generation = 0
         self.controller_epoch = 0
-        # (new leaders, new followers) after each LeaderAndIsr; the stopped ones after each StopReplica.
+        # (new leaders, new followers) after each LeaderAndIsr, TOLD_AT_A_TIME; the stopped ones after each StopReplica.
         self.on_leadership: list[LeadershipListener] = []
         self.on_stopped: list[StopListener] = []
         self.on_log_moved: list[Callable[[Partition], None]] = []
@@ -113,9 +116,12 @@ class ReplicaManager:
             topics.append(
                 LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_state.topic_id, partition_errors=errors)
             )
-        if leaders or followers:
+        for first in range(0, max(len(leaders), len(followers)), TOLD_AT_A_TIME):
+            if first:
+                yield
+            told = slice(first, first + TOLD_AT_A_TIME)
             for listener in self.on_leadership:
-                listener(leaders, followers)
+                listener(leaders[told], followers[told])
         return LeaderAndIsrResponse(topics=topics)
 
     def _apply_one(
@@ -162,7 +168,14 @@ class ReplicaManager:
                 partition.offline(error.code)
                 return error.code
         if state.leader == self.broker_id:
-            if partition.become_leader(state, now_ms):
+            try:
+                newly_leader = partition.become_leader(state, now_ms)
+            except KafkaError as error:
+                # Its disk's trouble is not the trouble of the others in the request.
+                _log.error("%s-%d cannot be led: %s", *key, error)
+                self.take_offline([key], error.code)
+                return error.code
+            if newly_leader:
                 self._await_refused(key, partition, now_ms)
                 leaders.append(partition)
         elif partition.become_follower(state) or reopened:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
 from replication.partition import Partition
 from replication.replica_manager import EPOCH_DURING_DELETE, EPOCH_UNKNOWN, ReplicaManager
@@ -188,6 +188,32 @@ def test_a_log_that_cannot_be_opened_is_reported_and_tried_again(subject: Subjec
     assert subject.leadership == [([1], [])]
     subject.logs.failed.clear()
     assert subject.lead(0) == [0]
+
+
+def test_a_disk_that_refuses_an_epoch_fails_its_own_partition_alone(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject.lead(1, 1, 1)
+    log = subject.logs.logs["t", 1]
+
+    def refuse(epoch: int, start_offset: int) -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    monkeypatch.setattr(log, "assign_epoch", refuse)
+    assert subject.lead(0, 0, 0, epoch=1) == [0, ErrorCode.KAFKA_STORAGE_ERROR, 0]
+    assert subject.leadership[1:] == [([0, 2], [])]
+    assert [partition.partition for partition in subject.stopped] == [1]
+    partition = subject.manager.get("t", 1)
+    assert partition is not None and not partition.is_leader and partition.log is None
+    monkeypatch.undo()
+    assert subject.lead(0, 0, 0, epoch=1)[1] == 0
+    assert partition.is_leader and log.epochs == [(1, 0)]
+
+
+def test_of_many_changes_listeners_hear_in_several_steps(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replication.replica_manager.TOLD_AT_A_TIME", 2)
+    assert subject.lead(0, 1, 0, 0, 1, 0, 0) == [0] * 7
+    assert subject.leadership == [([0, 2], [1, 4]), ([3, 5], []), ([6], [])]
 
 
 def test_the_high_watermark_is_put_between_the_ends_of_the_log(subject: Subject) -> None:
