@@ -357,13 +357,14 @@ class Partition:
         log = self.log
         assert log is not None
         newly_leader = not self.is_leader
-        new_epoch = state.leader_epoch > self.leader_epoch
+        # Also where it led in this epoch before its log was away for a time.
+        begins = newly_leader or state.leader_epoch > self.leader_epoch
         self._take_assignment(state)
         self.isr = list(state.isr)
         self._maximal_isr = frozenset(state.isr)
         followers = [broker_id for broker_id in state.replicas if broker_id != self.local_id]
         self._followers = {id_: self._followers.get(id_) or FollowerState(id_) for id_ in followers}
-        if new_epoch:
+        if begins:
             start_offset = log.log_end_offset
             latest = log.latest_epoch()
             # Followers truncate by this table: the epoch must be in it before its first record is.

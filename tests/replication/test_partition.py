@@ -360,6 +360,20 @@ class TestIsr:
         partition.update_follower(1, 6, NOW)
         assert partition.isr_to_expand(1) == [0, 2, 1]
 
+    def test_leading_again_in_the_same_epoch_begins_afresh(self) -> None:
+        log: Any = CountingLog()
+        partition = leader_of(log, [0, 1, 2], isr=[0, 1], epoch=3)
+        partition.append(b"abcde", NOW, 1)
+        partition.offline(ErrorCode.KAFKA_STORAGE_ERROR)
+        partition.log = log
+        later = NOW + 10 * LAG
+        assert partition.become_leader(state(0, 3, [0, 1], [0, 1, 2]), later)
+        assert (log.epochs, partition.epoch_start_offset) == ([(3, 0)], 5)
+        assert partition.isr_to_shrink(later + LAG) is None
+        assert partition.isr_to_shrink(later + LAG + 1) == [0]
+        partition.update_follower(2, 4, later)
+        assert partition.isr_to_expand(2) is None
+
     @pytest.mark.parametrize("gone", [True, False])
     def test_a_level_follower_is_waited_for_while_it_lives_and_may_lag(self, gone: bool) -> None:
         alive = {0, 1, 2}
