@@ -150,15 +150,17 @@ class ReplicaManager:
             state.leader_epoch < partition.leader_epoch
             or (state.leader_epoch == partition.leader_epoch and partition.log is not None)
         ):
-            return ErrorCode.STALE_CONTROLLER_EPOCH
+            if state.leader_epoch < partition.leader_epoch or not self._take_topic_id(partition, topic_id):
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+            if not partition.is_leader:
+                followers.append(partition)  # it is asked for by its id from now on
+            return ErrorCode.NONE
         if self.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if partition is None:
             partition = self._add(topic, state.partition_index, topic_id if topic_id != ZERO_UUID else known_id)
-        elif partition.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
-            # An old tool made the topic; the controller has given it an id since.
-            partition.topic_id = topic_id
-            self.by_topic_id[topic_id, state.partition_index] = partition
+        else:
+            self._take_topic_id(partition, topic_id)
         reopened = partition.log is None
         if reopened:
             try:
@@ -203,6 +205,14 @@ class ReplicaManager:
         for producer_id, (sequence, at_ms) in self._refused.pop(key, {}).items():
             if now_ms - at_ms <= REFUSED_LATELY_MS:
                 log.await_sequence(producer_id, sequence)
+
+    def _take_topic_id(self, partition: Partition, topic_id: Uuid) -> bool:
+        """Whether it had none so far: an old release made the topic, and a controller has given it one since."""
+        if partition.topic_id != ZERO_UUID or topic_id == ZERO_UUID:
+            return False
+        partition.topic_id = topic_id
+        self.by_topic_id[topic_id, partition.partition] = partition
+        return True
 
     def _stored_topic_id(self, key: tuple[str, int]) -> Uuid:
         log = self._logs.get(*key)

@@ -177,6 +177,15 @@ def test_an_id_that_comes_later_is_taken(subject: Subject) -> None:
     assert partition is not None and partition is subject.manager.get("t", 0) and partition.topic_id == ID
 
 
+def test_an_id_may_come_within_the_same_epoch(subject: Subject) -> None:
+    """As from the first controller of a release that knows of ids."""
+    subject.lead(0, 1, topic_id=bytes(16))
+    assert subject.lead(0, 1) == [0, 0]
+    assert [partition.partition for partition in subject.manager.by_topic_id.values()] == [0, 1]
+    assert subject.leadership == [([0], [1]), ([], [1])]
+    assert subject.lead(0, 1) == [ErrorCode.STALE_CONTROLLER_EPOCH] * 2
+
+
 def test_requests_for_other_brokers_are_refused(subject: Subject) -> None:
     assert subject.lead(1, replicas=[1, 2]) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert subject.manager.partitions == {}
