@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import random
 
 from storage.memory_files import MemoryFile, MemoryFiles
@@ -24,13 +25,19 @@ class Disk(MemoryFiles):
         return _File(self, path)
 
     def lose_some(self, rng: random.Random) -> None:
-        """Of each file's unsynced bytes only the first survive, so many as chance will have it; of new names some."""
-        for path, content in sorted(self._contents.items()):
+        """Of each file's unsynced bytes only the first survive, so many as chance will have it. Of a folder's new names
+        the first survive, as on file systems with a journal: without that, nobody could tell a log whose first segment
+        was lost from one whose first segment was deleted."""
+        new_names: dict[str, list[str]] = {}
+        for path, content in self._contents.items():
             data, durable = bytes(content.data), content.durable
             if data.startswith(durable):
                 content.durable = data[: rng.randint(len(durable), len(data))]
             elif rng.random() < 0.5:
                 content.durable = data
-            if path not in self._durable_names and rng.random() < 0.5:
-                self._durable_names[path] = content
+            if path not in self._durable_names:
+                new_names.setdefault(posixpath.dirname(path), []).append(path)
+        for paths in new_names.values():
+            for path in paths[: rng.randint(0, len(paths))]:
+                self._durable_names[path] = self._contents[path]
         self.crash()

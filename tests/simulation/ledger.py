@@ -131,6 +131,9 @@ class Ledger:
             self.violation(f"{key}: leader {state.leader} is not in the ISR {state.isr}")
         if not state.isr:
             self.violation(f"{key}: empty ISR")
+        found = self._world.zk.tree.get(nodes.CONTROLLER_EPOCH, None)
+        if found is None or state.controller_epoch != nodes.decode_controller_epoch(found[0]):
+            self.violation(f"{key}: a controller that was replaced writes {state}")
         if before is None:
             return
         if state.leader_epoch < before.leader_epoch or state.controller_epoch < before.controller_epoch:
@@ -212,6 +215,10 @@ class Ledger:
             logs = [log for broker_id in world.replicas(key) if (log := world.log(broker_id, key)) is not None]
             first = logs[0]
             end = first.log_end_offset
+            for log in logs:
+                if log.log_start_offset > 0:
+                    self.violation(f"{key}: a replica begins at {log.log_start_offset}")
+                    return
             for log in logs[1:]:
                 if log.log_end_offset != end or bytes_below(log, 0, end) != bytes_below(first, 0, end):
                     self.violation(f"{key}: replicas differ in the end")
