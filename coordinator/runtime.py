@@ -230,18 +230,23 @@ class CoordinatorRuntime(Generic[S]):
             owed = Parked()
             answers.append((owed, response))
         if owned.end_offset > owned.committed and answers:
-            self._await_commit(partition, owned, answers)
+            self._await_commit(partition, owned, answers, wrote=bool(result.records))
         else:
             for waiting, answer in answers:
                 waiting.answer(answer)
         return owed
 
-    def _await_commit(self, partition: int, owned: _Owned[S], answers: list[tuple[Parked, Any]]) -> None:
+    def _await_commit(
+        self, partition: int, owned: _Owned[S], answers: list[tuple[Parked, Any]], *, wrote: bool
+    ) -> None:
         end_offset = owned.end_offset
         commit = Parked()
         timeout: asyncio.TimerHandle | None = None
 
         def decided(error: ErrorCode) -> None:
+            if error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND and not wrote:
+                # It is committed; that few are in sync by now concerns who wrote, not who reads.
+                error = ErrorCode.NONE
             if error:
                 commit.fail(coordinator_error(error))
             else:

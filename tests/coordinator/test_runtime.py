@@ -215,6 +215,19 @@ def test_a_commit_that_will_never_be_is_reported_with_the_reason() -> None:
         assert code_of(task) is ErrorCode.NOT_COORDINATOR
 
 
+def test_with_too_few_in_sync_reads_are_answered_and_writes_are_not() -> None:
+    with Bench() as bench:
+        bench.load()
+        bench.log.held = True
+        written = bench.write("a")
+        read = bench.start(lambda shard, _now: Result(len(shard.replayed)))
+        for _, _, callback in bench.log.waiting:
+            callback(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        bench.settle()
+        assert code_of(written) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert read.result() == 1
+
+
 def test_a_log_that_is_gone_between_append_and_commit_is_not_ours_any_more() -> None:
     with Bench() as bench:
         bench.load()
