@@ -313,9 +313,11 @@ class ReplicaManager:
                 )
                 self.generation += 1
                 yield
-        if stopped:
+        for first in range(0, len(stopped), TOLD_AT_A_TIME):
+            if first:
+                yield
             for listener in self.on_stopped:
-                listener(stopped)
+                listener(stopped[first : first + TOLD_AT_A_TIME])
         return StopReplicaResponse(partition_errors=errors)
 
     def _stop_one(
