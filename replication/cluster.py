@@ -49,7 +49,8 @@ class Partition(NamedTuple):
     assignment: ReplicaAssignment
     state: PartitionState | None = None
     version: int = NO_NODE
-    """Data version of the state node, which is the partition epoch."""
+    """Data version of the state node, which is the partition epoch. With a node, but no state, it cannot be read: who
+    may lead is not known."""
 
 
 class Topic(NamedTuple):

@@ -395,7 +395,7 @@ class _Decision:
     def _settle(self, keys: Iterable[PartitionKey]) -> None:
         for key in keys:
             topic, partition = self._topics[key[0]], self.cluster.partition(key)
-            if partition is None or topic.deleting:
+            if partition is None or topic.deleting or (partition.state is None and partition.version != NO_NODE):
                 continue
             electable = self.cluster.electable(key, partition)
             if partition.state is None:

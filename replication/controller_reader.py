@@ -10,7 +10,7 @@ from itertools import islice
 from replication import nodes
 from replication.cluster import Cluster, LiveBroker, Partition, PartitionKey, Topic
 from replication.controller_events import TopicRead
-from replication.metadata_store import MetadataStore, Stat, Watch, WatchEvent
+from replication.metadata_store import MetadataStore, NodeExists, NoNode, Stat, Watch, WatchEvent
 from replication.reassignment import is_moving
 from replication.topic_configs import TopicConfigs
 from replication.turns import Turns, in_turns
@@ -63,7 +63,16 @@ class ControllerReader:
         if path not in self._children_armed:
             self._children_armed.add(path)
             watch = self._children_called
-        return await self._store.children(path, watch)
+        while True:
+            try:
+                return await self._store.children(path, watch)
+            except NoNode:
+                # Somebody removed it by hand. Without it there is nothing to watch, and nowhere to write to.
+                _log.warning("%s is missing and made again", path)
+                with suppress(NodeExists):
+                    await self._store.create(path, make_parents=True)
+                self._children_armed.add(path)
+                watch = self._children_called
 
     async def _get_watched(self, paths: Iterable[str]) -> dict[str, tuple[bytes, Stat]]:
         """Those of the nodes that exist; each is watched from now on, or, of many, from when `set_watches` is through
@@ -144,12 +153,17 @@ class ControllerReader:
 
     async def states(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, tuple[nodes.PartitionState, int]]:
         """Partition states with their nodes' versions; those that exist."""
-        return {key: (state, stat.version) for key, (state, stat) in (await self._states(keys)).items()}
+        return {
+            key: (state, stat.version) for key, (state, stat) in (await self._states(keys)).items() if state is not None
+        }
 
-    async def _states(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, tuple[nodes.PartitionState, Stat]]:
+    async def _states(
+        self, keys: Iterable[PartitionKey]
+    ) -> dict[PartitionKey, tuple[nodes.PartitionState | None, Stat]]:
+        """Of the nodes that exist; None where one says nothing that can be understood."""
         keys = list(keys)
         found = await self._store.get_many([nodes.state_path(*key) for key in keys])
-        states = {}
+        states: dict[PartitionKey, tuple[nodes.PartitionState | None, Stat]] = {}
         turns = Turns()
         for key, node in zip(keys, found, strict=True):
             await turns.next()
@@ -157,7 +171,13 @@ class ControllerReader:
                 try:
                     states[key] = (nodes.decode_state(node[0]), node[1])
                 except nodes.NodeFormatError as error:
-                    _log.warning("State of %s-%d ignored: %s", *key, error)
+                    states[key] = (None, node[1])
+                    _log.warning(
+                        "Nobody is elected for %s-%d before %s is mended, or deleted to begin anew: %s",
+                        *key,
+                        nodes.state_path(*key),
+                        error,
+                    )
         return states
 
     async def isr_changes(self) -> tuple[dict[PartitionKey, tuple[nodes.PartitionState, int]], list[str]]:
@@ -228,7 +248,7 @@ class ControllerReader:
                     partitions[index] = Partition(assignment)
                     continue
                 partitions[index] = Partition(assignment, state[0], state[1].version)
-                for id_ in state[0].isr:
+                for id_ in () if state[0] is None else state[0].isr:
                     if id_ in brokers and 0 < state[1].mzxid < brokers[id_].epoch:
                         returned.add((name, index, id_))
             topics[name] = Topic(found.assignment.topic_id, partitions, found.version, found.unclean)
