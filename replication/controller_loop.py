@@ -66,6 +66,8 @@ from replication.topic_configs import TopicConfigs
 THREADED_FROM = 50
 """Decisions about more partitions are made on a thread: 1000 partitions take 30 ms."""
 FULL_DELAY_S = 1.0
+STAND_AGAIN_S = 1.0
+"""So long after an election that failed the next one is tried."""
 _WATCHES = "watches"
 """In place of a path: some nodes are to be watched."""
 RESIGN_WITHIN_S = 5.0
@@ -241,16 +243,26 @@ class ControllerLoop:
             except StoreFailed:
                 _log.exception("The controller stops: the metadata store failed")
                 self._resign()
+                self._stand_later()
             except Exception:
-                _log.exception("The controller reads everything again after an error")
-                await asyncio.sleep(RETRY_DELAY_S)
-                self._put(_Read("/"))
+                if self.is_active:
+                    _log.exception("The controller reads everything again after an error")
+                    await asyncio.sleep(RETRY_DELAY_S)
+                    self._put(_Read("/"))
+                else:
+                    _log.exception("No election of a controller: is %s as it should be?", nodes.CONTROLLER_EPOCH)
+                    self._stand_later()
             finally:
                 # Also when this task ends: nobody shall wait for ever.
                 if isinstance(item, _Turn):
                     _refuse(item.done)
             self._working = False
             self._progress()
+
+    def _stand_later(self) -> None:
+        """Without holding up who waits for this one to be done. What was being watched then, nobody knows."""
+        self._reader.forget_watches()
+        asyncio.get_running_loop().call_later(STAND_AGAIN_S, self._put, _Read(nodes.CONTROLLER))
 
     def _progress(self) -> None:
         for predicate, future in self._waiting:
@@ -293,8 +305,10 @@ class ControllerLoop:
         while True:
             current = await self._reader.exists(nodes.CONTROLLER)
             if current is not None:
-                if self.is_active and current.ephemeral_owner != self._store.session_id:
+                if current.ephemeral_owner != self._store.session_id:
                     self._resign()
+                elif not self.is_active and await self._gives_up_claim():
+                    continue
                 return
             self._resign()
             epoch_node = await self._store.get(nodes.CONTROLLER_EPOCH)
@@ -327,6 +341,22 @@ class ControllerLoop:
         await self._drop_notices(nodes.LOG_DIR_EVENTS)
         await self._read_everything()
 
+    async def _gives_up_claim(self) -> bool:
+        """Whether the election node was this broker's, which is no controller: somebody else wrote the epoch, or an
+        election ended half-way. While the node stands there can be no other election."""
+        epoch_node = await self._store.get(nodes.CONTROLLER_EPOCH)
+        claim = await self._store.get(nodes.CONTROLLER)  # as of that epoch, or later
+        if claim is not None:
+            if (
+                claim[1].ephemeral_owner != self._store.session_id
+                or nodes.decode_controller(claim[0]) != self.broker_id
+            ):
+                return False
+            check = [] if epoch_node is None else [Check(nodes.CONTROLLER_EPOCH, epoch_node[1].version)]
+            with suppress(NoNode, BadVersion):
+                await self._store.multi([*check, Delete(nodes.CONTROLLER)])
+        return True
+
     def _resign(self) -> None:
         self.cluster = None
         for sender in self._senders.values():
@@ -335,8 +365,10 @@ class ControllerLoop:
 
     async def _drop_notices(self, path: str) -> None:
         """Notices to earlier controllers: everything is read now anyway."""
-        for name in await self._store.children(path):
-            await self._writes.guarded([Delete(f"{path}/{name}")])
+        with suppress(NoNode):
+            for name in await self._store.children(path):
+                with suppress(NoNode):
+                    await self._writes.guarded([Delete(f"{path}/{name}")])
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -406,8 +438,7 @@ class ControllerLoop:
 
     async def _read_preferred_election(self) -> None:
         keys = await self._reader.preferred_election()
-        if keys is not None:
-            await self._step(PreferredElection(frozenset(keys)))
+        if keys is not None and await self._step(PreferredElection(frozenset(keys))):  # else all is read again
             with suppress(NoNode):
                 await self._writes.guarded([Delete(nodes.PREFERRED_ELECTION)])
 

@@ -12,6 +12,10 @@ from replication.local_broker import BrokerResponse
 
 RETRY_DELAY_S = 0.1
 
+# Level in the log, and whether with the trace.
+_NORMAL = logging.INFO, False
+_SURPRISING = logging.ERROR, True
+
 _log = logging.getLogger(__name__)
 
 
@@ -58,10 +62,16 @@ class Sender:
                 try:
                     response = await self._channels.send(self._broker_id, request)
                     break
-                except OSError as error:
+                except Exception as error:
+                    # Whatever it is: without this task the broker would hear nothing any more.
                     if str(error) != told:
                         told = str(error)
-                        _log.info("Broker %d: %s; trying again every %g s", self._broker_id, told, RETRY_DELAY_S)
-                    await asyncio.sleep(RETRY_DELAY_S)
+                        level, trace = _NORMAL if isinstance(error, OSError) else _SURPRISING
+                        text = "Broker %d: %s; trying again every %g s"
+                        _log.log(level, text, self._broker_id, told, RETRY_DELAY_S, exc_info=trace)
+                await asyncio.sleep(RETRY_DELAY_S)
             self.idle = self._queue.empty()
-            self._answered(self._broker_id, request, response)
+            try:
+                self._answered(self._broker_id, request, response)
+            except Exception:
+                _log.exception("Broker %d: its answer to %s is passed over", self._broker_id, type(request).__name__)
