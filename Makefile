@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test test-all bench bench-cluster bench-scale simulate check lint types imports rules stubs check-wheel jars all-jars java clean
+.PHONY: help setup demo run test test-all bench bench-cluster bench-scale chaos simulate check lint types imports rules stubs check-wheel jars all-jars java clean
 
 BIN := .venv/bin
 # Touched after a successful installation; older than pyproject.toml means: install again.
@@ -21,6 +21,7 @@ help:
 	@echo 'make bench-cluster   three brokers beside three of Apache Kafka 3.9.1: throughput, failover, start; ARGS="--rounds 1"'
 	@echo 'make bench-scale 10,000 partitions and 5,000 connections: time, memory, stalls; ARGS="--partitions 1000"'
 	@echo 'make simulate    clusters in virtual time, everything going wrong; ARGS="--seeds 20000 --processes 2" or "--seed 7"'
+	@echo 'make chaos       three brokers and a ZooKeeper under load while things break, judged; ARGS="--minutes 30 --seed 7"'
 	@echo 'make check       format, lint, types, import rules, generated files, the wheel'
 	@echo 'make setup       only the environment; leaves the command at $(BIN)/gregor'
 	@echo 'make clean       remove what was built and cached; data and .venv stay'
@@ -81,6 +82,9 @@ bench-cluster: jars java
 
 bench-scale: setup
 	@$(BIN)/python tests/bench/scale.py $(ARGS)
+
+chaos: setup java
+	@$(BIN)/python -m tests.cluster.chaos $(ARGS)
 
 simulate: setup
 	@$(BIN)/python -m tests.simulation.run $(ARGS)
