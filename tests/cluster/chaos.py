@@ -27,6 +27,7 @@ from tests.cluster.faults import KINDS, WHOLE_TIMEOUT_S, Fault, Scene, plan
 from tests.cluster.history import History
 from tests.cluster.judge import different_replicas, judge, longest_gaps_ms
 from tests.cluster.servers import KINDS as BROKER_KINDS
+from tests.support.kafka import kafka_jars
 
 TOPIC = "chaos"
 INSIDE = "GREGOR_CHAOS_INSIDE"
@@ -222,6 +223,7 @@ def main() -> int:
         if reason := network.missing():
             print(reason, file=sys.stderr)
             return 2
+        kafka_jars("3.9.1")  # inside there is no way to fetch them
         command = [sys.executable, "-m", "tests.cluster.chaos", *sys.argv[1:]]
         os.execvpe("unshare", network.inside(command), {**os.environ, INSIDE: "1"})
     folder = options.folder or pathlib.Path(tempfile.mkdtemp(prefix="gregor-chaos-"))

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from tests.cluster import network
-from tests.support.kafka import kafka_jars
 from tests.support.processes import ROOT, clean_environment
 
 pytestmark = [pytest.mark.very_slow, pytest.mark.jvm]
@@ -20,7 +19,6 @@ def run(*flags: str) -> str:
     """What a run says; it fails where anything was amiss."""
     if reason := network.missing():
         pytest.skip(reason)
-    kafka_jars("3.9.1")
     command = [sys.executable, "-m", "tests.cluster.chaos", *flags]
     done = subprocess.run(
         command,
