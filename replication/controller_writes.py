@@ -98,19 +98,28 @@ class ControllerWrites:
                 continue
 
     async def remove_topic(self, name: str) -> None:
+        path = nodes.topic_path(name)
+        made = await self._store.exists(path)
         # Mostly there is just what brokers make; to look below every partition costs a request for each.
         doomed = await self._usual_nodes(name)
         while True:
-            for path in (nodes.config_path("topics", name), nodes.delete_topic_path(name)):
-                if await self._store.exists(path) is not None:
-                    doomed.append(path)
+            # With the topic's own node, or the next of that name would lose its settings, or be deleted in its turn.
+            last = doomed[-1:]
+            for beside in (nodes.config_path("topics", name), nodes.delete_topic_path(name)):
+                if await self._store.exists(beside) is not None:
+                    last.append(beside)
             try:
-                for start in range(0, len(doomed), MAX_OPERATIONS):
-                    await self.guarded([Delete(path) for path in doomed[start : start + MAX_OPERATIONS]])
+                below = doomed[:-1]
+                for start in range(0, len(below), MAX_OPERATIONS):
+                    await self.guarded([Delete(one) for one in below[start : start + MAX_OPERATIONS]])
+                await self.guarded([Delete(one) for one in last])
                 break
             except (NoNode, NotEmpty):
                 # There is more, or less: partitions that never had a leader, or somebody else writes there.
-                doomed = await subtree(self._store, nodes.topic_path(name))
+                found = await self._store.exists(path)
+                if found is not None and (made is None or found.czxid != made.czxid):
+                    break  # another topic: this one is gone, though the answer that said so was lost
+                doomed = await subtree(self._store, path)
 
     async def _usual_nodes(self, name: str) -> list[str]:
         """Those of a topic of which each partition had a leader, as they can be deleted."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from replication import controller_loop, nodes
+from replication import controller_loop, controller_writes, nodes
+from replication.metadata_store import Create, Delete, NoNode
 from replication.nodes import PartitionState
 from tests.replication.controller_subject import Subject, running
 from tests.replication.fakes import on_loop
@@ -117,3 +118,55 @@ async def test_a_surprising_answer_does_not_cut_a_broker_off(tmp_path: Path, cap
         await subject.create("t", (2, 1))
         await subject.brokers.until(lambda: subject.brokers.led_by(2) == {("t", 0)})
         assert "surprise" in caplog.text
+
+
+@on_loop
+async def test_the_end_of_a_topic_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes the next topic of that name, as soon as he can, keeps it, with its settings."""
+    monkeypatch.setattr(controller_writes, "MAX_OPERATIONS", 10)
+    topic, config, request = nodes.topic_path("t"), nodes.config_path("topics", "t"), nodes.delete_topic_path("t")
+    async with running(tmp_path) as subject:
+        await subject.store.create(config, nodes.encode_config({"retention.ms": "5"}))
+        await subject.create("t", *[(1,)] * 4)
+        real = subject.store.multi
+        left: list[bool] = []
+
+        async def watched(operations: Any) -> Any:
+            results = await real(operations)
+            if await subject.store.exists(topic) is None:
+                left.extend([await subject.store.exists(path) is not None for path in (config, request)])
+            return results
+
+        monkeypatch.setattr(subject.store, "multi", watched)
+        await subject.store.create(request)
+        await subject.settle()
+        assert left
+        assert not any(left)
+
+
+@on_loop
+async def test_a_topic_made_again_is_not_taken_for_the_one_that_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as subject:
+        await subject.create("t", (1,))
+        real = subject.store.multi
+        path = nodes.topic_path("t")
+        found = await subject.store.get(path)
+        assert found is not None
+
+        async def answer_lost(operations: Any) -> Any:
+            operations = list(operations)
+            results = await real(operations)
+            if Delete(path) in operations:
+                # Done, but nobody heard of it; and asked again when somebody had made the topic anew.
+                monkeypatch.setattr(subject.store, "multi", real)
+                await real([Create(path, found[0])])
+                raise NoNode(nodes.partitions_path("t"))
+            return results
+
+        monkeypatch.setattr(subject.store, "multi", answer_lost)
+        await subject.store.create(nodes.delete_topic_path("t"))
+        await subject.settle()
+        assert await subject.store.children(nodes.TOPICS) == ["t"]
+        assert (await subject.state("t")).leader == 1
