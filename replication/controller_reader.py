@@ -32,7 +32,7 @@ class ControllerReader:
         # Watches set and not called yet. Setting one twice would have it called twice, and so for ever.
         self._data_armed: set[str] = set()
         self._children_armed: set[str] = set()
-        self._unarmed: dict[str, int] = {}  # read without a watch, at this version: the watch is to follow
+        self._unarmed: dict[str, Stat] = {}  # read without a watch, when it was so: the watch is to follow
 
     def forget_watches(self) -> None:
         """The session is a new one: none of the old one's watches will be called."""
@@ -85,7 +85,7 @@ class ControllerReader:
         if len(unarmed) >= MANY:
             fresh = await self._store.get_many(unarmed)
             read = zip(unarmed, fresh, strict=True)
-            self._unarmed.update((path, node[1].version) for path, node in read if node is not None)
+            self._unarmed.update((path, node[1]) for path, node in read if node is not None)
         else:
             # Marked before reading: the watch may be called before the answer is looked at.
             self._data_armed.update(unarmed)
@@ -101,15 +101,15 @@ class ControllerReader:
     async def set_watches(self) -> None:
         """Of some of the nodes that were read without. What has changed since is told as if a watch had been called."""
         paths = [path for path in islice(self._unarmed, WATCHES_AT_ONCE) if path not in self._data_armed]
-        versions = [self._unarmed[path] for path in paths]
+        stats = [self._unarmed[path] for path in paths]
         for path in list(islice(self._unarmed, WATCHES_AT_ONCE)):
             del self._unarmed[path]
         self._data_armed.update(paths)
         found = await self._store.get_many(paths, self._data_called)
-        for path, version, node in zip(paths, versions, found, strict=True):
+        for path, stat, node in zip(paths, stats, found, strict=True):
             if node is None:
                 self._data_armed.discard(path)
-            if node is None or node[1].version != version:
+            if node is None or node[1] != stat:
                 self._changed(path)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
