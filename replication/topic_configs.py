@@ -196,7 +196,11 @@ class TopicConfigs:
     async def refresh_broker(self) -> None:
         """Read the brokers' dynamic settings again and put them into effect."""
         paths = [config_path("brokers", name) for name in (str(self._broker_id), DEFAULT_ENTITY)]
-        own, default = [decode_config(b"" if n is None else n[0]) for n in await self._store.get_many(paths)]
+        try:
+            own, default = [decode_config(b"" if n is None else n[0]) for n in await self._store.get_many(paths)]
+        except NodeFormatError as error:
+            _log.warning("Dynamic broker settings of %s cannot be read and stay as they were: %s", paths, error)
+            return
         if own == self._broker.dynamic_texts and default == self._broker.dynamic_default_texts:
             return
         own, own_problems = self._broker.usable_dynamic(own, cluster_wide=False)

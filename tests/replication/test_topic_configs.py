@@ -140,3 +140,24 @@ async def test_notices_are_removed_after_a_while_and_not_acted_on_twice(tmp_path
     assert sorted(await subject.store.children(nodes.CONFIG_CHANGES)) == left
     assert subject.told == ["t", "t", "t"]
     await subject.store.close()
+
+
+@on_loop
+async def test_broken_settings_of_brokers_hold_up_neither_the_start_nor_other_changes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    subject = await Subject().start(tmp_path)
+    await subject.write("brokers/<default>", nodes.encode_config({"log.retention.ms": "9"}))
+    await subject.configs.ensure(["t"])
+    await subject.store.create("/config/topics/t", nodes.encode_config({"retention.ms": "5"}))
+    await subject.store.create("/config/brokers/3", b"damaged")
+    # Both are read at once.
+    notices = [nodes.encode_config_change(entity) for entity in ("brokers/3", "topics/t")]
+    await subject.store.multi([Create(nodes.CONFIG_CHANGE_PREFIX, one, sequential=True) for one in notices])
+    while subject.tasks:
+        await subject.tasks.pop(0)
+    assert subject.configs.log_config("t").retention_ms == 5
+    assert subject.configs.log_config("u").retention_ms == 9  # as it was
+    assert "/config/brokers/3" in caplog.text
+    await subject.restart()
+    await subject.store.close()
