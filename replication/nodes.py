@@ -267,6 +267,8 @@ def decode_topic_in_steps(topic: str, data: bytes) -> Generator[None, None, Topi
             raise NodeFormatError(f"{what}: partition {index!r}")
         if len(partitions) % _PARTITIONS_PER_STEP == 0:
             yield
+        if not replicas:
+            raise NodeFormatError(f"{what}: partition {index} has no replicas")
         if index not in adding and index not in removing:
             ids = tuple(_ids(replicas, what))
             partitions[int(index)] = shared.get(ids) or shared.setdefault(ids, ReplicaAssignment(ids))

@@ -94,7 +94,9 @@ REPLICAS = st.lists(st.integers(0, 9), max_size=4, unique=True).map(tuple)
 @given(
     topic_id=st.binary(min_size=16, max_size=16),
     partitions=st.dictionaries(
-        st.integers(0, 99), st.tuples(REPLICAS, REPLICAS, REPLICAS).map(lambda t: ReplicaAssignment(*t)), max_size=5
+        st.integers(0, 99),
+        st.tuples(REPLICAS.filter(bool), REPLICAS, REPLICAS).map(lambda t: ReplicaAssignment(*t)),
+        max_size=5,
     ),
     state=st.tuples(st.integers(-1, 9), st.integers(0), REPLICAS, st.integers(0), st.booleans()),
     config=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
@@ -104,6 +106,11 @@ def test_what_we_write_we_read(topic_id: bytes, partitions: Any, state: Any, con
     assert nodes.decode_topic("t", nodes.encode_topic(topic)) == topic
     assert nodes.decode_state(nodes.encode_state(PartitionState(*state))) == PartitionState(*state)
     assert nodes.decode_config(nodes.encode_config(config)) == config
+
+
+def test_a_partition_without_replicas_is_refused() -> None:
+    with pytest.raises(NodeFormatError, match="/brokers/topics/t: partition 3 has no replicas"):
+        nodes.decode_topic("t", b'{"version":3,"partitions":{"0":[1],"3":[]}}')
 
 
 def test_small_nodes_are_read_back() -> None:
