@@ -203,6 +203,7 @@ class Peer:
         self._receive_buffer_bytes = receive_buffer_bytes
         self._correlation_ids = itertools.count(1)
         self._wire: _Wire | None = None
+        self._connecting: asyncio.Task[tuple[asyncio.Transport, _Wire]] | None = None
         self._versions: dict[int, tuple[int, int]] = {}
 
     async def ask(self, request: ApiMessage, version: int | None = None, *, newest: int | None = None) -> Any:
@@ -269,6 +270,10 @@ class Peer:
         return self._versions.get(api_key)
 
     def close(self) -> None:
+        """Whoever waits for a connection or an answer gets PeerError."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
         if self._wire is not None:
             self._wire.close()
             self._wire = None
@@ -277,8 +282,7 @@ class Peer:
         return f"{self.address[0]}:{self.address[1]}"
 
     async def _connect(self) -> None:
-        loop = asyncio.get_running_loop()
-        transport, self._wire = await loop.create_connection(_Wire, *self.address)
+        transport, self._wire = await self._opened()
         opened: socket.socket = transport.get_extra_info("socket")
         with suppress(OSError):
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -286,6 +290,22 @@ class Peer:
                 opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
         answer = await self._exchange(ApiVersionsRequest(), 0)
         self._versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+    async def _opened(self) -> tuple[asyncio.Transport, _Wire]:
+        """A connection; `close` ends the attempt, and leaves none behind that nobody would ever close."""
+        loop = asyncio.get_running_loop()
+        attempt = self._connecting = loop.create_task(loop.create_connection(_Wire, *self.address))
+        try:
+            await asyncio.wait([attempt])
+        except asyncio.CancelledError:
+            attempt.cancel()
+            attempt.add_done_callback(_drop)
+            raise
+        if self._connecting is not attempt:
+            _drop(attempt)
+            raise PeerError("it is not wanted any more")
+        self._connecting = None
+        return attempt.result()
 
     def _version(self, request: ApiMessage, wanted: int | None) -> int:
         oldest, newest = self._versions.get(request.API_KEY, (0, -1))
@@ -331,3 +351,8 @@ class Peer:
         else:
             message, _ = kind.decode(answer, version, position)
         return message
+
+
+def _drop(attempt: asyncio.Task[tuple[asyncio.Transport, _Wire]]) -> None:
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result()[0].abort()

@@ -6,6 +6,7 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 import uvloop
@@ -44,8 +45,10 @@ def versions_answer(correlation_id: int) -> bytes:
 async def broker(answer: Answer, piece_bytes: int = 1 << 20) -> AsyncIterator[tuple[Peer, list[tuple[int, int]]]]:
     """A peer of a broker that answers (key, version, correlation id) with these bytes; None ends the connection."""
     asked: list[tuple[int, int]] = []
+    served: set[asyncio.Task[Any] | None] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.add(asyncio.current_task())
         try:
             while True:
                 (size,) = struct.unpack(">i", await reader.readexactly(4))
@@ -62,6 +65,8 @@ async def broker(answer: Answer, piece_bytes: int = 1 << 20) -> AsyncIterator[tu
             pass
         finally:
             writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()[:2]
@@ -72,6 +77,8 @@ async def broker(answer: Answer, piece_bytes: int = 1 << 20) -> AsyncIterator[tu
         peer.close()
         server.close()
         await server.wait_closed()
+        if served:
+            await asyncio.wait([task for task in served if task is not None], timeout=30)
 
 
 def metadata(key: int, version: int, correlation_id: int) -> bytes:
@@ -201,6 +208,46 @@ async def test_nobody_there() -> None:
         await Peer(*address, "test", 1000).ask(MetadataRequest())
 
 
+@pytest.mark.parametrize("reached", [False, True])
+@pytest.mark.parametrize("end", ["close", "cancel"])
+@on_loop
+async def test_nobody_waits_for_a_connection_that_is_not_wanted_any_more(reached: bool, end: str) -> None:
+    """The other broker may be at another address by now, and say nothing at the old one for a long time."""
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+    transports: list[asyncio.BaseTransport] = []
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(*args: Any) -> Any:
+        found: Any = await connect(*args)
+        transports.append(found[0])
+        begun.set()
+        await goes_on.wait()
+        return found
+
+    async with broker(metadata) as (peer, _):
+        loop.create_connection = slow  # type: ignore[method-assign,assignment]
+        task = asyncio.ensure_future(peer.ask(MetadataRequest()))
+        await begun.wait()
+        if reached:
+            goes_on.set()
+            await asyncio.sleep(0)  # the connection is there, and nobody has taken it yet
+        if end == "close":
+            peer.close()
+            with pytest.raises(PeerError, match="not wanted"):
+                await task
+        else:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        if reached:
+            await asyncio.sleep(0)
+            assert transports[0].is_closing()
+        loop.create_connection = connect  # type: ignore[method-assign]
+        assert (await peer.ask(MetadataRequest())).controller_id == 7
+        transports[0].close()
+
+
 @on_loop
 async def test_a_cancelled_request_leaves_no_answer_behind() -> None:
     slow = []
@@ -273,6 +320,7 @@ async def test_a_conversation_waits_for_each_answer_so_long() -> None:
 
     async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
+            await reader.readexactly(4)
             writer.write(versions_answer(1))
             await reader.read()
         writer.close()
