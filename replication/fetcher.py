@@ -377,10 +377,10 @@ class Fetcher:
         except KafkaError as error:
             name, index = followed.key
             _log.error("%s-%d: what its leader sent cannot be written: %s", name, index, error)
-            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-                self.unfollow(followed.key)
-            else:
-                self._wait(followed, now_ms)
+            # A failed disk takes the partition from here soon; any other error may pass. The first of several batches
+            # may have been written.
+            followed.find_place()
+            self._wait(followed, now_ms)
             return
         followed.backoff_ms = FIRST_BACKOFF_MS
         followed.find_place()
@@ -407,8 +407,9 @@ class Fetcher:
                 log.truncate_fully_and_start_at(start_offset, now_ms)
         except KafkaError as error:
             _log.error("%s-%d: %s", name, index, error)
-            self.unfollow(key)
+            followed.find_place()
             return
         followed.find_place()
-        self._waiting.pop(key, None)
+        if followed.backoff_ms <= 2 * FIRST_BACKOFF_MS:  # who hears it again and again waits
+            self._waiting.pop(key, None)
         self._changed[key] = None

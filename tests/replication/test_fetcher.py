@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from types import SimpleNamespace
 from typing import Any
@@ -253,6 +254,21 @@ def test_a_place_outside_the_leaders_log(start: int, end: int, expected: tuple[i
     assert follower.fetcher.wait_ms(NOW) == 0
 
 
+def test_who_is_outside_again_and_again_asks_less_often() -> None:
+    leader, follower = pair(4)
+    exchange(follower, leader)
+    for wait_ms in (0, 40, 80):
+        outside = answer(leader, follower, follower.fetcher.request(NOW + 1000, 5))
+        outside.responses[0].partitions[0] = FetchResponse.PartitionData(
+            error_code=ErrorCode.OFFSET_OUT_OF_RANGE, records=b""
+        )
+        follower.fetcher.failed(NOW)
+        follower.fetcher.request(NOW + 1000, 5)
+        follower.fetcher.take(outside, NOW)
+        follower.fetcher.found_range(("orders", 0), 0, 0, 50, NOW)
+        assert follower.fetcher.wait_ms(NOW) == wait_ms
+
+
 def test_a_leaders_log_that_starts_within_a_batch() -> None:
     leader, follower = Replica(0), Replica(1)
     leader.lead(0, [0], [0, 1], 0)
@@ -312,6 +328,22 @@ def test_damaged_records_are_asked_for_again_later() -> None:
     damaged.responses[0].partitions[0].records = data
     follower.fetcher.take(damaged, NOW)
     assert (follower.log.log_end_offset, follower.fetcher.wait_ms(NOW)) == (0, 20)
+
+
+def test_a_write_that_fails_is_tried_again_where_the_log_ends_then() -> None:
+    """Not every error of the system is one of a disk that would take the partition from here."""
+    leader, follower = pair(8)
+    exchange(follower, leader)
+    assert follower.log.log_end_offset == 6  # where a segment ends
+    for number in range(8):
+        leader.append(value=number)
+    follower.files.fail("write", after=1, error=OSError(errno.EMFILE, "too many open files"))
+    now_ms = NOW
+    while follower.log.log_end_offset < 16:
+        exchange(follower, leader, now_ms)
+        now_ms += 20
+        assert now_ms < NOW + 1000
+    assert follower.contents(16) == leader.contents(16)
 
 
 def test_an_answer_to_an_older_role_is_ignored() -> None:
