@@ -159,6 +159,8 @@ class Fetcher:
         followed = _Followed(partition, log)
         self.unfollow(followed.key)
         self._followed[followed.key] = followed
+        if len(self._names) > 2 * len(self._followed):  # others were deleted
+            self._names = {one.topic_id: one.key[0] for one in self._followed.values()}
         self._names[followed.topic_id] = partition.topic
         self._changed[followed.key] = None
         self._without_id += followed.topic_id == ZERO_UUID

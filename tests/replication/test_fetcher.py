@@ -199,6 +199,14 @@ def test_topics_without_an_id_are_asked_for_by_name() -> None:
     assert fetcher.max_version == FetchRequest.MAX_VERSION
 
 
+def test_names_of_topics_that_are_gone_do_not_add_up() -> None:
+    fetcher = Fetcher(FetcherSettings(1))
+    for number in range(20):
+        fetcher.follow(Replica(1, f"t{number}", bytes([number + 1]) * 16).partition)
+        fetcher.unfollow((f"t{number - 2}", 0))
+    assert len(fetcher._names) <= 8 and {fetcher._names[bytes([n]) * 16] for n in (19, 20)} == {"t18", "t19"}
+
+
 def test_a_topic_made_anew_is_forgotten_under_its_old_id() -> None:
     leader, follower = pair(1)
     exchange(follower, leader)
