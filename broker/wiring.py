@@ -50,7 +50,7 @@ from replication.isr_changes import IsrChanges
 from replication.leader_balance import LeaderBalance
 from replication.metadata_image import MetadataImage
 from replication.metadata_store import MetadataStore, StoreError, StoreFailed
-from replication.nodes import TOPICS, BrokerRegistration
+from replication.nodes import TOPICS, BrokerRegistration, NodeFormatError
 from replication.producer_ids import BlocksOfController, ProducerIdAllocator
 from replication.registration import (
     announce_disk_event,
@@ -139,6 +139,8 @@ class Node:
                 await pass_over_producer_ids(store, config.broker_id, now_ms())
         except (FolderInUse, InconsistentFolder, MalformedFile, DuplicatePartition, StoreError) as error:
             raise StartError(str(error)) from error
+        except NodeFormatError as error:
+            raise StartError(f"a node of the metadata store is broken; mend or delete it: {error}") from error
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise StartError(f"{where}{error.strerror or error}; check log.dirs and its permissions") from error

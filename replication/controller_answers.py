@@ -21,6 +21,7 @@ from protocol.messages import (
 from replication.controller_events import IsrProposed, ShutdownAnnounced
 from replication.isr_proposals import ANY_EPOCH, Proposal, refusal
 from replication.metadata_store import StoreError
+from replication.nodes import NodeFormatError
 from replication.producer_ids import claim_block
 from replication.turns import Turns
 
@@ -152,7 +153,7 @@ class ControllerAnswers:
             return AllocateProducerIdsResponse(error_code=error)
         try:
             block = await claim_block(self._store, request.broker_id)
-        except StoreError:
+        except (StoreError, NodeFormatError):
             _log.exception("No producer ids for broker %d", request.broker_id)
             return AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         return AllocateProducerIdsResponse(

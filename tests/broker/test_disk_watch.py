@@ -13,6 +13,8 @@ from broker.wiring import Node, StartError
 from config.broker import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.messages import MetadataRequest
+from replication.embedded_store import FILE_NAME, EmbeddedStore
+from replication.nodes import CLUSTER_ID
 from storage.data_folder import DataFolder
 from storage.log import Log
 from storage.recovery import FolderLoader
@@ -179,6 +181,20 @@ def test_without_the_folder_of_the_metadata_nothing_is_begun_anew(tmp_path: Path
         harness.run(harness.node.open_storage())
     harness.stop()
     assert not list((tmp_path / "b").glob("gregor-metadata*"))
+
+
+def test_a_broken_node_is_named_at_the_start(tmp_path: Path) -> None:
+    async def broken() -> None:
+        store = EmbeddedStore(f"{tmp_path}/{FILE_NAME}")
+        await store.start()
+        await store.create(CLUSTER_ID, b"damaged", make_parents=True)
+        await store.close()
+
+    harness = Harness(tmp_path)
+    harness.run(broken())
+    with pytest.raises(StartError, match="mend or delete it: /cluster/id"):
+        harness.run(harness.node.open_storage())
+    harness.stop()
 
 
 def test_the_metadata_is_found_when_the_folders_are_named_in_another_order(tmp_path: Path) -> None:

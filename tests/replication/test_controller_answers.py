@@ -135,6 +135,9 @@ async def test_producer_ids(tmp_path: Path) -> None:
             (AllocateProducerIdsRequest(broker_id=7, broker_epoch=epoch), ErrorCode.BROKER_ID_NOT_REGISTERED),
         ):
             assert (await answers.allocate_producer_ids(asked)).error_code == error
+        await it.store.set(nodes.PRODUCER_ID_BLOCK, b"damaged")
+        asked = AllocateProducerIdsRequest(broker_id=2, broker_epoch=epoch)
+        assert (await answers.allocate_producer_ids(asked)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         await it.loop.stop()
         asked = AllocateProducerIdsRequest(broker_id=2, broker_epoch=epoch)
         assert (await answers.allocate_producer_ids(asked)).error_code == ErrorCode.NOT_CONTROLLER
