@@ -130,6 +130,7 @@ class ZooKeeperStore:
         self._can_read_many: bool | None = None  # None: not known yet
         self._expired = False
         self._closed = False
+        self._reviving = False
         self._lost_at: float | None = None
         self._kazoo: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -216,10 +217,25 @@ class ZooKeeperStore:
             self._connected.clear()
             if state == KazooState.LOST:
                 self._expired = True
+                if self._kazoo._connection.connection_stopped.is_set() and not self._reviving:
+                    self._reviving = True
+                    assert self._loop is not None
+                    self._loop.run_in_executor(None, self._revive, self._kazoo)
             if self._lost_at is None:
                 self._lost_at = time.monotonic()
                 _log.warning("The connection to ZooKeeper is lost; looking for another")
                 self._say_lost_later(self._lost_at)
+
+    def _revive(self, client: Any) -> None:
+        """On a thread. kazoo's own ended, by an error that it does not expect; without it there would never be a
+        connection again, and nobody would notice."""
+        _log.error("The conversation with ZooKeeper ended by an error; a new one is begun")
+        try:
+            time.sleep(RECONNECT_MOST_S)
+            if not self._closed:
+                client.start_async()
+        finally:
+            self._reviving = False
 
     def _say_connected(self, expired: bool) -> None:
         lost_at, self._lost_at = self._lost_at, None

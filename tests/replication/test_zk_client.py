@@ -193,6 +193,26 @@ async def test_a_server_that_comes_back(tmp_path: Path) -> None:
             assert found is not None and found[0] == b"x" and made == "/later"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@on_loop
+async def test_an_error_that_kazoo_does_not_expect_is_not_its_end(zookeeper: ZooKeeperProcess) -> None:
+    async with opened(zookeeper) as store:
+        ended: list[int] = []
+        store.on_session_expired.append(lambda: ended.append(store.session_id))
+        before = store.session_id
+        connection = store._kazoo._connection
+        read_response = connection._read_response
+
+        def surprising(*arguments: object) -> object:
+            connection._read_response = read_response
+            raise RuntimeError("xids do not match")
+
+        connection._read_response = surprising
+        assert await store.exists("/none") is None
+        assert ended == [store.session_id] != [before]
+        assert await store.create("/a") == "/a"
+
+
 @on_loop
 async def test_nobody_answers() -> None:
     store = ZooKeeperStore(Settings(f"127.0.0.1:{free_port()}", connection_timeout_ms=200))
