@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID, Uuid
 from protocol.messages import FetchRequest, FetchResponse
+from storage.batches import runs_of_batches
 
 if TYPE_CHECKING:
     from replication.partition import Partition
@@ -35,6 +36,8 @@ FIRST_BACKOFF_MS = 20
 do; who asks too early must not be late for it."""
 MOST_NEWS = 500
 """So many partitions are told of in one request, as long as there is a session to tell of the others next time."""
+MOST_BATCHES = 250
+"""So many are written in one step, in a millisecond or less."""
 NO_SESSION = 0
 OPENS = 0
 """The epoch of a session's first request."""
@@ -302,7 +305,7 @@ class Fetcher:
                 return outside
 
     def take_in_steps(self, answer: FetchResponse, now_ms: int) -> Generator[None, None, list[Key]]:
-        """`take`, a partition at a time; partitions may come and go in between."""
+        """`take`, at most a partition at a time; partitions may come and go in between."""
         if answer.error_code:
             self._refused(answer.error_code, now_ms)
             return []
@@ -333,7 +336,7 @@ class Fetcher:
                 elif data.error_code:
                     self._partition_refused(followed, data.error_code, now_ms)
                 else:
-                    self._write(followed, data, now_ms)
+                    yield from self._write(followed, data, now_ms)
                 yield
         return outside
 
@@ -365,17 +368,26 @@ class Fetcher:
         self._waiting[followed.key] = None
         self._changed[followed.key] = None
 
-    def _write(self, followed: _Followed, data: FetchResponse.PartitionData, now_ms: int) -> None:
+    def _write(
+        self, followed: _Followed, data: FetchResponse.PartitionData, now_ms: int
+    ) -> Generator[None, None, None]:
+        """In steps of MOST_BATCHES: small ones are looked at for long."""
         diverging = data.diverging_epoch
         try:
             if diverging.epoch >= 0 or diverging.end_offset >= 0:
                 followed.partition.truncate_to_epoch(diverging.epoch, diverging.end_offset, now_ms)
             else:
-                records = cast("memoryview", data.records or b"")
-                followed.partition.append_as_follower(records, data.high_watermark, data.log_start_offset, now_ms)
-                followed.lags = followed.log.log_end_offset < data.high_watermark
-                if self._throttle is not None and len(records) and self._is_throttled(followed):
-                    self._throttle.charge(len(records))
+                begun = False
+                for records in runs_of_batches(memoryview(cast("memoryview", data.records or b"")), MOST_BATCHES):
+                    if begun:
+                        yield
+                        if self._followed.get(followed.key) is not followed or not followed.is_current:
+                            return
+                    begun = True
+                    followed.partition.append_as_follower(records, data.high_watermark, data.log_start_offset, now_ms)
+                    followed.lags = followed.log.log_end_offset < data.high_watermark
+                    if self._throttle is not None and len(records) and self._is_throttled(followed):
+                        self._throttle.charge(len(records))
         except KafkaError as error:
             name, index = followed.key
             _log.error("%s-%d: what its leader sent cannot be written: %s", name, index, error)

@@ -21,6 +21,7 @@ Base offset and leader epoch lie outside the checksum: a broker sets them in pla
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 
 from protocol import records
@@ -57,3 +58,22 @@ NO_TIMESTAMP = records.NO_TIMESTAMP
 ScannedBatch = tuple[int, int, int, int, int, int, int, int, int, int]
 """position, size in bytes, base offset, last offset, leader epoch, attributes, max timestamp, producer id,
 producer epoch, base sequence. (A plain tuple: naming its parts would double the cost of a scan.)"""
+
+
+def runs_of_batches(view: memoryview, most: int) -> Iterator[memoryview]:
+    """The view in parts of about `most` whole batches, one after the other; what is no batch is in the last part. An
+    empty view is one part."""
+    start, limit = 0, len(view)
+    while limit - start > most * HEADER_BYTES:  # else there cannot be more
+        at = start
+        for _ in range(most):
+            length = int.from_bytes(view[at + 8 : at + 12], signed=True)
+            if length < HEADER_BYTES - LENGTH_OVERHEAD:
+                at = limit
+                break
+            at += LENGTH_OVERHEAD + length
+        if at >= limit:
+            break
+        yield view[start:at]
+        start = at
+    yield view[start:]

@@ -199,6 +199,24 @@ def test_topics_without_an_id_are_asked_for_by_name() -> None:
     assert fetcher.max_version == FetchRequest.MAX_VERSION
 
 
+@pytest.mark.parametrize("leads", [False, True])
+def test_many_small_batches_are_written_in_steps(leads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replication.fetcher.MOST_BATCHES", 2)
+    leader, follower = pair(5)
+    request = follower.fetcher.request(NOW, 5)
+    steps = follower.fetcher.take_in_steps(answer(leader, follower, request), NOW)
+    ends = []
+    for _ in steps:
+        ends.append(follower.log.log_end_offset)
+        if leads and len(ends) == 2:
+            # Without the fetcher being told of it yet.
+            follower.partition.become_leader(state(1, 1, [1], [0, 1], 1), NOW)
+    assert ends == ([2, 4, 4] if leads else [2, 4, 5])
+    if not leads:
+        exchange(follower, leader)
+        assert leader.partition.high_watermark == 5
+
+
 def test_names_of_topics_that_are_gone_do_not_add_up() -> None:
     fetcher = Fetcher(FetcherSettings(1))
     for number in range(20):
