@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
 from config.topic import LogConfig
-from replication.metadata_store import MetadataStore, NoNode, WatchEvent
+from replication.metadata_store import MetadataStore, NodeExists, NoNode, WatchEvent
 from replication.nodes import (
     CONFIG_CHANGES,
     DEFAULT_ENTITY,
@@ -23,6 +24,7 @@ from replication.nodes import (
     decode_config,
     decode_config_change,
 )
+from replication.turns import Turns
 
 # Notices are kept for brokers that are slow to read them (Kafka: 15 minutes).
 CHANGE_KEPT_MS = 15 * 60 * 1000
@@ -77,8 +79,11 @@ class TopicConfigs:
         missing = [topic for topic in topics if topic not in self._overrides]
         if missing:
             found = await self._store.get_many([config_path("topics", topic) for topic in missing])
+            turns = Turns()
             for topic, node in zip(missing, found, strict=True):
-                self._take(topic, b"" if node is None else node[0])
+                await turns.next()
+                if topic not in self._overrides:  # else somebody has read it since
+                    self._take(topic, b"" if node is None else node[0])
 
     async def refresh(self, topic: str) -> None:
         """Read a topic's settings again and tell, if they are others than before."""
@@ -137,7 +142,12 @@ class TopicConfigs:
         """Watched, once: a second watch would be called besides the first, and so for ever."""
         watch, self._watched = (None if self._watched else self._changed), True
         try:
-            return await self._store.children(CONFIG_CHANGES, watch)
+            while True:
+                try:
+                    return await self._store.children(CONFIG_CHANGES, watch)
+                except NoNode:  # removed by hand: there would be nothing to watch
+                    with suppress(NodeExists):
+                        await self._store.create(CONFIG_CHANGES, make_parents=True)
         except BaseException:
             self._watched = self._watched and watch is None
             raise

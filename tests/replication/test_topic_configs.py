@@ -161,3 +161,37 @@ async def test_broken_settings_of_brokers_hold_up_neither_the_start_nor_other_ch
     assert "/config/brokers/3" in caplog.text
     await subject.restart()
     await subject.store.close()
+
+
+@on_loop
+async def test_a_folder_of_notices_removed_by_hand_is_made_again_and_watched(tmp_path: Path) -> None:
+    subject = await Subject().start(tmp_path)
+    await subject.configs.ensure(["t"])
+    await subject.store.delete(nodes.CONFIG_CHANGES)
+    while subject.tasks:
+        await subject.tasks.pop(0)
+    await subject.write("topics/t", nodes.encode_config({"retention.ms": "5"}))
+    assert subject.told == ["t"]
+    await subject.store.close()
+
+
+@on_loop
+async def test_the_settings_of_many_topics_leave_others_their_turns(tmp_path: Path) -> None:
+    subject = await Subject().start(tmp_path)
+    names = [f"t{index}" for index in range(3000)]
+    texts = nodes.encode_config({"retention.ms": "5", "cleanup.policy": "compact"})
+    await subject.store.multi([Create(f"/config/topics/{name}", texts) for name in names])
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    await subject.configs.ensure(names)
+    counting.cancel()
+    assert turns > 1
+    assert all(subject.configs.log_config(name).retention_ms == 5 for name in names)
+    await subject.store.close()
