@@ -59,6 +59,7 @@ from replication.metadata_store import (
     StoreError,
     StoreFailed,
     StoreFull,
+    TooLarge,
 )
 from replication.reassignment import reassignment_refusal
 from replication.topic_configs import TopicConfigs
@@ -280,7 +281,9 @@ class ControllerLoop:
             try:
                 _tell(item.done, await item.work(self.cluster, self._step))
             except KafkaError as error:
-                if isinstance(error, StoreError):
+                if isinstance(error, TooLarge):
+                    self._put(_Read("/"))  # what stood before it in the same order may be done
+                elif isinstance(error, StoreError):
                     raise
                 _refuse(item.done, error)
         else:

@@ -64,6 +64,19 @@ class StoreFull(StoreError, KafkaError):
         self.message = "the disk of the metadata store is full"
 
 
+class TooLarge(StoreError, KafkaError):
+    """The store does not take so much in one write: it was not done, and will not be."""
+
+    def __init__(self, path: str, size_bytes: int) -> None:
+        text = (
+            f"a write of {size_bytes} bytes to ZooKeeper ends the connection: give fewer partitions, replicas or"
+            " settings at a time, or raise jute.maxbuffer of its servers"
+        )
+        StoreError.__init__(self, path, text)
+        self.code = ErrorCode.INVALID_REQUEST
+        self.message = text
+
+
 class Stat(NamedTuple):
     version: int
     czxid: int

@@ -46,6 +46,7 @@ from replication.metadata_store import (
     Stat,
     StoreError,
     StoreFailed,
+    TooLarge,
     Watch,
     WatchEvent,
 )
@@ -60,6 +61,8 @@ MANY = 20
 """From so many reads on it is worth while to do them by few requests, where the server can: 5000 reads cost two seconds
 of a processor, most of it kazoo's."""
 PROBED_FOR_S = 5.0
+LARGE_BYTES, LARGE_WRITES_TRIED = 900_000, 3
+"""What is larger may be more than the servers take (jute.maxbuffer, 1 MiB by default): it is not tried for ever."""
 RECONNECT_FIRST_S, RECONNECT_MOST_S = 0.05, 1.0
 
 _SAID_AGAIN_S = 30.0
@@ -395,12 +398,15 @@ class ZooKeeperStore:
 
     async def multi(self, operations: Iterable[Operation]) -> list[Result]:
         operations = list(operations)
-        doubtful = False
+        doubtful = 0
         while True:
             try:
                 return self._results(operations, await self._ask(operations[0].path, lambda: self._sent(operations)))
             except Lost:
-                doubtful = True
+                doubtful += 1
+                if doubtful == LARGE_WRITES_TRIED and (size_bytes := _size_of(operations)) > LARGE_BYTES:
+                    # A server closes the connection of who sends more than it takes, whoever else has to do with it.
+                    raise TooLarge(operations[-1].path, size_bytes) from None
             except (NoNode, NodeExists, BadVersion, NotEmpty):
                 # Refused because the first attempt, whose answer was lost, did it?
                 done = await self._found_done(operations) if doubtful else None
@@ -489,6 +495,11 @@ def _settle(answered: asyncio.Future[Any], result: Any) -> None:
         answered.set_result(result.value)
     else:
         answered.set_exception(result.exception)
+
+
+def _size_of(operations: Iterable[Operation]) -> int:
+    """About."""
+    return sum(len(one.path) + (len(one.data) if isinstance(one, Create | Set) else 0) for one in operations)
 
 
 def _stat(stat: ZnodeStat) -> Stat:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from protocol.errors import ErrorCode
 from replication import controller_loop, controller_writes, nodes
-from replication.metadata_store import Create, Delete, NoNode
+from replication.metadata_store import Create, Delete, NoNode, TooLarge
 from replication.nodes import PartitionState
 from tests.replication.controller_subject import Subject, running
 from tests.replication.fakes import on_loop
@@ -170,3 +171,23 @@ async def test_a_topic_made_again_is_not_taken_for_the_one_that_went(
         await subject.settle()
         assert await subject.store.children(nodes.TOPICS) == ["t"]
         assert (await subject.state("t")).leader == 1
+
+
+@on_loop
+async def test_an_order_too_large_for_the_store_is_refused_and_the_controller_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, 2) as subject:
+        await subject.create("t", (1,))
+        real = subject.store.multi
+
+        async def too_large(operations: Any) -> Any:
+            raise TooLarge(nodes.topic_path("t"), 2_000_000)
+
+        monkeypatch.setattr(subject.store, "multi", too_large)
+        with pytest.raises(TooLarge, match="jute.maxbuffer") as error:
+            await subject.loop.reassign({("t", 0): (1, 2)})
+        assert error.value.code == ErrorCode.INVALID_REQUEST
+        monkeypatch.setattr(subject.store, "multi", real)
+        await subject.settle()
+        assert await subject.loop.reassign({("t", 0): (1, 2)}) == {("t", 0): None}

@@ -25,6 +25,7 @@ from replication.metadata_store import (
     Set,
     StoreError,
     StoreFailed,
+    TooLarge,
     WatchEvent,
 )
 from replication.zk_client import Settings, ZooKeeperStore
@@ -211,6 +212,16 @@ async def test_an_error_that_kazoo_does_not_expect_is_not_its_end(zookeeper: Zoo
         assert await store.exists("/none") is None
         assert ended == [store.session_id] != [before]
         assert await store.create("/a") == "/a"
+
+
+@on_loop
+async def test_more_than_a_server_takes_is_not_sent_for_ever(zookeeper: ZooKeeperProcess) -> None:
+    async with opened(zookeeper) as store:
+        await store.create("/a")
+        with pytest.raises(TooLarge, match="jute.maxbuffer"):
+            await store.set("/a", bytes(2_000_000))
+        found = await store.get("/a")
+        assert found is not None and (found[0], found[1].version) == (b"", 0)
 
 
 @on_loop
