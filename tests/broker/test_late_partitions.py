@@ -199,6 +199,9 @@ def test_a_start_does_not_wait_for_logs_of_a_topic_that_is_to_be_deleted(crashed
     assert harness.produce("quick", b"x").base_offset == 1
     gate.open = True
     harness.until(lambda: loaded(harness) and not list(crashed.glob("slow-[01]")))
+    wanted = CreateTopicsRequest.CreatableTopic(name="slow", num_partitions=1, replication_factor=1)
+    trial = CreateTopicsRequest(topics=[wanted], timeout_ms=1000, validate_only=True)
+    harness.until(lambda: harness.ask(trial, 7).topics[0].error_code == 0)  # the topic goes after its folders
     harness.create_topic("slow")
     assert harness.records("slow") == []
     harness.stop()
