@@ -86,6 +86,7 @@ class Followers:
         self._links: dict[tuple[int, int], _Link] = {}
         """By leader and fetcher id."""
         self._where: dict[Key, _Link] = {}
+        self._closed = False
         self._replicas = replicas
         replicas.on_leadership.append(self._roles_changed)
         replicas.on_stopped.append(self._stopped)
@@ -105,6 +106,7 @@ class Followers:
 
     async def close(self) -> None:
         """Follow nobody any more."""
+        self._closed = True
         links = list(self._links.values())
         self._links.clear()
         self._where.clear()
@@ -125,7 +127,7 @@ class Followers:
             self._unfollow((partition.topic, partition.partition))
 
     def _follow(self, partition: Partition) -> None:
-        if partition.is_leader or partition.leader_id < 0 or partition.log is None:
+        if self._closed or partition.is_leader or partition.leader_id < 0 or partition.log is None:
             return
         key = partition.topic, partition.partition
         place = partition.leader_id, fetcher_id(partition.topic, partition.partition, self._fetchers_per_leader)

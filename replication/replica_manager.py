@@ -102,27 +102,35 @@ class ReplicaManager:
         followers: list[Partition] = []
         topics = []
         now_ms = self._clock_ms()
-        for topic_state in request.topic_states:
-            errors = []
-            for state in topic_state.partition_states:
-                error = self._apply_one(topic_state.topic_name, topic_state.topic_id, state, now_ms, leaders, followers)
-                errors.append(
-                    LeaderAndIsrResponse.LeaderAndIsrPartitionError(
-                        partition_index=state.partition_index, error_code=error
+        try:
+            for topic_state in request.topic_states:
+                name, topic_id = topic_state.topic_name, topic_state.topic_id
+                errors = []
+                for state in topic_state.partition_states:
+                    error = self._apply_one(name, topic_id, state, now_ms, leaders, followers)
+                    errors.append(
+                        LeaderAndIsrResponse.LeaderAndIsrPartitionError(
+                            partition_index=state.partition_index, error_code=error
+                        )
                     )
-                )
-                self.generation += 1
+                    self.generation += 1
+                    yield
+                topics.append(LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors))
+            while len(leaders) > TOLD_AT_A_TIME or len(followers) > TOLD_AT_A_TIME:
+                told = leaders[:TOLD_AT_A_TIME], followers[:TOLD_AT_A_TIME]
+                del leaders[:TOLD_AT_A_TIME], followers[:TOLD_AT_A_TIME]
+                self._tell_of_roles(*told)
                 yield
-            topics.append(
-                LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_state.topic_id, partition_errors=errors)
-            )
-        for first in range(0, max(len(leaders), len(followers)), TOLD_AT_A_TIME):
-            if first:
-                yield
-            told = slice(first, first + TOLD_AT_A_TIME)
-            for listener in self.on_leadership:
-                listener(leaders[told], followers[told])
+        finally:
+            # Also if this is given up half way, as when the controller of this process steps down: the next controller
+            # says again what has not been done, but of what has nobody would tell any more.
+            self._tell_of_roles(leaders, followers)
         return LeaderAndIsrResponse(topics=topics)
+
+    def _tell_of_roles(self, leaders: list[Partition], followers: list[Partition]) -> None:
+        if leaders or followers:
+            for listener in self.on_leadership:
+                listener(leaders, followers)
 
     def _apply_one(
         self,
@@ -271,9 +279,7 @@ class ReplicaManager:
         self.generation += 1
         for partition in lost:
             partition.offline(error)
-        if lost:
-            for listener in self.on_stopped:
-                listener(lost)
+        self._tell_of_stops(lost)
 
     def log_moved(self, log: Log) -> None:
         """The partition's log lies in another data folder from now on; all else is as it was."""
@@ -303,22 +309,30 @@ class ReplicaManager:
         self.controller_epoch = request.controller_epoch
         stopped: list[Partition] = []
         errors = []
-        for topic_state in request.topic_states:
-            for state in topic_state.partition_states:
-                error = self._stop_one(topic_state.topic_name, state, stopped)
-                errors.append(
-                    StopReplicaResponse.StopReplicaPartitionError(
-                        topic_name=topic_state.topic_name, partition_index=state.partition_index, error_code=error
+        try:
+            for topic_state in request.topic_states:
+                for state in topic_state.partition_states:
+                    error = self._stop_one(topic_state.topic_name, state, stopped)
+                    errors.append(
+                        StopReplicaResponse.StopReplicaPartitionError(
+                            topic_name=topic_state.topic_name, partition_index=state.partition_index, error_code=error
+                        )
                     )
-                )
-                self.generation += 1
+                    self.generation += 1
+                    yield
+            while len(stopped) > TOLD_AT_A_TIME:
+                told = stopped[:TOLD_AT_A_TIME]
+                del stopped[:TOLD_AT_A_TIME]
+                self._tell_of_stops(told)
                 yield
-        for first in range(0, len(stopped), TOLD_AT_A_TIME):
-            if first:
-                yield
-            for listener in self.on_stopped:
-                listener(stopped[first : first + TOLD_AT_A_TIME])
+        finally:
+            self._tell_of_stops(stopped)
         return StopReplicaResponse(partition_errors=errors)
+
+    def _tell_of_stops(self, stopped: list[Partition]) -> None:
+        if stopped:
+            for listener in self.on_stopped:
+                listener(stopped)
 
     def _stop_one(
         self, topic: str, state: StopReplicaRequest.StopReplicaPartitionState, stopped: list[Partition]

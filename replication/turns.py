@@ -34,18 +34,22 @@ class Turns:
 
 
 async def in_turns(steps: Generator[None, None, ResultT]) -> ResultT:
-    """Take all steps; the result of the last one. After long work others have a turn before the caller goes on."""
+    """Take all steps; the result of the last one. After long work others have a turn before the caller goes on. If it
+    is cancelled, the steps are closed at once."""
     until = time.monotonic() + TURN_S
     long = False
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            if long:
+    try:
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                if long:
+                    await NextTurn()
+                result: ResultT = end.value
+                return result
+            if time.monotonic() > until:
+                long = True
                 await NextTurn()
-            result: ResultT = end.value
-            return result
-        if time.monotonic() > until:
-            long = True
-            await NextTurn()
-            until = time.monotonic() + TURN_S
+                until = time.monotonic() + TURN_S
+    finally:
+        steps.close()

@@ -225,6 +225,28 @@ def test_of_many_changes_listeners_hear_in_several_steps(subject: Subject, monke
     assert subject.leadership == [([0, 2], [1, 4]), ([3, 5], []), ([6], [])]
 
 
+def test_who_was_given_a_role_hears_of_it_although_the_rest_is_given_up(subject: Subject) -> None:
+    """As when the controller of this process steps down in the middle: the next one has nothing new to say of these."""
+    states = [
+        LeaderAndIsrRequest.LeaderAndIsrPartitionState(partition_index=index, leader=index % 2, replicas=[0, 1])
+        for index in range(6)
+    ]
+    topic = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=ID, partition_states=states)
+    steps = subject.manager.apply_in_steps(LeaderAndIsrRequest(controller_epoch=1, topic_states=[topic]))
+    for _ in range(4):
+        next(steps)
+    steps.close()
+    assert subject.leadership == [([0, 2], [1, 3])]
+    assert set(subject.manager.partitions) == {("t", 0), ("t", 1), ("t", 2), ("t", 3)}
+    stops = [StopReplicaRequest.StopReplicaPartitionState(partition_index=index) for index in range(4)]
+    stopped = StopReplicaRequest.StopReplicaTopicState(topic_name="t", partition_states=stops)
+    ending = subject.manager.stop_in_steps(StopReplicaRequest(controller_epoch=1, topic_states=[stopped]))
+    for _ in range(2):
+        next(ending)
+    ending.close()
+    assert [partition.partition for partition in subject.stopped] == [0, 1]
+
+
 def test_the_high_watermark_is_put_between_the_ends_of_the_log(subject: Subject) -> None:
     for index, (start, end, checkpoint) in enumerate([(5, 9, 2), (0, 3, 8), (0, 9, 4)]):
         subject.logs.logs["t", index] = CountingLog(start, end, checkpoint, topic_id=ID)
