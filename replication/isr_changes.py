@@ -109,6 +109,7 @@ class IsrChanges:
         self._pending: dict[Key, Partition] = {}
         self._running = False
         self._written: dict[Key, None] = {}  # the controller is still to be told
+        self._said = ""
 
     def submit(self, partition: Partition) -> None:
         self._pending[partition.topic, partition.partition] = partition
@@ -148,12 +149,19 @@ class IsrChanges:
                 version = min(version, NAMES_UNTIL)
             answer: AlterPartitionResponse = await self._link.ask(self._request(wanted, version), version)
         except (OSError, StoreError) as error:
-            _log.info("The controller is not told of in-sync sets now: %s", error)
+            self._say_once(f"The controller is not told of in-sync sets now: {error}")
             return False
         if answer.error_code:
-            _log.info("The controller does not change in-sync sets now: error %d", answer.error_code)
+            self._say_once(f"The controller does not change in-sync sets now: error {answer.error_code}")
             return False
+        self._said = ""
         return await self._take(wanted, answer)
+
+    def _say_once(self, text: str) -> None:
+        """It is tried many times a second."""
+        if text != self._said:
+            self._said = text
+            _log.info("%s", text)
 
     # -- by AlterPartition -----------------------------------------------------------------------------------------
 

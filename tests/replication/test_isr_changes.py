@@ -290,3 +290,17 @@ async def test_a_write_whose_answer_was_lost_is_found_done_another_is_not(tmp_pa
         await it.until(lambda: not it.changes._pending)
         # The controller says more soon.
         assert (partition.isr, partition.proposed_isr) == ([0, 1], [0])
+
+
+@on_loop
+async def test_a_controller_out_of_reach_is_one_line_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(isr_changes, "RETRY_DELAY_S", 0.001)
+    caplog.set_level("INFO", isr_changes.__name__)
+    async with subject(tmp_path) as it:
+        it.controller.failures = [*[PeerError("nobody there")] * 5, *[ErrorCode.NOT_CONTROLLER] * 5]
+        partition = leader("t", 0)
+        propose(it, partition, 0)
+        await it.until(lambda: partition.isr == [0])
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["nobody there", "error 41"]
