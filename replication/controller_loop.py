@@ -167,8 +167,9 @@ class ControllerLoop:
                 future.set_result(False)
 
     async def wait_until(self, predicate: Callable[[], bool], timeout_ms: int | None = None) -> bool:
-        """Wait until `predicate` holds; it is asked after every step of the controller. False on timeout or stop."""
-        if predicate():
+        """Wait until `predicate` holds; it is asked between two steps of the controller, not in the midst of one. False
+        on timeout or stop."""
+        if not self._working and predicate():
             return True
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         entry = (predicate, future)

@@ -110,9 +110,10 @@ class ControllerWrites:
                     last.append(beside)
             try:
                 below = doomed[:-1]
-                for start in range(0, len(below), MAX_OPERATIONS):
-                    await self.guarded([Delete(one) for one in below[start : start + MAX_OPERATIONS]])
-                await self.guarded([Delete(one) for one in last])
+                while len(below) + len(last) > MAX_OPERATIONS and below:
+                    await self.guarded([Delete(one) for one in below[:MAX_OPERATIONS]])
+                    del below[:MAX_OPERATIONS]
+                await self.guarded([Delete(one) for one in (*below, *last)])
                 break
             except (NoNode, NotEmpty):
                 # There is more, or less: partitions that never had a leader, or somebody else writes there.
