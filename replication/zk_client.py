@@ -109,11 +109,26 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """Without kazoo's two worker threads: what it would have them call is called where it is found out, on the thread
     of the connection, and is nothing but a message to the event loop."""
 
+    def __init__(self, failed: Callable[[_LoopHandler], None]) -> None:
+        """`failed` is called on the connection's thread when that ends by an error which kazoo does not expect."""
+        super().__init__()
+        self._failed = failed
+
     def start(self) -> None:
         pass
 
     def stop(self) -> None:
         pass
+
+    def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> Any:
+        def run() -> None:
+            try:
+                func(*args, **kwargs)
+            except Exception:
+                _log.exception("The conversation with ZooKeeper ended by an error")
+                self._failed(self)
+
+        return super().spawn(run)
 
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)
@@ -133,7 +148,6 @@ class ZooKeeperStore:
         self._can_read_many: bool | None = None  # None: not known yet
         self._expired = False
         self._closed = False
-        self._reviving = False
         self._lost_at: float | None = None
         self._kazoo: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -174,7 +188,8 @@ class ZooKeeperStore:
     def _client(self, hosts: str) -> Any:
         retry = KazooRetry(max_tries=-1, delay=RECONNECT_FIRST_S, backoff=2, max_delay=RECONNECT_MOST_S)
         timeout_s = self._settings.session_timeout_ms / 1000
-        return KazooClient(hosts, timeout=timeout_s, handler=_LoopHandler(), connection_retry=retry, logger=_kazoo_log)
+        handler = _LoopHandler(partial(self._post, self._conversation_failed))
+        return KazooClient(hosts, timeout=timeout_s, handler=handler, connection_retry=retry, logger=_kazoo_log)
 
     async def _connect(self, client: Any, connected: asyncio.Event) -> None:
         timeout_ms = self._settings.connection_timeout_ms or self._settings.session_timeout_ms
@@ -220,25 +235,20 @@ class ZooKeeperStore:
             self._connected.clear()
             if state == KazooState.LOST:
                 self._expired = True
-                if self._kazoo._connection.connection_stopped.is_set() and not self._reviving:
-                    self._reviving = True
-                    assert self._loop is not None
-                    self._loop.run_in_executor(None, self._revive, self._kazoo)
             if self._lost_at is None:
                 self._lost_at = time.monotonic()
                 _log.warning("The connection to ZooKeeper is lost; looking for another")
                 self._say_lost_later(self._lost_at)
 
-    def _revive(self, client: Any) -> None:
-        """On a thread. kazoo's own ended, by an error that it does not expect; without it there would never be a
-        connection again, and nobody would notice."""
-        _log.error("The conversation with ZooKeeper ended by an error; a new one is begun")
-        try:
-            time.sleep(RECONNECT_MOST_S)
-            if not self._closed:
-                client.start_async()
-        finally:
-            self._reviving = False
+    def _conversation_failed(self, handler: _LoopHandler) -> None:
+        """Without kazoo's thread there would never be a connection again, and nobody would notice."""
+        assert self._loop is not None
+        if self._kazoo.handler is handler:
+            self._loop.call_later(RECONNECT_MOST_S, self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        if not self._closed:
+            self._kazoo.start_async()
 
     def _say_connected(self, expired: bool) -> None:
         lost_at, self._lost_at = self._lost_at, None

@@ -194,7 +194,6 @@ async def test_a_server_that_comes_back(tmp_path: Path) -> None:
             assert found is not None and found[0] == b"x" and made == "/later"
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @on_loop
 async def test_an_error_that_kazoo_does_not_expect_is_not_its_end(zookeeper: ZooKeeperProcess) -> None:
     async with opened(zookeeper) as store:
