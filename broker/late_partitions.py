@@ -86,8 +86,8 @@ class LatePartitions(LocalBroker):
 
     def _catch_up(self, key: Key) -> None:
         request = self._kept.pop(key, None)
-        if request is None:
-            return
+        if request is None or 0 <= request.broker_epoch < self.broker_epoch:
+            return  # nothing was said since this broker registered anew: others have the partition now
         response: BrokerResponse
         if isinstance(request, LeaderAndIsrRequest):
             response = self._late_replicas.apply(request)

@@ -299,3 +299,12 @@ def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, g
     finally:
         gate.open = True
         harness.stop()
+
+
+def test_what_was_said_to_an_earlier_life_is_not_done_late(harness: Harness, gate: Gate) -> None:
+    assert harness.node._local is not None
+    harness.node._local.broker_epoch += 1  # as after the end of a session, while the logs were being checked
+    gate.open = True
+    harness.until(lambda: loaded(harness))
+    assert harness.node.broker.replicas.get("slow", 0) is None
+    assert harness.node.broker.replicas.get("quick", 0) is not None
