@@ -69,7 +69,7 @@ def contents(cluster: GregorCluster, topic: str) -> list[bytes]:
         found: list[bytes] = []
         ended = False
         while not ended:
-            for message in consumer.consume(10_000, PATIENCE_S):
+            for message in consumer.consume(10_000, 0.2):  # it waits for so many, or for so long
                 if message.error() is None:
                     found.append(message.value())
                 elif message.error().code() == KafkaError._PARTITION_EOF:
