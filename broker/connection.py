@@ -336,8 +336,11 @@ class Connection(asyncio.BufferedProtocol):
                 raise
             self._refuse_version(correlation_id)
             return
-        client_id, position = client_id_at(view, start + HEAD_BYTES, stop)
-        if entry.request_header_version(version) >= 2:
+        client_id, position = None, start + HEAD_BYTES
+        header_version = entry.request_header_version(version)
+        if header_version:
+            client_id, position = client_id_at(view, position, stop)
+        if header_version >= 2:
             position = skip_tagged_fields(view, position, stop)
         call = Call(self, key, version, correlation_id, client_id)
         if stop - start > LARGE_REQUEST_BYTES and key != _PRODUCE:

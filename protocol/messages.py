@@ -103,6 +103,8 @@ def response_class(api_key: int) -> Any:
 
 def request_header_version(api_key: int, version: int) -> int:
     """The version of RequestHeader before a request; KeyError for an API that is not known here."""
+    if api_key == 7 and version == 0:
+        return 0  # ControlledShutdown of brokers before 0.9
     flexible_from = _flexible_from.get(api_key)
     if flexible_from is None:
         if api_key not in _NAME_OF:
@@ -114,7 +116,7 @@ def request_header_version(api_key: int, version: int) -> int:
 def response_header_version(api_key: int, version: int) -> int:
     """The version of ResponseHeader before a response; KeyError for an API that is not known here."""
     # A client that asks with a too new ApiVersions must be able to read the answer (KIP-511): no tags there, ever.
-    return 0 if api_key == 18 else request_header_version(api_key, version) - 1
+    return 0 if api_key == 18 else max(0, request_header_version(api_key, version) - 1)
 
 
 def message_names() -> list[str]:

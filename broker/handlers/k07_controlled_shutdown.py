@@ -1,9 +1,8 @@
-"""ControlledShutdown (key 7), versions 1 to 3: a broker that is about to stop has the controller move what it leads.
+"""ControlledShutdown (key 7), versions 0 to 3: a broker that is about to stop has the controller move what it leads.
 
-- 2 the broker's epoch; 3 flexible.
+- 1 an ordinary request header, with a client id; 2 the broker's epoch; 3 flexible.
 - Answered by the controller; others say NOT_CONTROLLER. What the broker still leads, for want of another replica in
   sync, stands in the answer.
-- Known gap: version 0, with a request header of its own, which only brokers before 0.9 send.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from broker.context import Broker, Call
 
 
-@handles(ApiKey.CONTROLLED_SHUTDOWN, 1, 3, changes=True, among_brokers=True)
+@handles(ApiKey.CONTROLLED_SHUTDOWN, 0, 3, changes=True, among_brokers=True)
 async def controlled_shutdown(
     broker: Broker, request: ControlledShutdownRequest, call: Call
 ) -> ControlledShutdownResponse:

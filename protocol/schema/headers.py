@@ -2,14 +2,14 @@
 
 The response header says which request is answered by nothing but the correlation id. `client_id` keeps the old string
 form in flexible versions too: a broker reads it before it knows whether it understands the rest. Version 0 of the
-request header, without a client id, belonged to a request that 4.x no longer has.
+request header, without a client id, is that of ControlledShutdown 0 alone.
 """
 
 from protocol.model import Field, Message
 
 REQUEST_HEADER = Message(
     "RequestHeader",
-    versions="1-2",
+    versions="0-2",
     flexible="2+",
     fields=[
         Field("request_api_key", "int16", help="Which API, see ApiKey."),
@@ -20,6 +20,7 @@ REQUEST_HEADER = Message(
             "string",
             "1+",
             nullable="1+",
+            ignorable=True,
             flexible="none",
             help="What the client calls itself, or null.",
         ),

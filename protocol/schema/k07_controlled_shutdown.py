@@ -1,7 +1,6 @@
 """ControlledShutdown (7): a broker that is about to stop asks the controller to have others lead its partitions.
 
-1: an ordinary request header; that of version 0 has no client id, and is not served. 2: the broker's epoch.
-3: flexible.
+0: its request header has no client id. 1: an ordinary one. 2: the broker's epoch. 3: flexible.
 """
 
 from protocol.model import Field, Message
@@ -9,7 +8,7 @@ from protocol.model import Field, Message
 REQUEST = Message(
     "ControlledShutdownRequest",
     api_key=7,
-    versions="1-3",
+    versions="0-3",
     flexible="3+",
     fields=[
         Field("broker_id", "int32", help="Broker that is about to stop."),
@@ -20,7 +19,7 @@ REQUEST = Message(
 RESPONSE = Message(
     "ControlledShutdownResponse",
     api_key=7,
-    versions="1-3",
+    versions="0-3",
     flexible="3+",
     fields=[
         Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),

@@ -36,6 +36,7 @@ from protocol.messages import (
     ProduceResponse,
     RequestHeader,
     ResponseHeader,
+    request_header_version,
 )
 from protocol.records import Record, build_batch, iter_batches
 
@@ -432,7 +433,7 @@ def request_frame(request: Any, version: int, client_id: str | None = "tests") -
     header = RequestHeader(
         request_api_key=request.API_KEY, request_api_version=version, correlation_id=7, client_id=client_id
     )
-    header.encode_into(out, 2 if version >= request.FLEXIBLE_FROM else 1)
+    header.encode_into(out, request_header_version(request.API_KEY, version))
     request.encode_into(out, version)
     out[:4] = (len(out) - 4).to_bytes(4, "big")
     return bytes(out)

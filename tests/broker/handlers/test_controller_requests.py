@@ -4,6 +4,7 @@ each has to come to the same. And that a broker which is alone serves none of it
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from protocol.messages import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from tests.broker.harness import Harness
+from tests.broker.harness import Harness, Wire, request_frame
 
 AMONG_BROKERS = [4, 5, 6, 7, 56, 67]
 ID = b"i" * 16
@@ -210,9 +211,21 @@ def test_the_controller_answers_brokers(member: Harness) -> None:
         assert member.ask(stale, version).error_code == ErrorCode.STALE_BROKER_EPOCH
     ids = member.ask(AllocateProducerIdsRequest(broker_id=0, broker_epoch=broker_epoch), 0)
     assert (ids.error_code, ids.producer_id_len) == (0, 1000)
-    for version in (1, 2, 3):
+    for version in range(4):
         unknown = member.ask(ControlledShutdownRequest(broker_id=9), version)
         assert unknown.error_code == ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def test_the_request_header_without_a_client_id(member: Harness) -> None:
+    wire = Wire(member)
+    frame = request_frame(ControlledShutdownRequest(broker_id=0x4142), 0)
+    assert frame == bytes.fromhex("0000000c 0007 0000 00000007 00004142")
+    wire.send(frame)
+    begin_s = time.monotonic()
+    while not wire.transport.written and time.monotonic() < begin_s + 30:
+        member.turn()
+    # Correlation id, error, no partitions.
+    assert bytes(wire.transport.written) == bytes.fromhex("0000000a 00000007 0008 00000000")
 
 
 def test_others_say_that_they_are_not_the_controller(member: Harness) -> None:
