@@ -164,6 +164,7 @@ class Partition:
     """Takes batches that look whole."""
 
     commits_at_once = True
+    is_leader = True
     topic = "orders"
     log = SimpleNamespace(config=SimpleNamespace(flush_messages=2**63 - 1))
 

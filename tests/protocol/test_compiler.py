@@ -229,7 +229,7 @@ class TestHostile:
         self.refuses(FetchRequest, 12, plain[:-1] + tag[:2] + b"\x01\x02a")
 
     def test_version_that_does_not_exist(self) -> None:
-        self.refuses(RequestHeader, 0, bytes(100))
+        self.refuses(RequestHeader, 3, bytes(100))
         self.refuses(FetchRequest, 19, bytes(100))
         self.refuses(FetchRequest, -1, bytes(100))
         with pytest.raises(UnsupportedField, match="no version 19"):
@@ -274,7 +274,7 @@ class TestFieldsThatAVersionLacks:
             (OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup()]), 7, "groups"),
             (OffsetFetchRequest(topics=None), 8, "topics"),
             (CreateTopicsRequest(validate_only=True), 0, "validate_only"),
-            (RequestHeader(), 0, "no version 0"),
+            (RequestHeader(), 3, "no version 3"),
         ],
     )
     def test_others_are_refused(self, message: Any, version: int, field: str) -> None:
