@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +18,16 @@ from broker.cli import start
 from broker.cli.start_brokers import arguments_for, bootstrap_of, first_of, stop_on_signals
 from broker.supervisor import Child
 from tests.support.commands import RunningCommand, pid_of, until
+
+
+@pytest.fixture(autouse=True)
+def the_log_as_it_was() -> Iterator[None]:
+    """A supervisor in this process sends all log lines to the standard error of the moment."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 def test_the_users_words_come_first_and_a_members_own_win() -> None:

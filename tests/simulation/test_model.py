@@ -93,6 +93,7 @@ def test_a_session_survives_a_lost_connection_and_not_a_long_silence(
     loop.spawn(process, begin(), "begin")
     loop.run_for(1)
     first = client.session_id
+    caplog.clear()
     with caplog.at_level(logging.INFO, "replication.zk_client"):
         client.client.break_connection()
         loop.run_for(60)
