@@ -64,8 +64,9 @@ run: setup
 test: setup
 	$(BIN)/python -m pytest -q -m 'not jvm and not compat and not very_slow' $(ARGS)
 
+# Two files of tests at a time: most of the long ones wait for other processes.
 test-all: setup java
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Apache Kafka's jars for the tests marked jvm; they would be fetched on first use as well. all-jars: of old releases, too.
 jars: setup

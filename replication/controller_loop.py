@@ -209,6 +209,13 @@ class ControllerLoop:
         See reassignment.reassignment_refusal. Of a broker that is not the controller: NOT_CONTROLLER for each."""
         return await controller_orders.reassign(self, self._writes, targets, keep_factor)
 
+    async def reassignments(
+        self, wanted: Collection[PartitionKey] | None
+    ) -> dict[PartitionKey, nodes.ReplicaAssignment]:
+        """Those of the partitions, or of all, that are on their way. Who is not has arrived, and its node says so.
+        Raises NOT_CONTROLLER."""
+        return await controller_orders.reassignments(self, wanted)
+
     def answered_late(self, request: BrokerRequest, response: BrokerResponse) -> None:
         """What this broker's own answer left out, about logs that were not loaded then, has happened now."""
         if self.is_active:

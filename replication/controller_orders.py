@@ -10,13 +10,14 @@ from protocol.errors import KafkaError
 from replication.controller_events import PreferredElection, Reassigned, UncleanElection
 from replication.leader_elections import election_refusal, election_result
 from replication.metadata_store import StoreError
-from replication.reassignment import reassignment_refusal
+from replication.reassignment import is_moving, reassignment_refusal
 from replication.turns import Turns
 
 if TYPE_CHECKING:
     from replication.cluster import Cluster, PartitionKey
     from replication.controller_loop import ControllerLoop, Step
     from replication.controller_writes import ControllerWrites
+    from replication.nodes import ReplicaAssignment
 
 ResultT = TypeVar("ResultT")
 
@@ -76,6 +77,21 @@ async def reassign(
 
     results = await _done(controller, work)
     return dict.fromkeys(targets, results) if isinstance(results, KafkaError) else results
+
+
+async def reassignments(
+    controller: ControllerLoop, wanted: Collection[PartitionKey] | None
+) -> dict[PartitionKey, ReplicaAssignment]:
+    """See ControllerLoop.reassignments."""
+
+    async def work(cluster: Cluster, _step: Step) -> dict[PartitionKey, ReplicaAssignment]:
+        return {
+            key: partition.assignment
+            for key, topic, partition in cluster.partitions()
+            if is_moving(partition.assignment) and not topic.deleting and (wanted is None or key in wanted)
+        }
+
+    return await controller.in_turn(work)
 
 
 async def _done(

@@ -44,6 +44,10 @@ class Controller(Protocol):
         self, targets: Mapping[PartitionKey, tuple[int, ...] | None], *, keep_factor: bool = False
     ) -> dict[PartitionKey, KafkaError | None]: ...
 
+    async def reassignments(
+        self, wanted: Collection[PartitionKey] | None
+    ) -> dict[PartitionKey, nodes.ReplicaAssignment]: ...
+
 
 class NewTopic(NamedTuple):
     """-1 stands for the broker's default; `assignments` (partition -> replicas) excludes both numbers."""
@@ -371,17 +375,11 @@ class Admin:
                 )
         return results
 
-    def reassignments(
+    async def reassignments(
         self, wanted: Collection[PartitionKey] | None = None
     ) -> dict[PartitionKey, nodes.ReplicaAssignment]:
         """Of these partitions, or of all, those whose replicas are on their way. Raises NOT_CONTROLLER."""
-        return {
-            key: partition.assignment
-            for key, topic, partition in self._check_controller().partitions()
-            if (partition.assignment.adding or partition.assignment.removing)
-            and not topic.deleting
-            and (wanted is None or key in wanted)
-        }
+        return await self._controller.reassignments(wanted)
 
     async def reassign(
         self, targets: Mapping[PartitionKey, tuple[int, ...] | None], *, keep_factor: bool = False
