@@ -158,4 +158,9 @@ def test_too_few_in_sync_take_no_more_with_all_acknowledgements(cluster: GregorC
     assert contents(cluster, "few") == writer.acknowledged
     cluster.start(killed)
     cluster.until_isr("few", [0, 1, 2])
-    until(lambda: len(contents(cluster, "few")) == 15, "what waited is committed")
+
+    def committed() -> list[bytes]:
+        # The leader may have taken what was not acknowledged, before it had heard that its follower is out of sync.
+        return [value for value in contents(cluster, "few") if value != b"10"]
+
+    until(lambda: committed() == writer.acknowledged + one.acknowledged, "what waited is committed")
