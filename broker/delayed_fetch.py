@@ -1,4 +1,4 @@
-"""A Fetch that waits for records: watches its partitions and looks again when one of them moves.
+"""A Fetch that waits for records: looks again when one of its partitions moves.
 
 Looking again is put off to the loop's next turn, so an append is not held up by its readers, and several appends of one
 turn cost one look. Where a look finds that something is on the disk alone, that is fetched first, without holding the
@@ -8,6 +8,7 @@ loop up.
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,16 +18,20 @@ from protocol.errors import ErrorCode
 from protocol.messages import FetchResponse
 
 if TYPE_CHECKING:
+    from broker.fetch_reads import RepeatedRead
     from broker.handlers.k01_fetch import FetchRead
     from replication.partition import Partition
 
 
-class DelayedFetch(Later):
+class WaitingFetch(Later):
     """Answers once, when there is enough or the time is over. `cancel()` (the client left) gives everything back."""
 
-    __slots__ = ("_answered", "_fetch", "_loop", "_over", "_overdue", "_read", "_timer", "_turn", "_watched")
+    __slots__ = ("_answered", "_fetch", "_loop", "_over", "_overdue", "_read", "_timer", "_turn")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, read: FetchRead, max_wait_s: float) -> None:
+    whose = ""
+    """For the log."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, read: RepeatedRead, max_wait_s: float) -> None:
         self._loop = loop
         self._read = read
         self._over = self._overdue = False
@@ -35,8 +40,6 @@ class DelayedFetch(Later):
         self._turn: asyncio.Handle | None = None
         self._timer = loop.call_later(max_wait_s, self._look, True)
         read.release()
-        moved = self._moved
-        self._watched: list[tuple[Partition, int]] = [(part, part.watch(moved)) for part in read.partitions()]
         if read.missing:
             self._fetch_missing()
 
@@ -52,11 +55,16 @@ class DelayedFetch(Later):
             self._turn.cancel()
         if self._fetch is not None:
             self._fetch.cancel()
-        for partition, handle in self._watched:
-            partition.unwatch(handle)
-        self._watched.clear()
+        self._let_go()
 
-    def _moved(self) -> None:
+    @abstractmethod
+    def _let_go(self) -> None:
+        """It is over: give back what it holds."""
+
+    def _wait_on(self) -> None:
+        """A look has found too little."""
+
+    def moved(self) -> None:
         if self._turn is None:
             self._turn = self._loop.call_soon(self._look, False)
 
@@ -74,15 +82,20 @@ class DelayedFetch(Later):
                 return
             if not read.satisfied and not self._overdue:
                 read.release()
+                self._wait_on()
                 return
             response = read.response()
         except Exception:  # a bug: its connection must not wait for ever
-            logger.exception("a waiting Fetch failed")
+            logger.exception("a waiting Fetch%s failed", self.whose)
             read.release()
             response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        self.cancel()
-        if self._answered is not None:
-            self._answered(response)
+        self._answer(response)
+
+    def _answer(self, response: FetchResponse) -> None:
+        if not self._over:
+            self.cancel()
+            if self._answered is not None:
+                self._answered(response)
 
     def _fetch_missing(self) -> None:
         self._fetch = self._loop.create_task(self._read.fetch_missing())
@@ -93,3 +106,19 @@ class DelayedFetch(Later):
         if not fetch.cancelled() and (error := fetch.exception()) is not None:
             logger.error("what a waiting Fetch lacks cannot be fetched", exc_info=error)
         self._look(False)
+
+
+class DelayedFetch(WaitingFetch):
+    """A consumer's: watches the partitions that it asks for."""
+
+    __slots__ = ("_watched",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, read: FetchRead, max_wait_s: float) -> None:
+        super().__init__(loop, read, max_wait_s)
+        moved = self.moved
+        self._watched: list[tuple[Partition, int]] = [(part, part.watch(moved)) for part in read.partitions()]
+
+    def _let_go(self) -> None:
+        for partition, handle in self._watched:
+            partition.unwatch(handle)
+        self._watched.clear()

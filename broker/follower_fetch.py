@@ -7,15 +7,12 @@ tell but how far it is committed goes along with an answer, and brings about non
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from broker.handlers.leaders import current_leader, node_endpoints, why_absent
-from broker.log import logger
-from broker.registry import Later
-from protocol.errors import ErrorCode, KafkaError
+from broker.delayed_fetch import WaitingFetch
+from broker.fetch_reads import MOST_FETCHES, RepeatedRead, release_records
+from protocol.errors import KafkaError
 from protocol.ids import Uuid
 from protocol.messages import FetchRequest, FetchResponse
 from storage.cached_reads import NotCached
@@ -27,31 +24,21 @@ if TYPE_CHECKING:
     from replication.partition import Partition
     from replication.replica_throttle import ReplicaThrottle
 
-LEADER_FROM = 16
 MOST_PARTITIONS = 500
 """So many are looked at for one answer; the others are in the next, which follows at once."""
 MOST_PAUSE_S = 1.0
 """The rate of a throttle may be another by then."""
-MOST_FETCHES = 64
-"""Who still lacks something after so many looks waits for the disk."""
-_LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-class FollowerRead:
-    """One fetch: what is found for its answer. It can be looked for again and again."""
+class FollowerRead(RepeatedRead):
+    """One fetch: what is found for its answer."""
 
     __slots__ = (
-        "_broker",
-        "_call",
-        "_fetches",
-        "_found",
         "_incremental",
         "_max_bytes",
         "_min_bytes",
         "_quiet",
         "_sessions",
-        "missing",
-        "satisfied",
         "session",
         "throttled_s",
     )
@@ -65,21 +52,16 @@ class FollowerRead:
         call: Call,
         incremental: bool,
     ) -> None:
+        super().__init__(broker, call)
         self.session = session
-        self.satisfied = False
-        self.missing: list[NotCached] = []
         self.throttled_s = 0.0
         """How long until a throttled replica may be sent something; 0 if none has to wait."""
-        self._broker = broker
         self._sessions = sessions
-        self._call = call
         self._incremental = incremental
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
         self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._found: list[tuple[Place, FetchResponse.PartitionData]] = []
         self._quiet: list[Place] = []
         """Of which there is nothing to tell but how far they are committed, if there is an answer anyway."""
-        self._fetches = 0
 
     def _row(self) -> list[Place]:
         """Those to look at now; the others have their turn at once, with the follower's next fetch in its session."""
@@ -119,8 +101,6 @@ class FollowerRead:
                 continue  # said in the answer
 
     def collect(self) -> None:
-        """Look at the busy places; sets `satisfied` when the answer need not wait. With something in `missing` there
-        is no answer yet."""
         session = self.session
         self.missing = []
         self.throttled_s = 0.0
@@ -165,7 +145,7 @@ class FollowerRead:
     def _read(self, place: Place, data: FetchResponse.PartitionData, left: int, first: bool) -> int:
         partition = place.find(self._broker)
         if partition is None:
-            raise self._unknown(place)
+            raise self._unknown(*place.key)
         if place.leader_epoch >= 0 and place.leader_epoch != partition.leader_epoch:
             partition.check_epoch(place.leader_epoch)
         partition.check_follows(self.session.replica_id)
@@ -229,31 +209,11 @@ class FollowerRead:
             or data.diverging_epoch.epoch >= 0
         )
 
-    def _unknown(self, place: Place) -> KafkaError:
-        name: str | None = place.key[0]
-        if self.session.uses_ids:
-            name = self._broker.metadata.topic_name(place.key[1])
-            if name is None:
-                return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return KafkaError(why_absent(self._broker, name or "", place.index))
-
-    async def fetch_missing(self) -> None:
-        """Bring into memory what `collect` lacked, on threads."""
-        self._fetches += 1
-        calls = []
-        for missing in self.missing:
-            with suppress(OSError):  # the next look finds it, too, and words it
-                calls.append(missing.fetcher())
-        await asyncio.gather(*map(self._broker.background.read, calls))
-
     def release(self) -> None:
-        for _, data in self._found:
-            release_records(data)
-        self._found.clear()
+        super().release()
         self._quiet.clear()
 
     def response(self) -> FetchResponse:
-        """The answer from what `collect` found last. The file pieces in it are released when sent."""
         session, throttle = self.session, self._sessions.throttle
         topics: dict[tuple[str, Uuid], FetchResponse.FetchableTopicResponse] = {}
         leaders: list[int] = []
@@ -280,8 +240,7 @@ class FollowerRead:
                 throttle.charge(data.records.size_bytes)
             place.told_high_watermark, place.told_log_start_offset = data.high_watermark, data.log_start_offset
             if data.error_code:
-                if self._call.version >= LEADER_FROM and data.error_code in _LED_ELSEWHERE:
-                    self._add_leader(place, data, leaders)
+                self._name_leader(name, topic_id, data, leaders)
             elif place in session.busy:
                 # What was sent is at the end of the row; who has nothing to be sent is idle until it moves.
                 del session.busy[place]
@@ -289,54 +248,30 @@ class FollowerRead:
                     session.busy[place] = None
         self._found = []
         self._quiet = []
-        response = FetchResponse(session_id=session.id, responses=list(topics.values()))
-        if leaders:
-            response.node_endpoints = node_endpoints(self._broker, self._call, leaders, FetchResponse.NodeEndpoint)
-        return response
-
-    def _add_leader(self, place: Place, data: FetchResponse.PartitionData, leaders: list[int]) -> None:
-        name = place.key[0] or self._broker.metadata.topic_name(place.key[1]) or ""
-        data.current_leader = current_leader(self._broker, name, place.index, FetchResponse.LeaderIdAndEpoch)
-        leaders.append(data.current_leader.leader_id)
+        return self._answer(session.id, list(topics.values()), leaders)
 
 
-class ParkedFetch(Later):
+class ParkedFetch(WaitingFetch):
     """A follower's fetch that waits for records: answered when its session moves, or the time is over."""
 
-    __slots__ = ("_answered", "_fetch", "_loop", "_over", "_overdue", "_read", "_room", "_timer", "_turn")
+    __slots__ = ("_room", "whose")
+
+    _read: FollowerRead
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read: FollowerRead, max_wait_s: float) -> None:
-        self._loop = loop
-        self._read = read
-        self._over = self._overdue = False
-        self._fetch: asyncio.Task[None] | None = None
-        self._answered: Callable[[FetchResponse], None] | None = None
-        self._turn: asyncio.Handle | None = None
         self._room: asyncio.Handle | None = None
-        self._timer = loop.call_later(max_wait_s, self._look, True)
-        read.release()
+        super().__init__(loop, read, max_wait_s)
         read.session.parked = self
-        if read.missing:
-            self._fetch_missing()
-        else:
-            self._look_when_there_is_room()
+        self.whose = f" of broker {read.session.replica_id}"
+        if not read.missing:
+            self._wait_on()
 
-    def then(self, answered: Callable[[FetchResponse], None]) -> None:
-        self._answered = answered
-
-    def cancel(self) -> None:
-        if self._over:
-            return
-        self._over = True
+    def _let_go(self) -> None:
         session = self._read.session
         if session.parked is self:
             session.parked = None
-        self._timer.cancel()
-        for due in (self._turn, self._room):
-            if due is not None:
-                due.cancel()
-        if self._fetch is not None:
-            self._fetch.cancel()
+        if self._room is not None:
+            self._room.cancel()
         self._read.release()
         if not session.id:
             session.close()
@@ -345,60 +280,11 @@ class ParkedFetch(Later):
         """The follower has asked anew, by another connection, or its session is over."""
         self._answer(FetchResponse(session_id=self._read.session.id))
 
-    def moved(self) -> None:
-        """Look again in the loop's next turn: several appends of one turn cost one look, and wait for none."""
-        if self._turn is None:
-            self._turn = self._loop.call_soon(self._look, False)
-
-    def _look(self, in_any_case: bool) -> None:
-        self._turn = None
-        self._overdue |= in_any_case
-        if self._over or self._fetch is not None:
-            return
-        read = self._read
-        try:
-            read.collect()
-            if read.missing:
-                read.release()
-                self._fetch_missing()
-                return
-            if not read.satisfied and not self._overdue:
-                read.release()
-                self._look_when_there_is_room()
-                return
-            response = read.response()
-        except Exception:  # a bug: its connection must not wait for ever
-            logger.exception("a waiting Fetch of broker %d failed", read.session.replica_id)
-            read.release()
-            response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        self._answer(response)
-
-    def _look_when_there_is_room(self) -> None:
-        """Of a throttled replica no append tells that it may go on."""
+    def _wait_on(self) -> None:
+        # Of a throttled replica no append tells that it may go on.
         if self._read.throttled_s and self._room is None:
             self._room = self._loop.call_later(min(self._read.throttled_s, MOST_PAUSE_S), self._there_is_room)
 
     def _there_is_room(self) -> None:
         self._room = None
         self.moved()
-
-    def _answer(self, response: FetchResponse) -> None:
-        if not self._over:
-            self.cancel()
-            if self._answered is not None:
-                self._answered(response)
-
-    def _fetch_missing(self) -> None:
-        self._fetch = self._loop.create_task(self._read.fetch_missing())
-        self._fetch.add_done_callback(self._fetched)
-
-    def _fetched(self, fetch: asyncio.Task[None]) -> None:
-        self._fetch = None
-        if not fetch.cancelled() and (error := fetch.exception()) is not None:
-            logger.error("what a waiting Fetch lacks cannot be fetched", exc_info=error)
-        self._look(False)
-
-
-def release_records(data: FetchResponse.PartitionData) -> None:
-    if isinstance(data.records, LogSlice):
-        data.records.release()

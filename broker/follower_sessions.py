@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker.fetch_reads import TOPIC_IDS_FROM
 from broker.follower_fetch import FollowerRead, ParkedFetch
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Uuid
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 SESSIONS_FROM = 12
 """Version of Fetch. Followers that speak an older one are served as consumers are."""
-TOPIC_IDS_FROM = 13
 STATE_FROM = 15
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1

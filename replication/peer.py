@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from struct import Struct
 from typing import Any, TypeVar, cast
 
@@ -215,7 +215,7 @@ class Peer:
         """Ask, and then whatever `following` makes of each answer: the next question of the same kind and version,
         until it returns None. It is called while receiving, and must be quick. Views in the last answer stay good until
         the next question. Raises as `ask`, and what `following` does; after that the next request connects anew."""
-        try:
+        with self._closed_on_failure():
             if self._wire is None:
                 async with asyncio.timeout(self._timeout_s):
                     await self._connect()
@@ -226,15 +226,6 @@ class Peer:
                 await talk.over
             finally:
                 talk.close()
-        except TimeoutError:
-            self.close()
-            raise PeerError(f"{self}: no answer within {self._timeout_s:g} s") from None
-        except (OSError, MalformedMessage) as error:
-            self.close()
-            raise PeerError(f"{self}: {error}") from error
-        except BaseException:
-            self.close()
-            raise
 
     def head(self, key: int, version: int) -> bytes:
         """What each request of this kind begins with; the size, and the correlation id at CORRELATION_AT, are 0."""
@@ -246,9 +237,15 @@ class Peer:
         return await self._in_time(self._offered(api_key))
 
     async def _in_time(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        try:
+        with self._closed_on_failure():
             async with asyncio.timeout(self._timeout_s):
                 return await work
+
+    @contextmanager
+    def _closed_on_failure(self) -> Iterator[None]:
+        """Raises PeerError for what the network, a time-out or the other side's bytes raise."""
+        try:
+            yield
         except TimeoutError:
             self.close()
             raise PeerError(f"{self}: no answer within {self._timeout_s:g} s") from None

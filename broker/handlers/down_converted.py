@@ -20,7 +20,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.delayed_fetch import DelayedFetch
-from broker.handlers.k01_fetch import MOST_FETCHES, FetchRead, release_records, told_before_storage_errors
+from broker.fetch_reads import MOST_FETCHES, release_records
+from broker.handlers.k01_fetch import FetchRead, told_before_storage_errors
 from protocol.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import FetchResponse

@@ -17,14 +17,12 @@ until enough is committed or `max_wait_ms` is over (broker.delayed_fetch).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.delayed_fetch import DelayedFetch
+from broker.fetch_reads import MOST_FETCHES, TOPIC_IDS_FROM, RepeatedRead, release_records
 from broker.follower_sessions import SESSIONS_FROM, replica_of
-from broker.handlers.leaders import current_leader, node_endpoints
 from broker.registry import Later, handles
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
@@ -32,7 +30,6 @@ from protocol.ids import Uuid
 from protocol.messages import FetchRequest, FetchResponse
 from replication.closest_replica import closest_replica
 from storage.cached_reads import NotCached
-from storage.log import LogSlice
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -40,15 +37,10 @@ if TYPE_CHECKING:
     from replication.partition import Partition
 
 BATCHES_FROM = 4
-TOPIC_IDS_FROM = 13
-LEADER_FROM = 16
 RACKS_FROM = 11
 STORAGE_ERROR_FROM = 6
 ZSTD_FROM = 10
 READ_COMMITTED = 1
-MOST_FETCHES = 64
-"""Who still lacks something after so many looks waits for the disk: memory is too short to keep it that long."""
-_LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 @handles(ApiKey.FETCH, 0, 18)
@@ -71,29 +63,22 @@ def fetch(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse | 
     return DelayedFetch(broker.loop, read, max(0, request.max_wait_ms) / 1000)
 
 
-class FetchRead:
-    """One request's work, repeatable: read every partition, judge whether that is enough, word the answer."""
+class FetchRead(RepeatedRead):
+    """A consumer's fetch: read every partition, judge whether that is enough, word the answer."""
 
     __slots__ = (
-        "_broker",
-        "_call",
         "_context",
-        "_fetches",
         "_follower",
-        "_found",
         "_leader_only",
         "_max_bytes",
         "_min_bytes",
         "_rack",
         "_racks",
         "_read_committed",
-        "missing",
-        "satisfied",
     )
 
     def __init__(self, broker: Broker, request: FetchRequest, call: Call, context: FetchContext) -> None:
-        self._broker = broker
-        self._call = call
+        super().__init__(broker, call)
         self._context = context
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
         self._min_bytes = min(request.min_bytes, self._max_bytes)
@@ -102,11 +87,6 @@ class FetchRead:
         self._leader_only = call.version < RACKS_FROM or self._follower >= 0
         self._rack = request.rack_id if broker.sends_to_racks and not self._leader_only else ""
         self._racks: dict[int, str | None] = {}
-        self._found: list[tuple[FetchedPartition, FetchResponse.PartitionData]] = []
-        self._fetches = 0
-        self.satisfied = False
-        self.missing: list[NotCached] = []
-        """What is on the disk alone: to be fetched by `fetch_missing`, then `collect` again."""
 
     def partitions(self) -> list[Partition]:
         """The replicas whose progress can satisfy the request."""
@@ -118,9 +98,6 @@ class FetchRead:
         return found
 
     def collect(self) -> None:
-        """Read every partition within the byte limits; sets `satisfied` when the answer need not wait. With something
-        in `missing` there is no answer yet.
-        """
         self.missing = []
         left = self._max_bytes
         total = 0
@@ -153,7 +130,7 @@ class FetchRead:
         broker = self._broker
         partition = broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
         if partition is None:
-            raise self._unknown(wanted)
+            raise self._unknown(wanted.topic, wanted.topic_id, wanted.index)
         log = partition.log
         if self._call.version < ZSTD_FROM and log is not None and log.config.compression_type == "zstd":
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -209,42 +186,14 @@ class FetchRead:
     def _told(self, error: ErrorCode) -> ErrorCode:
         return error if self._call.version >= STORAGE_ERROR_FROM else told_before_storage_errors(error)
 
-    def _unknown(self, wanted: FetchedPartition) -> KafkaError:
-        name: str | None = wanted.topic
-        if self._call.version >= TOPIC_IDS_FROM:
-            name = self._broker.metadata.topic_name(wanted.topic_id)
-            if name is None:
-                return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        if self._broker.metadata.partition(name or "", wanted.index) is not None:
-            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-    async def fetch_missing(self) -> None:
-        """Bring into memory what `collect` lacked, on threads."""
-        self._fetches += 1
-        read = self._broker.background.read
-        calls = []
-        for missing in self.missing:
-            with suppress(OSError):  # the next look finds it, too, and words it
-                calls.append(missing.fetcher())
-        await asyncio.gather(*map(read, calls))
-
-    def release(self) -> None:
-        """Give back what `collect` read: the request waits on, or its client left."""
-        for _, data in self._found:
-            release_records(data)
-        self._found.clear()
-
     def response(self) -> FetchResponse:
-        """The answer from what `collect` found last. The file pieces in it are released when sent."""
         session = self._context.session
         topics: dict[tuple[str, Uuid], FetchResponse.FetchableTopicResponse] = {}
         leaders: list[int] = []
         for wanted, data in self._found:
             if not self._is_news(wanted, data):
                 continue
-            if self._call.version >= LEADER_FROM and data.error_code in _LED_ELSEWHERE:
-                self._add_leader(wanted, data, leaders)
+            self._name_leader(wanted.topic, wanted.topic_id, data, leaders)
             key = (wanted.topic, wanted.topic_id)
             topic = topics.get(key)
             if topic is None:
@@ -259,10 +208,7 @@ class FetchRead:
                 if data.records:
                     session.served(wanted)
         self._found = []
-        response = FetchResponse(session_id=self._context.session_id, responses=list(topics.values()))
-        if leaders:
-            response.node_endpoints = node_endpoints(self._broker, self._call, leaders, FetchResponse.NodeEndpoint)
-        return response
+        return self._answer(self._context.session_id, list(topics.values()), leaders)
 
     def _is_news(self, wanted: FetchedPartition, data: FetchResponse.PartitionData) -> bool:
         if not self._context.incremental:
@@ -276,17 +222,7 @@ class FetchRead:
             or data.preferred_read_replica >= 0
         )
 
-    def _add_leader(self, wanted: FetchedPartition, data: FetchResponse.PartitionData, leaders: list[int]) -> None:
-        name = wanted.topic or self._broker.metadata.topic_name(wanted.topic_id) or ""
-        data.current_leader = current_leader(self._broker, name, wanted.index, FetchResponse.LeaderIdAndEpoch)
-        leaders.append(data.current_leader.leader_id)
-
 
 def told_before_storage_errors(error: ErrorCode) -> ErrorCode:
     """Clients of old versions do not know of failing disks: sent away, they come back with newer metadata."""
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if error == ErrorCode.KAFKA_STORAGE_ERROR else error
-
-
-def release_records(data: FetchResponse.PartitionData) -> None:
-    if isinstance(data.records, LogSlice):
-        data.records.release()
