@@ -90,7 +90,7 @@ class DiskWatch:
             aside = self._replicas.set_aside([key for key, path in paths.items() if path == folder.path])
             if aside:
                 logger.warning("%s: %d partitions are left to other brokers meanwhile", folder.path, len(aside))
-                self._background.spawn(self._tell_controller())
+                self._background.spawn(self.tell_controller())
             self._background.spawn(self._wait_for_room(folder, aside))
 
     def _judge(self, folder: DataFolder, log: Log | None, error: OSError) -> None:
@@ -127,7 +127,7 @@ class DiskWatch:
                 lost.append((log.topic, log.partition))
         if lost:
             self._replicas.disk_failed(lost)
-            self._background.spawn(self._tell_controller())
+            self._background.spawn(self.tell_controller())
 
     def _fail_folder(self, folder: DataFolder, error: OSError) -> None:
         if folder.failure is not None:
@@ -140,15 +140,16 @@ class DiskWatch:
         )  # fmt: skip
         self._replicas.disk_failed(lost)
         if self._logs.online_folders():
-            self._background.spawn(self._tell_controller())
+            self._background.spawn(self.tell_controller())
         else:
             self._end("all data folders (log.dirs) have failed")
 
-    async def _tell_controller(self) -> None:
+    async def tell_controller(self) -> None:
+        """That it has to ask again what this broker serves, and what it has deleted."""
         try:
             await self._announce()
         except StoreError as error:
-            logger.error("the controller could not be told of the failed disk: %s", error)
+            logger.error("the controller could not be told that other logs are served now: %s", error)
 
     # -- full ------------------------------------------------------------------------------------------------------
 
@@ -169,7 +170,7 @@ class DiskWatch:
         logger.info("%s has room again after %.0f s: writing goes on", folder.path, time.monotonic() - began_s)
         await self._background.run(folder.keep_reserve)
         self._replicas.take_up(aside)
-        await self._tell_controller()  # it may have asked for logs that could not be made
+        await self.tell_controller()  # it may have asked for logs that could not be made
 
     async def _keep_reserves(self) -> None:
         for folder in self._logs.online_folders():

@@ -2,7 +2,8 @@
 
 The others are served meanwhile; a client of a late one is told NOT_LEADER_OR_FOLLOWER and comes back. The controller
 does not wait either: its requests are answered without the late partitions, and these are reported to
-`on_late_answer` when their logs are there.
+`on_late_answer` when their logs are there. A controller on another broker is not reached that way: `must_be_asked` says
+whether it has to ask again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from protocol.errors import ErrorCode
 from protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
+from replication.controller_requests import answered_with
 from replication.local_broker import BrokerResponse, LocalBroker
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ class LatePartitions(LocalBroker):
     ) -> None:
         super().__init__(replicas, image, configs)
         self.on_late_answer: list[Callable[[BrokerRequest, BrokerResponse], None]] = []
+        self.must_be_asked = False
+        """Whether a log was deleted or could not be served since the controller was answered without it."""
         self._late_replicas = replicas
         self._is_loading = is_loading
         # What the controller said last of each late partition, as a request about it alone.
@@ -91,8 +96,10 @@ class LatePartitions(LocalBroker):
         response: BrokerResponse
         if isinstance(request, LeaderAndIsrRequest):
             response = self._late_replicas.apply(request)
+            self.must_be_asked |= not answered_with(ErrorCode.NONE, request, response)
         else:
             response = self._late_replicas.stop(request)
+            self.must_be_asked = True
         for listener in self.on_late_answer:
             listener(request, response)
 

@@ -115,6 +115,7 @@ class Node:
         self._member: Membership | None = None
         self._groups: GroupCoordinator | None = None
         self._mover: LogMover | None = None
+        self._disk_watch: DiskWatch | None = None
         self._replicating: Replicating | None = None
         self._loading: Iterator[Log | None] | None = None
         self._scan_helper = ScanHelper(self._recovery_processes())
@@ -231,7 +232,7 @@ class Node:
         maintenance = Maintenance(
             config, logs, self._background, now_ms, lambda topic, index: replicas.get(topic, index) is not None
         )
-        self._watch_disks(store, replicas, maintenance)
+        self._disk_watch = self._watch_disks(store, replicas, maintenance)
         local = self._local = LatePartitions(replicas, image, configs, logs.is_loading)
         if self.in_cluster:
             self._member = Membership(
@@ -360,7 +361,7 @@ class Node:
         else:
             self._mover.resume()
 
-    def _watch_disks(self, store: MetadataStore, replicas: ReplicaManager, maintenance: Maintenance) -> None:
+    def _watch_disks(self, store: MetadataStore, replicas: ReplicaManager, maintenance: Maintenance) -> DiskWatch:
         watch = DiskWatch(
             asyncio.get_running_loop(),
             self._logs,
@@ -374,6 +375,7 @@ class Node:
             home = self._store_folder()
             store.on_full.append(lambda: watch.full(home, "the metadata store cannot be written"))
         watch.start()
+        return watch
 
     async def advertise(self, ports: dict[str, int]) -> None:
         """Tell the cluster that the listeners are others now. `ports`: as bound, by listener name."""
@@ -470,6 +472,8 @@ class Node:
         self._loading = None
         await self._scan_helper.close()
         local.all_loaded()
+        if local.must_be_asked and self._disk_watch is not None:
+            await self._disk_watch.tell_controller()
         await self._adopt_strangers()
         self._background.remove_later(self._take_leftovers(), 0)
         if self._mover is not None:

@@ -122,6 +122,7 @@ class _Decision:
                 self._recovered(broker_id, recovered)
             case DiskEvents(brokers):
                 self._asked = brokers & self.cluster.brokers.keys()
+                self._stop_undeleted(self._asked)
             case IsrChanged(states):
                 for key, (state, version) in states.items():
                     partition = self.cluster.partition(key)
@@ -181,9 +182,7 @@ class _Decision:
         for key, topic, partition in self.cluster.partitions():
             if not topic.deleting and not moved.isdisjoint(partition.assignment.replicas):
                 self._news[key] = None
-        for name, topic in self.cluster.topics.items():
-            if topic.undeleted:
-                self._stop_remaining(name, topic, self._fresh)
+        self._stop_undeleted(self._fresh)
 
     def _failed(self, broker_id: int, keys: frozenset[PartitionKey]) -> None:
         hosted = {key for key in keys if self.cluster.partition(key) is not None}
@@ -276,6 +275,12 @@ class _Decision:
                     self._stop_remaining(name, topic, self.cluster.brokers.keys())
                 else:
                     self._remove(name)
+
+    def _stop_undeleted(self, brokers: Iterable[int]) -> None:
+        """Of topics that are being deleted: what these brokers have not confirmed."""
+        for name, topic in self.cluster.topics.items():
+            if topic.undeleted:
+                self._stop_remaining(name, topic, brokers)
 
     def _stop_remaining(self, name: str, topic: Topic, brokers: Iterable[int]) -> None:
         for broker_id in sorted(brokers):

@@ -152,6 +152,16 @@ def test_a_topic_deleted_meanwhile_is_gone_when_its_logs_are_ready(harness: Harn
     assert harness.records("slow") == []
 
 
+def test_a_controller_on_another_broker_hears_of_late_deletions_too(harness: Harness, gate: Gate) -> None:
+    assert harness.node._local is not None
+    harness.node._local.on_late_answer.clear()  # the short way to a controller in the same process
+    deletion = harness.begin(DeleteTopicsRequest(topic_names=["slow"], timeout_ms=30_000), 5)
+    gate.open = True
+    assert harness.run(deletion).responses[0].error_code == 0
+    harness.create_topic("slow")
+    assert harness.records("slow") == []
+
+
 def test_other_topics_can_be_made_and_deleted_meanwhile(harness: Harness, gate: Gate) -> None:
     harness.create_topic("new")
     assert harness.produce("new", b"x").base_offset == 0

@@ -18,6 +18,7 @@ from replication.controller_answers import ControllerAnswers
 from replication.controller_loop import ControllerLoop
 from replication.metadata_store import Create, Delete
 from replication.nodes import PartitionState, ReplicaAssignment, TopicAssignment
+from replication.registration import announce_disk_event
 from replication.topic_configs import TopicConfigs
 from tests.replication.controller_subject import Brokers, running
 from tests.replication.fakes import HandClock, on_loop
@@ -81,8 +82,9 @@ async def test_what_was_meant_for_an_earlier_life_is_not_sent_to_the_next(
         assert {request.broker_epoch for request in subject.brokers.to(2)[mark:]} == {stat.czxid}
 
 
+@pytest.mark.parametrize("back", ["broker", "disk"])
 @on_loop
-async def test_a_failed_disk_and_a_deletion_that_waits_for_it(tmp_path: Path) -> None:
+async def test_a_failed_disk_and_a_deletion_that_waits_for_it(tmp_path: Path, back: str) -> None:
     async with running(tmp_path, 2) as subject:
         subject.brokers.broken.add((2, "t", 0))
         await subject.create("t", (2, 1))
@@ -91,8 +93,11 @@ async def test_a_failed_disk_and_a_deletion_that_waits_for_it(tmp_path: Path) ->
         await subject.settle()
         assert await subject.store.exists(nodes.topic_path("t")) is not None
         subject.brokers.broken.clear()
-        await subject.store.delete(nodes.broker_path(2))
-        await subject.join(2)
+        if back == "broker":
+            await subject.store.delete(nodes.broker_path(2))
+            await subject.join(2)
+        else:
+            await announce_disk_event(subject.store, 2)
         await subject.settle()
         assert await subject.store.exists(nodes.topic_path("t")) is None
         assert await subject.store.children(nodes.DELETE_TOPICS) == []
