@@ -64,12 +64,15 @@ _log = logging.getLogger(__name__)
 
 
 class _Wanted(NamedTuple):
-    """A proposal as it was sent."""
+    """A proposal, as it is asked for until it is decided."""
 
     partition: Partition
     isr: list[int]
     leader_epoch: int
     partition_epoch: int
+    member_epochs: dict[int, int]
+    """The followers' broker epochs when it was made: who has started anew since may lack what made it fit, and the
+    controller must see that it is another life that was meant."""
 
     @property
     def key(self) -> Key:
@@ -106,13 +109,18 @@ class IsrChanges:
         self._broker_epoch = broker_epoch
         self._clock_ms = clock_ms
         self._spawn = spawn
-        self._pending: dict[Key, Partition] = {}
+        self._pending: dict[Key, _Wanted] = {}
         self._running = False
         self._written: dict[Key, None] = {}  # the controller is still to be told
         self._said = ""
 
     def submit(self, partition: Partition) -> None:
-        self._pending[partition.topic, partition.partition] = partition
+        isr = partition.proposed_isr
+        if isr is None:
+            return
+        epochs = {broker_id: partition.follower_epoch(broker_id) for broker_id in isr if broker_id != self._broker_id}
+        wanted = _Wanted(partition, isr, partition.leader_epoch, partition.partition_epoch, epochs)
+        self._pending[wanted.key] = wanted
         if not self._running:
             self._running = True
             self._spawn(self._run())
@@ -128,14 +136,13 @@ class IsrChanges:
 
     def _next_wanted(self) -> list[_Wanted]:
         wanted: list[_Wanted] = []
-        for key, partition in list(self._pending.items()):
+        for key, one in list(self._pending.items()):
             if len(wanted) == MOST_PARTITIONS:
                 break
-            isr = partition.proposed_isr
-            if isr is None:
-                del self._pending[key]  # newer metadata came
+            if one.stands:
+                wanted.append(one)
             else:
-                wanted.append(_Wanted(partition, isr, partition.leader_epoch, partition.partition_epoch))
+                del self._pending[key]  # newer metadata came
         return wanted
 
     async def _try(self, wanted: list[_Wanted]) -> bool:
@@ -180,14 +187,14 @@ class IsrChanges:
             if version < EPOCHS_FROM:
                 asked.new_isr = one.isr
             else:
-                asked.new_isr_with_epochs = [self._member(partition, broker_id) for broker_id in one.isr]
+                asked.new_isr_with_epochs = [self._member(one, broker_id) for broker_id in one.isr]
             topic.partitions.append(asked)
         return AlterPartitionRequest(
             broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
         )
 
-    def _member(self, partition: Partition, broker_id: int) -> AlterPartitionRequest.BrokerState:
-        epoch = self._broker_epoch() if broker_id == self._broker_id else partition.follower_epoch(broker_id)
+    def _member(self, one: _Wanted, broker_id: int) -> AlterPartitionRequest.BrokerState:
+        epoch = self._broker_epoch() if broker_id == self._broker_id else one.member_epochs[broker_id]
         return AlterPartitionRequest.BrokerState(broker_id=broker_id, broker_epoch=epoch)
 
     async def _take(self, wanted: list[_Wanted], answer: AlterPartitionResponse) -> bool:
@@ -206,8 +213,8 @@ class IsrChanges:
                 continue
             if said is None or not self._decided(one, said):
                 all_decided = False
-                self._pending[one.key] = self._pending.pop(one.key, one.partition)  # behind the others
-            elif self._pending.get(one.key) is one.partition:
+                self._pending[one.key] = self._pending.pop(one.key, one)  # behind the others
+            elif self._pending.get(one.key) is one:
                 del self._pending[one.key]
         return all_decided
 
@@ -227,7 +234,7 @@ class IsrChanges:
     async def _write_all(self, wanted: list[_Wanted]) -> bool:
         for one in wanted:
             version = await self._write(one)
-            if one.stands and self._pending.get(one.key) is one.partition:
+            if one.stands and self._pending.get(one.key) is one:
                 del self._pending[one.key]
                 if version is not None:
                     one.partition.isr_decided(one.isr, version, self._clock_ms())

@@ -212,6 +212,26 @@ async def test_it_is_asked_again_until_there_is_an_answer(tmp_path: Path, monkey
         await it.until(lambda: partitions[1].isr == [0])
 
 
+@on_loop
+async def test_who_has_started_anew_since_is_not_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new life may lack what the old one had: the controller is asked about the old one, and can refuse it."""
+    monkeypatch.setattr(isr_changes, "RETRY_DELAY_S", 0.001)
+    async with subject(tmp_path) as it:
+        it.controller.failures = [PeerError("nobody there")] * 2
+        it.controller.go.clear()
+        partition = leader()
+        partition.update_follower(1, 0, 0, broker_epoch=8)
+        propose(it, partition, 0, 1)
+        await it.until(lambda: len(it.controller.asked) == 1)
+        partition.update_follower(1, 0, 0, broker_epoch=9)
+        it.controller.go.set()
+        await it.until(lambda: partition.isr == [0, 1])
+        members = [asked.topics[0].partitions[0].new_isr_with_epochs[1] for asked in it.controller.asked]
+        assert [(member.broker_id, member.broker_epoch) for member in members] == [(1, 8)] * 3
+
+
 @pytest.mark.parametrize("error", sorted(isr_changes.UNDONE | isr_changes.AWAITING_METADATA))
 @on_loop
 async def test_a_refusal_is_final(tmp_path: Path, error: ErrorCode) -> None:
