@@ -2,7 +2,11 @@
 
 One shard per partition of the internal topic that this broker leads. Everything happens on the loop's thread; an
 operation, its append and its replay are one step that nothing comes between. Answers wait until the high watermark has
-passed what was written, those of reads too, so nobody is told what a change of leader could take back.
+passed what was written here, those of reads too, so nobody is told what a change of leader could take back.
+
+Reads do not wait where that could be for long. With too few replicas in sync, or one that does not fetch, the high
+watermark stands still: then what was loaded is told all the same (Apache Kafka fills its cache to the log's end), and
+once a wait has timed out nothing more is waited for until the high watermark moves. Writes wait or are refused.
 """
 
 import asyncio
@@ -33,7 +37,19 @@ ResultT = TypeVar("ResultT")
 class _Owned(Generic[S]):
     """A partition that this broker coordinates."""
 
-    __slots__ = ("after_load", "committed", "end_offset", "epoch", "error", "load", "shard", "timers", "waits")
+    __slots__ = (
+        "after_load",
+        "end_offset",
+        "epoch",
+        "error",
+        "load",
+        "refused_with",
+        "settled",
+        "shard",
+        "stalled",
+        "timers",
+        "waits",
+    )
 
     def __init__(self, shard: S, timers: LoopTimers, epoch: int) -> None:
         self.shard = shard
@@ -43,10 +59,15 @@ class _Owned(Generic[S]):
         self.error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self.load: asyncio.Task[None] | None = None
         self.after_load: list[Callable[[S], Result]] = []
-        # Everything below `end_offset` has been replayed; everything below `committed` is known to be committed.
+        # Everything below `end_offset` has been replayed; what was loaded or is known to be committed, below `settled`.
         self.end_offset = 0
-        self.committed = 0
-        self.waits: dict[Parked, None] = {}  # in the order in which they began
+        self.settled = 0
+        # A wait for a commit has timed out, and nothing was committed since.
+        self.stalled = False
+        # Waits for commits, in the order in which they began, and whether they are those of reads.
+        self.waits: dict[Parked, bool] = {}
+        # Why the log took no records the last time.
+        self.refused_with = ErrorCode.NONE
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -189,8 +210,10 @@ class CoordinatorRuntime(Generic[S]):
         try:
             self._append(partition, owned, result)
         except KafkaError as error:
-            # Of a disk that is full or failed its own watch speaks, once and not with every request.
-            level = logging.DEBUG if error.code is ErrorCode.KAFKA_STORAGE_ERROR else logging.WARNING
+            # Told once and not with every request; of a disk that is full or failed its own watch speaks.
+            known = error.code in (ErrorCode.KAFKA_STORAGE_ERROR, owned.refused_with)
+            owned.refused_with = error.code
+            level = logging.DEBUG if known else logging.WARNING
             _log.log(level, "%s-%d: nothing appended: %s", self._name, partition, error)
             raise self._failed(result, error.code) from error
         except Exception as error:
@@ -217,11 +240,12 @@ class CoordinatorRuntime(Generic[S]):
             for offset, record in enumerate(result.records[first:last], end_offset - (last - first)):
                 owned.shard.replay(record, offset)
             owned.end_offset = end_offset
+        owned.refused_with = ErrorCode.NONE
 
     # --- commit
 
     def _release(self, partition: int, owned: _Owned[S], result: Result) -> Parked | None:
-        """Let the answers go once all that was written so far is committed; returns what holds the operation's own."""
+        """Let the answers go once all that was written here is committed; returns what holds the operation's own."""
         response = result.response
         parked = response if isinstance(response, Parked) else None
         answers = list(result.releases)
@@ -229,8 +253,9 @@ class CoordinatorRuntime(Generic[S]):
         if response is not None and parked is None:
             owed = Parked()
             answers.append((owed, response))
-        if owned.end_offset > owned.committed and answers:
-            self._await_commit(partition, owned, answers, wrote=bool(result.records))
+        wrote = bool(result.records)
+        if answers and owned.end_offset > owned.settled and (wrote or not owned.stalled):
+            self._await_commit(partition, owned, answers, wrote=wrote)
         else:
             for waiting, answer in answers:
                 waiting.answer(answer)
@@ -244,14 +269,24 @@ class CoordinatorRuntime(Generic[S]):
         timeout: asyncio.TimerHandle | None = None
 
         def decided(error: ErrorCode) -> None:
-            if error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND and not wrote:
-                # It is committed; that few are in sync by now concerns who wrote, not who reads.
-                error = ErrorCode.NONE
+            if error is ErrorCode.NONE or error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+                owned.settled = max(owned.settled, end_offset)
+                owned.stalled = False
+                if not wrote:
+                    # It is committed; that few are in sync by now concerns who wrote, not who reads.
+                    error = ErrorCode.NONE
             if error:
                 commit.fail(coordinator_error(error))
             else:
-                owned.committed = max(owned.committed, end_offset)
                 commit.answer(None)
+
+        def timed_out() -> None:
+            owned.stalled = True
+            for wait in [wait for wait, reads in owned.waits.items() if reads]:
+                wait.answer(None)
+            if wrote:
+                # The records stay in the log and may yet be committed; the client is told to ask again.
+                decided(ErrorCode.REQUEST_TIMED_OUT)
 
         def give_answers(commit: Parked) -> None:
             if timeout is not None:
@@ -268,10 +303,8 @@ class CoordinatorRuntime(Generic[S]):
         except KafkaError as error:
             decided(error.code)
         if not commit.done:
-            # The records stay in the log and may yet be committed; the client is told to ask again.
-            loop = asyncio.get_running_loop()
-            timeout = loop.call_later(self._commit_timeout_s, decided, ErrorCode.REQUEST_TIMED_OUT)
-            owned.waits[commit] = None
+            timeout = asyncio.get_running_loop().call_later(self._commit_timeout_s, timed_out)
+            owned.waits[commit] = not wrote
         commit.then(give_answers)
 
     # --- load
@@ -300,7 +333,7 @@ class CoordinatorRuntime(Generic[S]):
             if reached is None or reached == offset:
                 break
             offset = reached
-        owned.end_offset = max(offset, end_offset)
+        owned.end_offset = owned.settled = max(offset, end_offset)
 
     async def _take(self, steps: Iterator[ResultT]) -> ResultT | None:
         """What the last of these steps yields. They are taken in slices, between which others get a turn."""

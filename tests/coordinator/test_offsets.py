@@ -12,6 +12,7 @@ from protocol.errors import ErrorCode
 from protocol.ids import ZERO_UUID
 from protocol.messages import (
     DeleteGroupsRequest,
+    DescribeGroupsRequest,
     OffsetCommitKey,
     OffsetCommitRequest,
     OffsetCommitValue,
@@ -220,15 +221,38 @@ def test_before_v2_an_error_stands_with_each_partition() -> None:
         assert fetch(context, 2, topics={"t": [0]}).error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_fetch_that_waits_too_long_is_sent_elsewhere() -> None:
-    """COORDINATOR_NOT_AVAILABLE is not what consumers expect here."""
+def test_a_fetch_waits_no_longer_than_the_commit_before_it() -> None:
     with Context() as context:
         context.hold()
         commit = context.commit_offset()
+        context.sleep(2_000)
         read = context.call(context.coordinator.offset_fetch(one_offset(), 9))
-        context.sleep(5_000)
+        assert not read.done
+        context.sleep(3_000)
         assert commit.response.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert read.response.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+        assert read.response.groups[0].error_code == ErrorCode.NONE
+        assert offsets_in(read.response.groups[0]) == {("t", 0): 5}
+
+
+def test_with_too_few_replicas_after_an_election_offsets_are_told_and_not_taken() -> None:
+    """Everything that asks is served from what was loaded above the high watermark, as by Apache Kafka."""
+    with Context() as context:
+        context.hold()
+        context.commit_offset()
+        context.restart()
+        assert context.fetch_offset() == 5
+        context.fail()
+        assert context.commit_error(offset=6) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert context.fetch_offset() == 5
+        described = context.run(context.coordinator.describe_groups(DescribeGroupsRequest(groups=["g"]), 5))
+        assert described.groups[0].error_code == ErrorCode.NONE
+        told = context.join()
+        assert told.error is ErrorCode.MEMBER_ID_REQUIRED
+        late = context.commit_offset(7)
+        assert not late.done
+        context.commit()
+        assert late.response.topics[0].partitions[0].error_code == ErrorCode.NONE
+        assert context.fetch_offset() == 7
 
 
 # --- expiry
@@ -311,10 +335,10 @@ def test_whoever_asks_for_all_offsets_gets_them_or_an_error_but_not_none() -> No
         context.commit_offset(6)
         wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)
         fetch = context.call(context.coordinator.offset_fetch(OffsetFetchRequest(groups=[wanted]), 9))
-        context.sleep(context.config.commit_timeout_ms)
-        context.commit()
+        context.resign()
         (group,) = fetch.response.groups
         assert group.error_code is ErrorCode.NOT_COORDINATOR
+        context.elect()
         fetch = context.call(context.coordinator.offset_fetch(OffsetFetchRequest(groups=[wanted]), 9))
         (group,) = fetch.response.groups
         assert [part.committed_offset for part in group.topics[0].partitions] == [6]

@@ -204,6 +204,64 @@ def test_a_commit_that_takes_too_long_is_reported_and_forgotten() -> None:
         assert bench.write("b").result() == "done"
 
 
+def test_reads_wait_no_longer_than_the_first_write_and_then_not_at_all_until_something_is_committed() -> None:
+    with Bench() as bench:
+        bench.load()
+        bench.log.held = True
+
+        def read() -> "asyncio.Task[Any]":
+            return bench.start(lambda shard, _now: Result(len(shard.replayed)))
+
+        first = bench.write("a")
+        bench.settle(COMMIT_TIMEOUT_MS - 1_000)
+        second = bench.write("b")
+        waiting = [read(), read()]
+        bench.settle(1_000)
+        assert code_of(first) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert [task.result() for task in waiting] == [2, 2]
+        assert not second.done()
+        assert read().result() == 2
+        bench.settle(COMMIT_TIMEOUT_MS - 1_000)
+        assert code_of(second) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        third = bench.write("c")
+        assert (third.done(), read().result()) == (False, 3)
+        bench.log.commit()
+        bench.settle()
+        assert third.result() == "done"
+        fourth = bench.write("d")
+        waits = read()
+        assert not (fourth.done() or waits.done())
+        bench.log.commit()
+        bench.settle()
+        assert (fourth.result(), waits.result()) == ("done", 4)
+
+
+def test_a_read_after_a_change_that_nobody_waits_for_does_not_wait_for_ever() -> None:
+    with Bench() as bench:
+        bench.load()
+        bench.log.held = True
+        bench.runtime.run_everywhere(lambda _shard: Result(records=[Record("all", None)]))
+        read = bench.start(lambda shard, _now: Result(len(shard.replayed)))
+        assert not read.done()
+        bench.settle(COMMIT_TIMEOUT_MS)
+        assert read.result() == 1
+
+
+def test_why_the_log_takes_nothing_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    with Bench() as bench:
+        bench.load()
+        for code, lines in [("NOT_ENOUGH_REPLICAS", 1), ("NOT_ENOUGH_REPLICAS", 0), ("MESSAGE_TOO_LARGE", 1)]:
+            caplog.clear()
+            bench.log.failures.append(ErrorCode[code])
+            assert bench.write("a").exception() is not None
+            assert len([line for line in caplog.records if line.levelname == "WARNING"]) == lines
+        assert bench.write("a").result() == "done"
+        bench.log.failures.append(ErrorCode.MESSAGE_TOO_LARGE)
+        caplog.clear()
+        assert bench.write("a").exception() is not None
+        assert "nothing appended" in caplog.text
+
+
 def test_a_commit_that_will_never_be_is_reported_with_the_reason() -> None:
     with Bench() as bench:
         bench.load()
@@ -359,18 +417,20 @@ def test_a_partition_is_loaded_from_its_log() -> None:
         assert len(shard.loaded_at) == 1
 
 
-def test_what_was_loaded_uncommitted_is_not_told_before_it_is_committed() -> None:
+def test_what_was_loaded_is_told_wherever_the_high_watermark_is() -> None:
     with Bench() as bench:
         bench.load()
         bench.log.held = True
         bench.write("a")
         bench.runtime.resign(0)
         bench.load()
+        assert bench.start(lambda shard, _now: Result(len(shard.replayed))).result() == 1
+        written = bench.write("b")
         read = bench.start(lambda shard, _now: Result(len(shard.replayed)))
-        assert not read.done()
+        assert not (written.done() or read.done())
         bench.log.commit()
         bench.settle()
-        assert read.result() == 1
+        assert (written.result(), read.result()) == ("done", 2)
 
 
 def test_whoever_waits_for_a_commit_is_told_when_the_partition_goes() -> None:
