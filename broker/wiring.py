@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
@@ -423,11 +423,11 @@ class Node:
                 if partition.topic == GROUP_METADATA_TOPIC:
                     groups.on_resigned(partition.partition)
 
-        def settings_changed(topic: str) -> None:
-            config = configs.log_config(topic)
-            for partition in replicas.partitions.values():
-                if partition.topic == topic and partition.log is not None:
-                    partition.log.config = config
+        def settings_changed(topics: Collection[str]) -> Iterator[None]:
+            for partition in list(replicas.partitions.values()):
+                if partition.topic in topics and partition.log is not None:
+                    partition.log.config = configs.log_config(partition.topic)
+                yield
             replicas.generation += 1  # produce routes were learnt under the old settings
 
         known: frozenset[str] = frozenset()
@@ -447,7 +447,7 @@ class Node:
 
         replicas.on_leadership.append(new_leaders)
         replicas.on_stopped.append(stopped)
-        configs.on_topic_changed.append(settings_changed)
+        configs.on_topics_changed.append(settings_changed)
         configs.on_broker_changed.append(
             lambda: self._logs.forget_producers_after(self._config["producer.id.expiration.ms"])
         )

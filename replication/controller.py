@@ -136,11 +136,12 @@ class _Decision:
                         self._writes.append((Set(state_path(*key), encode_state(state), partition.version),))
                         self._put(key, partition._replace(state=state, version=partition.version + 1))
                         self._news[key] = None
-            case UncleanChanged(name, unclean):
-                topic = self.cluster.topics.get(name)
-                if topic is not None:
-                    self._topics[name] = topic._replace(unclean=unclean)
-                    self._settle((name, index) for index in topic.partitions)
+            case UncleanChanged(topics):
+                for name, unclean in topics.items():
+                    topic = self.cluster.topics.get(name)
+                    if topic is not None:
+                        self._topics[name] = topic._replace(unclean=unclean)
+                        self._settle((name, index) for index in topic.partitions)
             case PreferredElection(keys):
                 self._elect(sorted(keys), self._preferred)
             case UncleanElection(keys):

@@ -87,10 +87,9 @@ class IsrProposed(NamedTuple):
 
 
 class UncleanChanged(NamedTuple):
-    """A topic's unclean.leader.election.enable is now this."""
+    """The unclean.leader.election.enable of topics is now this."""
 
-    topic: str
-    unclean: bool
+    topics: Mapping[str, bool]
 
 
 class PreferredElection(NamedTuple):

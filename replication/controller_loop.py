@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -130,7 +130,7 @@ class ControllerLoop:
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[bool]]] = []
         self._task: asyncio.Task[None] | None = None
         store.on_session_expired.append(self._session_expired)
-        configs.on_topic_changed.append(self._topic_config_changed)
+        configs.on_topics_changed.append(self._topic_configs_changed)
 
     @property
     def is_active(self) -> bool:
@@ -304,11 +304,16 @@ class ControllerLoop:
         self._reader.forget_watches()
         self._put(_Read(nodes.CONTROLLER))
 
-    def _topic_config_changed(self, topic: str) -> None:
-        known = None if self.cluster is None else self.cluster.topics.get(topic)
-        unclean = self._configs.log_config(topic).unclean_leader_election_enable
-        if known is not None and known.unclean != unclean:
-            self._put(UncleanChanged(topic, unclean))
+    def _topic_configs_changed(self, topics: Collection[str]) -> Iterator[None]:
+        changed = {}
+        for topic in topics:
+            known = None if self.cluster is None else self.cluster.topics.get(topic)
+            unclean = self._configs.log_config(topic).unclean_leader_election_enable
+            if known is not None and known.unclean != unclean:
+                changed[topic] = unclean
+            yield
+        if changed:
+            self._put(UncleanChanged(changed))
 
     # -- election --------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ Whoever changes an entity's node also makes a numbered node under /config/change
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -24,11 +24,15 @@ from replication.nodes import (
     decode_config,
     decode_config_change,
 )
-from replication.turns import Turns
+from replication.turns import Turns, first_turn, in_turns
 
 # Notices are kept for brokers that are slow to read them (Kafka: 15 minutes).
 CHANGE_KEPT_MS = 15 * 60 * 1000
 _TOPICS_PER_READ = 100
+_TOPICS_TOLD_TOGETHER = 500
+
+TopicsListener = Callable[[Collection[str]], Iterable[None]]
+"""Gets the names of topics that have other settings now; its work goes on with each step that it is asked for."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +48,7 @@ class TopicConfigs:
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         clock_ms: Callable[[], int],
     ) -> None:
-        self.on_topic_changed: list[Callable[[str], None]] = []
+        self.on_topics_changed: list[TopicsListener] = []
         self.on_broker_changed: list[Callable[[], None]] = []
         self._store = store
         self._broker = broker
@@ -88,13 +92,13 @@ class TopicConfigs:
     async def refresh(self, topic: str) -> None:
         """Read a topic's settings again and tell, if they are others than before."""
         node = await self._store.get(config_path("topics", topic))
-        self._take_and_tell(topic, b"" if node is None else node[0])
+        if self._takes_others(topic, b"" if node is None else node[0]):
+            await in_turns(self._tell([topic]))
 
-    def _take_and_tell(self, topic: str, data: bytes) -> None:
+    def _takes_others(self, topic: str, data: bytes) -> bool:
         before = self.log_config(topic)
         self._take(topic, data)
-        if self.log_config(topic) != before:
-            self._tell(topic)
+        return self.log_config(topic) != before
 
     def forget(self, topic: str) -> None:
         """The topic is gone."""
@@ -132,9 +136,9 @@ class TopicConfigs:
                 _log.warning("Topic %s: setting ignored: %s", topic, error)
         return config
 
-    def _tell(self, topic: str) -> None:
-        for listener in self.on_topic_changed:
-            listener(topic)
+    def _tell(self, topics: Collection[str]) -> Generator[None, None, None]:
+        for listener in self.on_topics_changed:
+            yield from listener(topics)
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
@@ -170,9 +174,13 @@ class TopicConfigs:
         for start in range(0, len(topics), _TOPICS_PER_READ):
             part = topics[start : start + _TOPICS_PER_READ]
             found = await self._store.get_many([config_path("topics", topic) for topic in part])
-            for topic, node in zip(part, found, strict=True):
-                if topic in self._overrides:
-                    self._take_and_tell(topic, b"" if node is None else node[0])
+            changed = {
+                topic
+                for topic, node in zip(part, found, strict=True)
+                if topic in self._overrides and self._takes_others(topic, b"" if node is None else node[0])
+            }
+            if changed:
+                await in_turns(self._tell(changed))
 
     async def _read_changes(self) -> None:
         names = sorted(await self._notices())
@@ -222,17 +230,29 @@ class TopicConfigs:
         except ConfigError as error:
             _log.warning("Dynamic broker settings not taken over: %s", error)
             return
-        self.broker_changed()
+        await in_turns(self._broker_changed())
 
     def broker_changed(self) -> None:
-        """Put into effect what the broker's settings are now, for topics without own ones as well."""
+        """Put into effect what the broker's settings are now, for topics as well. Where these are many, the last of
+        them follow a moment later."""
+        steps = self._broker_changed()
+        if not first_turn(steps):
+            self._spawn(in_turns(steps))
+
+    def _broker_changed(self) -> Generator[None, None, None]:
         for listener in self.on_broker_changed:
             listener()
         defaults = LogConfig.defaults(self._broker)
         if defaults == self._defaults:
             return
         self._defaults = defaults
-        for topic in self._overrides:
-            self._compute(topic)
-        for topic in list(self._overrides):
-            self._tell(topic)
+        topics = list(self._overrides)
+        for start in range(0, len(topics), _TOPICS_TOLD_TOGETHER):
+            part = set(topics[start : start + _TOPICS_TOLD_TOGETHER])
+            for topic in part:
+                yield
+                if self._defaults is not defaults:
+                    return  # they have changed again, and whoever does that goes through all topics
+                if topic in self._overrides:
+                    self._compute(topic)
+            yield from self._tell(part)

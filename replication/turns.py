@@ -33,6 +33,12 @@ class Turns:
             self._until = time.monotonic() + TURN_S
 
 
+def first_turn(steps: Generator[None, None, object]) -> bool:
+    """Take steps for one turn, at once; whether these were all. Else the rest may go on `in_turns`."""
+    until = time.monotonic() + TURN_S
+    return all(time.monotonic() <= until for _ in steps)
+
+
 async def in_turns(steps: Generator[None, None, ResultT]) -> ResultT:
     """Take all steps; the result of the last one. After long work others have a turn before the caller goes on. If it
     is cancelled, the steps are closed at once."""

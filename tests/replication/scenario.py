@@ -95,7 +95,7 @@ class Scenario:
             case ["isr", key, ids]:
                 return IsrChanged({key_of(key): self.isr_written(key_of(key), tuple(map(int, ids.split(","))))})
             case ["unclean", name, switch]:
-                return UncleanChanged(name, switch == "on")
+                return UncleanChanged({name: switch == "on"})
             case ["preferred", *keys]:
                 return PreferredElection(frozenset(map(key_of, keys)))
             case ["shutdown", broker_id]:

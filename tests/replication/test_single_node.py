@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ class Node:
             is_alive=self.image.is_alive,
             folder_removed=self.removed.append,
         )
-        self.configs.on_topic_changed.append(self.settings_changed)
+        self.configs.on_topics_changed.append(self.settings_changed)
         local = LocalBroker(self.replicas, self.image, self.configs)
         endpoint = Listener("PLAINTEXT", "localhost", 9092, "PLAINTEXT")
         local.broker_epoch = await register(self.store, BrokerRegistration(0, (endpoint,), timestamp_ms=clock_ms()))
@@ -85,10 +85,11 @@ class Node:
         await self.controller.start()
         self.admin = Admin(self.store, self.config, 0, self.controller, self.image, self.configs)
 
-    def settings_changed(self, topic: str) -> None:
+    def settings_changed(self, topics: Collection[str]) -> Iterator[None]:
         for partition in self.replicas.partitions.values():
-            if partition.topic == topic and partition.log is not None:
-                partition.log.config = self.configs.log_config(topic)
+            if partition.topic in topics and partition.log is not None:
+                partition.log.config = self.configs.log_config(partition.topic)
+            yield
 
     async def stop(self) -> None:
         await self.controller.stop()

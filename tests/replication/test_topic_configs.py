@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,13 @@ class Subject:
 
     async def restart(self) -> None:
         self.configs = TopicConfigs(self.store, self.broker, 3, self._spawn, self.clock)
-        self.configs.on_topic_changed.append(self.told.append)
+        self.configs.on_topics_changed.append(self._tell)
         self.configs.on_broker_changed.append(lambda: self.told.append("broker"))
         await self.configs.start()
+
+    def _tell(self, topics: Collection[str]) -> Iterable[None]:
+        self.told.extend(sorted(topics))
+        return ()
 
     def _spawn(self, coroutine: Any) -> None:
         self.tasks.append(asyncio.ensure_future(coroutine))
@@ -113,6 +118,41 @@ async def test_dynamic_broker_settings(tmp_path: Path, caplog: pytest.LogCapture
     assert subject.configs.log_config("t").retention_ms == 9
     assert subject.broker["log.cleaner.threads"] == 4
     assert len(caplog.records) == 1
+    await subject.store.close()
+
+
+@on_loop
+async def test_others_have_their_turns_while_thousands_of_topics_take_new_defaults(tmp_path: Path) -> None:
+    subject = await Subject().start(tmp_path)
+    topics = [f"t{number}" for number in range(1200)]
+    parents = [Create("/config/topics/" + topic, nodes.encode_config({"retention.bytes": "7777"})) for topic in topics]
+    await subject.store.multi(parents)
+    await subject.configs.ensure(topics)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.ensure_future(count())
+    for change, retention_ms in enumerate((9, 10)):
+        subject.told.clear()
+        turns = 0
+        subject.broker.update_dynamic({}, {"log.retention.ms": str(retention_ms)})
+        subject.configs.broker_changed()
+        if change == 0:
+            # The second of two changes finds the first one half done.
+            subject.broker.update_dynamic({}, {"log.retention.ms": "8"})
+            subject.configs.broker_changed()
+        while subject.tasks:
+            await subject.tasks.pop(0)
+        assert turns > 2
+        found = {subject.configs.log_config(topic).retention_ms for topic in topics}
+        assert found == {8 if change == 0 else retention_ms}
+        assert {*subject.told} == {"broker", *topics}
+    counting.cancel()
     await subject.store.close()
 
 
