@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from protocol.records import LOG_OVERHEAD, iter_batches
 from replication import nodes
-from replication.metadata_store import Create, Operation, Set
+from replication.metadata_store import Create, Delete, Operation, Set
 from replication.partition import Partition
 from tests.simulation.virtual_time import EPOCH_MS
 
@@ -119,6 +119,14 @@ class Ledger:
             if isinstance(operation, (Create, Set)) and operation.path.endswith("/state"):
                 words = operation.path.split("/")
                 self._state_written((words[3], int(words[5])), nodes.decode_state(operation.data))
+            elif isinstance(operation, Delete) and operation.path.endswith("/state"):
+                words = operation.path.split("/")
+                self._forget((words[3], int(words[5])))
+
+    def _forget(self, key: Key) -> None:
+        """The topic is deleted: another of its name begins anew."""
+        self._states.pop(key, None)
+        self._leaders = {place: leader for place, leader in self._leaders.items() if place[0] != key}
 
     def _state_written(self, key: Key, state: nodes.PartitionState) -> None:
         self._world.trace(
