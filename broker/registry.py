@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -36,6 +37,19 @@ class Later(ABC):
         """The client left; nothing will be answered. Idempotent."""
 
 
+AMONG_BROKERS = frozenset(
+    {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+    }
+)
+"""What only brokers of a cluster say to each other; one that is alone serves it to nobody, and does not load it."""
+_API_OF_MODULE = re.compile(r"k(\d+)_")
+
 Handler = Callable[["Broker", Any, "Call"], Any]
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
@@ -49,8 +63,6 @@ class Entry:
     happened when the handler returns (Produce: the append).
 
     `changes`: what was begun is done to its end, also when its client leaves; a mere question is dropped then.
-
-    `among_brokers`: what only brokers of a cluster say to each other; a broker that is alone serves it to nobody.
     """
 
     key: ApiKey
@@ -59,7 +71,6 @@ class Entry:
     handler: Handler
     pipelined: bool = False
     changes: bool = False
-    among_brokers: bool = False
 
     def decode(self, buffer: memoryview, version: int, position: int) -> Any:
         return request_class(self.key).decode(buffer, version, position)[0]  # type: ignore[union-attr]
@@ -89,7 +100,6 @@ def handles(
     *,
     pipelined: bool = False,
     changes: bool = False,
-    among_brokers: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
     """Register a handler for versions `min_version` to `max_version` of an API. A second one for the same key is an
     error.
@@ -100,17 +110,18 @@ def handles(
             raise ValueError(
                 f"{key.name} has two handlers: {_entries[key].handler.__module__} and {handler.__module__}"
             )
-        _entries[key] = Entry(key, min_version, max_version, handler, pipelined, changes, among_brokers)
+        _entries[key] = Entry(key, min_version, max_version, handler, pipelined, changes)
         return handler
 
     return register
 
 
 def load_handlers(*, in_cluster: bool = True) -> dict[int, Entry]:
-    """Import every module of broker.handlers and return the table by API key, without `in_cluster` less what only
-    brokers say to each other."""
+    """Import the modules of broker.handlers; return the table by API key, without `in_cluster` less AMONG_BROKERS."""
     import broker.handlers
 
     for module in pkgutil.iter_modules(broker.handlers.__path__):
-        importlib.import_module(f"broker.handlers.{module.name}")
-    return {key: entry for key, entry in _entries.items() if in_cluster or not entry.among_brokers}
+        api = _API_OF_MODULE.match(module.name)
+        if in_cluster or api is None or int(api[1]) not in AMONG_BROKERS:
+            importlib.import_module(f"broker.handlers.{module.name}")
+    return {key: entry for key, entry in _entries.items() if in_cluster or key not in AMONG_BROKERS}

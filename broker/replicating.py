@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from broker.log import logger
+from replication.closest_replica import RACK_AWARE_SELECTOR
 from replication.followers import Followers, FollowerSettings
 from replication.replica_throttle import ReplicaThrottle
 from replication.turns import Turns
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from replication.partition import Partition
     from replication.replica_manager import ReplicaManager
 
-RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 _SLICE_S = 0.001
 

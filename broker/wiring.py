@@ -19,35 +19,29 @@ from broker.disk_watch import DiskWatch
 from broker.fetch_sessions import FetchSessions
 from broker.follower_sessions import FollowerSessions
 from broker.group_log import GroupLog
-from broker.handing_over import hand_over
 from broker.internal_topics import GROUP_METADATA_TOPIC, TopicCreator
 from broker.late_partitions import LatePartitions
 from broker.log import logger
 from broker.log_cleaner import LogCleaner
 from broker.log_mover import LogMover
 from broker.maintenance import Maintenance
-from broker.membership import Membership
 from broker.metadata_answer import EncodedTopics
 from broker.receive_buffers import BufferPool, ReceiveBudget
 from broker.registry import load_handlers
-from broker.replicating import RACK_AWARE_SELECTOR, Replicating
 from broker.scan_helper import ScanHelper
-from broker.silence import Silence
 from broker.stalls import Stalls
 from broker.store_choice import NO_ANSWER, NoSuchStore, check_store, in_cluster, zookeeper_store
-from broker.topic_requests import TopicRequests
 from broker.turns import Gate
 from coordinator.group.config import GroupConfig
 from coordinator.group.coordinator import GroupCoordinator
 from replication.adoption import adopt
 from replication.brokers import Brokers
+from replication.closest_replica import RACK_AWARE_SELECTOR
 from replication.consumer_offsets import ConsumerOffsets
 from replication.controller_answers import ControllerAnswers
 from replication.controller_link import ControllerLink
 from replication.controller_loop import ControllerLoop
 from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.isr_changes import IsrChanges
-from replication.leader_balance import LeaderBalance
 from replication.metadata_image import MetadataImage
 from replication.metadata_store import MetadataStore, StoreError, StoreFailed
 from replication.nodes import TOPICS, BrokerRegistration, NodeFormatError
@@ -71,17 +65,17 @@ from storage.log_loading import DuplicatePartition
 from storage.manager import LogManager
 
 if TYPE_CHECKING:
+    from broker.member import Member
     from config.broker import BrokerConfig
     from config.listeners import Listener
     from replication.partition import Partition
+    from replication.zk_client import ZooKeeperStore
     from storage.data_folder import DataFolder
     from storage.log import Log
 
 _LOAD_BEFORE_SERVING_S = 0.25
 """So long loading logs may hold up the first answer; what takes longer (a crash's leftovers) goes on behind it."""
 _PROGRESS_EVERY_S = 5.0
-_TOLD_WITHIN_S = 2.0
-"""So long a controller that stops tells the others what it has decided last."""
 
 
 class StartError(Exception):
@@ -111,12 +105,11 @@ class Node:
         self.in_cluster = in_cluster(config)
         self._store: MetadataStore | None = None
         self._controller: ControllerLoop | None = None
-        self._shutdown_link: ControllerLink | None = None
-        self._member: Membership | None = None
+        self._zookeeper: ZooKeeperStore | None = None
+        self._member: Member | None = None
         self._groups: GroupCoordinator | None = None
         self._mover: LogMover | None = None
         self._disk_watch: DiskWatch | None = None
-        self._replicating: Replicating | None = None
         self._loading: Iterator[Log | None] | None = None
         self._scan_helper = ScanHelper(self._recovery_processes())
         self._local: LatePartitions | None = None
@@ -159,8 +152,7 @@ class Node:
     async def _enter_cluster(self) -> MetadataStore:
         """From ZooKeeper: the cluster's id, which the data folders must agree with, and this broker's number."""
         config, logs = self._config, self._logs
-        self._store = store = zookeeper_store(config)
-        self._silent_s = lambda: store.silent_s
+        self._store = self._zookeeper = store = zookeeper_store(config)
         try:
             await store.start()
         except StoreFailed as error:
@@ -234,24 +226,6 @@ class Node:
         )
         self._disk_watch = self._watch_disks(store, replicas, maintenance)
         local = self._local = LatePartitions(replicas, image, configs, logs.is_loading)
-        if self.in_cluster:
-            self._member = Membership(
-                store,
-                local,
-                replicas,
-                self._background,
-                registration=self._registration,
-                session_timeout_ms=config["zookeeper.session.timeout.ms"],
-                end=self._give_up,
-            )
-            silence = Silence(
-                replicas,
-                image,
-                silent_s=self._silent_s,
-                session_timeout_ms=config["zookeeper.session.timeout.ms"],
-                listener=config.inter_broker_listener_name,
-            )
-            self._background.spawn(silence.watch())
         group_log = GroupLog(replicas)
         gate = Gate()
         self._groups = groups = GroupCoordinator(
@@ -281,19 +255,24 @@ class Node:
             return ControllerLink(config.broker_id, image, answers, listener, config["controller.socket.timeout.ms"])
 
         follower_sessions = FollowerSessions()
-        if self.in_cluster:
-            self._shutdown_link = link()
-            self._replicating = Replicating(
+        if self._zookeeper is not None:
+            from broker.member import Member  # a broker that is alone starts faster without
+
+            self._member = Member(
                 config,
+                self._zookeeper,
+                local,
                 replicas,
                 image,
+                configs,
+                controller,
+                link,
                 follower_sessions,
                 self._background,
                 now_ms,
-                lambda: local.broker_epoch,
-                IsrChanges(config.broker_id, link(), store, lambda: local.broker_epoch, now_ms, self._background.spawn),
+                registration=self._registration,
+                end=self._give_up,
             )
-            configs.on_broker_changed.append(self._replicating.settings_changed)
         self._follow_topics(replicas, image, configs, groups)
         admin = Admin(store, config, config.broker_id, controller, image, configs)
         admin.is_reserved = lambda name: not self._adopted and logs.has_topic(name)
@@ -319,7 +298,7 @@ class Node:
             local_broker=local,
             controller=answers,
             admin=admin,
-            topic_creator=TopicCreator(config, admin, TopicRequests(config, image) if self.in_cluster else None),
+            topic_creator=TopicCreator(config, admin, self._member.topic_requests if self._member else None),
             groups=groups,
             consumer_offsets=ConsumerOffsets(store),
             producer_ids=producer_ids,
@@ -346,12 +325,8 @@ class Node:
             raise StartError(str(error)) from error
         self.broker.connections.on_opened = Share(self._files).connections
         maintenance.start()
-        if self._replicating is not None:
-            self._replicating.start()
-        if self.in_cluster and config["auto.leader.rebalance.enable"]:
-            percentage = config["leader.imbalance.per.broker.percentage"]
-            balance = LeaderBalance(controller, percentage, config["leader.imbalance.check.interval.seconds"])
-            self._background.spawn(balance.run())
+        if self._member is not None:
+            self._member.start()
         self.cleaner = LogCleaner(config, logs, self._background, now_ms)
         self.cleaner.start()
         self.control = Control(config, logs, self.cleaner, maintenance, self._background, now_ms, self.stalls)
@@ -505,18 +480,10 @@ class Node:
         signal.raise_signal(signal.SIGTERM)
 
     async def hand_over(self) -> None:
-        """Have other brokers lead what this one leads, as long as it still serves; to be done before the listeners are
-        closed. A broker that is alone, or at its end by a fault of its own, has nobody to hand anything to."""
-        if self._shutdown_link is None or self.failed or self._local is None or self._controller is None:
-            return
-        assert self._store is not None
-        replicas, image, epoch = self.broker.replicas, self.broker.metadata, self._local.broker_epoch
-        done = await hand_over(self._config, self._shutdown_link, self._store, image, replicas, epoch)
-        if done and self._replicating is not None:
-            # Whoever leads now would wait for a follower that is level, and soon gone.
-            await self._replicating.close()
-        await self._controller.until_told(_TOLD_WITHIN_S)
-        self._shutdown_link.close()
+        """Before the listeners are closed. A broker that is alone, or at its end by a fault of its own, has nobody to
+        hand anything to."""
+        if self._member is not None and not self.failed:
+            await self._member.hand_over()
 
     async def close(self) -> None:
         """Take everything apart, as far as it was built; the logs are closed cleanly, whatever else fails."""
@@ -526,8 +493,8 @@ class Node:
                 steps.callback(self._mover.close)
             if self._store is not None:
                 steps.push_async_callback(self._store.close)
-            if self._replicating is not None:
-                steps.push_async_callback(self._replicating.close)
+            if self._member is not None:
+                steps.push_async_callback(self._member.close)
             steps.push_async_callback(self._background.close)
             steps.push_async_callback(self._scan_helper.close)
             if self._controller is not None:

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from replication.partition import Partition
 
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The value of replica.selector.class that has consumers sent to replicas in their rack."""
+
+
 def closest_replica(partition: Partition, offset: int, rack: str, racks: Mapping[int, str | None]) -> int | None:
     """The in-sync follower in the consumer's rack that has most, or None: then the consumer stays with the leader.
 

@@ -23,7 +23,7 @@ ANSWERED_BY_TOPIC_FROM = 5
 _Topic = LeaderAndIsrRequest.LeaderAndIsrTopicState
 
 
-@handles(ApiKey.LEADER_AND_ISR, 0, 7, changes=True, among_brokers=True)
+@handles(ApiKey.LEADER_AND_ISR, 0, 7, changes=True)
 async def leader_and_isr(broker: Broker, request: LeaderAndIsrRequest, call: Call) -> LeaderAndIsrResponse:
     if call.version < BY_TOPIC_FROM:
         topics: dict[str, _Topic] = {}

@@ -25,7 +25,7 @@ _Topic = StopReplicaRequest.StopReplicaTopicState
 _Partition = StopReplicaRequest.StopReplicaPartitionState
 
 
-@handles(ApiKey.STOP_REPLICA, 0, 4, changes=True, among_brokers=True)
+@handles(ApiKey.STOP_REPLICA, 0, 4, changes=True)
 async def stop_replica(broker: Broker, request: StopReplicaRequest, call: Call) -> StopReplicaResponse:
     if call.version < EPOCHS_FROM:
         asked: Iterable[tuple[str, int]]

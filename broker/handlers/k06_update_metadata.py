@@ -28,7 +28,7 @@ _Endpoint = UpdateMetadataRequest.UpdateMetadataEndpoint
 _PROTOCOL_NAMES = {id_: name for name, id_ in SECURITY_PROTOCOL_IDS.items()}
 
 
-@handles(ApiKey.UPDATE_METADATA, 0, 8, changes=True, among_brokers=True)
+@handles(ApiKey.UPDATE_METADATA, 0, 8, changes=True)
 async def update_metadata(broker: Broker, request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse:
     if call.version < BY_TOPIC_FROM:
         topics: dict[str, _Topic] = {}

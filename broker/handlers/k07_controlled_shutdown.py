@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.context import Broker, Call
 
 
-@handles(ApiKey.CONTROLLED_SHUTDOWN, 0, 3, changes=True, among_brokers=True)
+@handles(ApiKey.CONTROLLED_SHUTDOWN, 0, 3, changes=True)
 async def controlled_shutdown(
     broker: Broker, request: ControlledShutdownRequest, call: Call
 ) -> ControlledShutdownResponse:

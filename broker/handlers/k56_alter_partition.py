@@ -17,6 +17,6 @@ if TYPE_CHECKING:
     from broker.context import Broker, Call
 
 
-@handles(ApiKey.ALTER_PARTITION, 0, 3, changes=True, among_brokers=True)
+@handles(ApiKey.ALTER_PARTITION, 0, 3, changes=True)
 async def alter_partition(broker: Broker, request: AlterPartitionRequest, call: Call) -> AlterPartitionResponse:
     return await broker.controller.alter_partition(request, call.version)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from broker.context import Broker, Call
 
 
-@handles(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, changes=True, among_brokers=True)
+@handles(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, changes=True)
 async def allocate_producer_ids(
     broker: Broker, request: AllocateProducerIdsRequest, call: Call
 ) -> AllocateProducerIdsResponse:

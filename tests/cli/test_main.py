@@ -16,6 +16,8 @@ HEAVY = {
     *("click", "rich", "confluent_kafka", "kazoo", "numpy", "pyspark"),
     *("lz4", "snappy", "cramjam", "zstandard", "gzip"),
 }
+# What only a broker of a cluster needs.
+MEMBERS = {"broker.member", "replication.followers", "broker.handlers.k04_leader_and_isr"}
 
 
 def test_bare_prints_usage_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +73,9 @@ def test_help_of_a_command_succeeds(name: str, capsys: pytest.CaptureFixture[str
 def test_start_imports_nothing_heavy() -> None:
     """A broker starts in a fraction of a second and idles in little memory because of this."""
     script = (
-        f"import sys, broker.__main__, broker.cli.start, broker.server\nprint(*sorted(set(sys.modules) & {HEAVY!r}))"
+        "import sys, broker.__main__, broker.cli.start, broker.server, broker.registry\n"
+        "broker.registry.load_handlers(in_cluster=False)\n"
+        f"print(*sorted(set(sys.modules) & {HEAVY | MEMBERS!r}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, env=clean_environment(), capture_output=True, text=True

@@ -1,0 +1,123 @@
+"""What a broker has as a member of a cluster, beside all that it has when it is alone, which does not load this.
+
+A registration that comes and goes with ZooKeeper's session, leaders that it follows and followers that it watches over,
+the balance of leaders while it is the controller, and others to hand over to when it stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.handing_over import hand_over
+from broker.membership import Membership
+from broker.replicating import Replicating
+from broker.silence import Silence
+from broker.topic_requests import TopicRequests
+from replication.isr_changes import IsrChanges
+from replication.leader_balance import LeaderBalance
+
+if TYPE_CHECKING:
+    from broker.background import Background
+    from broker.follower_sessions import FollowerSessions
+    from config.broker import BrokerConfig
+    from replication.controller_link import ControllerLink
+    from replication.controller_loop import ControllerLoop
+    from replication.local_broker import LocalBroker
+    from replication.metadata_image import MetadataImage
+    from replication.nodes import BrokerRegistration
+    from replication.replica_manager import ReplicaManager
+    from replication.topic_configs import TopicConfigs
+    from replication.zk_client import ZooKeeperStore
+
+_TOLD_WITHIN_S = 2.0
+"""So long a controller that stops tells the others what it has decided last."""
+
+
+class Member:
+    """`join()`, `start()`, then `hand_over()` while it still serves, and `close()` before the logs are closed."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: ZooKeeperStore,
+        local: LocalBroker,
+        replicas: ReplicaManager,
+        image: MetadataImage,
+        configs: TopicConfigs,
+        controller: ControllerLoop,
+        link: Callable[[], ControllerLink],
+        sessions: FollowerSessions,
+        background: Background,
+        clock_ms: Callable[[], int],
+        *,
+        registration: Callable[[], BrokerRegistration],
+        end: Callable[[str], None],
+    ) -> None:
+        """`link` makes ways to the controller, each for one question at a time. `registration` says what to register,
+        `end` stops the broker for a reason."""
+        self._config = config
+        self._store = store
+        self._local = local
+        self._replicas = replicas
+        self._image = image
+        self._controller = controller
+        self._background = background
+        self._shutdown_link = link()
+        self.topic_requests = TopicRequests(config, image)
+        session_timeout_ms: int = config["zookeeper.session.timeout.ms"]
+        self._membership = Membership(
+            store,
+            local,
+            replicas,
+            background,
+            registration=registration,
+            session_timeout_ms=session_timeout_ms,
+            end=end,
+        )
+        silence = Silence(
+            replicas,
+            image,
+            silent_s=lambda: store.silent_s,
+            session_timeout_ms=session_timeout_ms,
+            listener=config.inter_broker_listener_name,
+        )
+        background.spawn(silence.watch())
+
+        def broker_epoch() -> int:
+            return local.broker_epoch
+
+        isr_changes = IsrChanges(config.broker_id, link(), store, broker_epoch, clock_ms, background.spawn)
+        self._replicating = Replicating(
+            config, replicas, image, sessions, background, clock_ms, broker_epoch, isr_changes
+        )
+        configs.on_broker_changed.append(self._replicating.settings_changed)
+
+    async def join(self) -> None:
+        """Register. Raises StoreError: BrokerIdTaken among others."""
+        await self._membership.join()
+
+    async def renew(self) -> None:
+        """Register again, as what is to be told of this broker is another."""
+        await self._membership.renew()
+
+    def start(self) -> None:
+        self._replicating.start()
+        config = self._config
+        if config["auto.leader.rebalance.enable"]:
+            percentage = config["leader.imbalance.per.broker.percentage"]
+            every_s = config["leader.imbalance.check.interval.seconds"]
+            self._background.spawn(LeaderBalance(self._controller, percentage, every_s).run())
+
+    async def hand_over(self) -> None:
+        """Have other brokers lead what this one leads, as long as it still serves; to be done before the listeners are
+        closed."""
+        epoch = self._local.broker_epoch
+        if await hand_over(self._config, self._shutdown_link, self._store, self._image, self._replicas, epoch):
+            # Whoever leads now would wait for a follower that is level, and soon gone.
+            await self._replicating.close()
+        await self._controller.until_told(_TOLD_WITHIN_S)
+        self._shutdown_link.close()
+
+    async def close(self) -> None:
+        await self._replicating.close()
