@@ -1,0 +1,113 @@
+"""Three brokers on a ZooKeeper, of which two end: the last one serves groups from what it has and takes no commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.internal_topics import GROUP_METADATA_TOPIC
+from broker.zookeeper_server import ZooKeeperMissing
+from protocol.errors import ErrorCode
+from protocol.messages import (
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    ListGroupsRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from tests.support.gregor_cluster import GregorCluster, until
+from tests.support.wire import RawConnection
+
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.very_slow]
+
+GROUP = "g"
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "min.insync.replicas": "2",
+    "offsets.commit.timeout.ms": "1000",
+    # Whoever is suspended stays in sync for longer than a commit waits.
+    "replica.lag.time.max.ms": "60000",
+    "zookeeper.session.timeout.ms": "10000",
+}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[GregorCluster]:
+    try:
+        with GregorCluster(tmp_path, overrides=SETTINGS) as cluster:
+            yield cluster
+    except ZooKeeperMissing as error:
+        pytest.skip(str(error))
+
+
+class Member:
+    """What a client says to one broker of the cluster."""
+
+    def __init__(self, cluster: GregorCluster, broker_id: int) -> None:
+        self._port = cluster.brokers[broker_id].port
+
+    def commit(self, offset: int) -> ErrorCode:
+        of_partition = OffsetCommitRequest.OffsetCommitRequestPartition(committed_offset=offset)
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=GROUP_METADATA_TOPIC, partitions=[of_partition])
+        request = OffsetCommitRequest(group_id=GROUP, generation_id_or_member_epoch=-1, topics=[topic])
+        with RawConnection(self._port) as connection:
+            return ErrorCode(connection.ask(request, 7).topics[0].partitions[0].error_code)
+
+    def committed(self) -> int | ErrorCode:
+        topic = OffsetFetchRequest.OffsetFetchRequestTopic(name=GROUP_METADATA_TOPIC, partition_indexes=[0])
+        with RawConnection(self._port) as connection:
+            response = connection.ask(OffsetFetchRequest(group_id=GROUP, topics=[topic]), 5)
+        offset: int = response.topics[0].partitions[0].committed_offset if response.topics else -1
+        return ErrorCode(response.error_code) if response.error_code else offset
+
+    def has(self, offset: int) -> bool:
+        found = self.committed()
+        return not isinstance(found, ErrorCode) and found == offset
+
+    def coordinator_is_known(self) -> bool:
+        with RawConnection(self._port) as connection:
+            return bool(connection.ask(FindCoordinatorRequest(key=GROUP), 1).error_code == ErrorCode.NONE)
+
+
+def log_of(cluster: GregorCluster, broker_id: int) -> bytes:
+    folder = cluster.brokers[broker_id].folder / "data" / f"{GROUP_METADATA_TOPIC}-0"
+    return b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
+
+
+def test_the_last_broker_answers_what_groups_ask_and_takes_nothing_until_another_is_back(
+    cluster: GregorCluster,
+) -> None:
+    until(Member(cluster, 0).coordinator_is_known, "the offsets topic is there")
+    cluster.until_isr(GROUP_METADATA_TOPIC, [0, 1, 2])
+    leader = cluster.until_led(GROUP_METADATA_TOPIC)
+    last, asleep = (number for number in range(3) if number != leader)
+    member = Member(cluster, leader)
+    until(lambda: member.commit(5) is ErrorCode.NONE, "a commit while all are there")
+    assert member.committed() == 5
+
+    # One in sync does not fetch: what is written now is on the other two, and above the high watermark.
+    cluster.suspend(asleep)
+    assert member.commit(6) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert member.committed() == 6  # in doubt, as after any election
+    until(lambda: log_of(cluster, last) == log_of(cluster, leader), "the last one has what the leader has")
+    cluster.kill(asleep)
+    cluster.kill(leader)
+
+    assert cluster.until_led(GROUP_METADATA_TOPIC, not_by=leader) == last
+    cluster.until_isr(GROUP_METADATA_TOPIC, [last])
+    member = Member(cluster, last)
+    until(lambda: member.has(6), "the last broker tells what was committed")
+    assert member.commit(7) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert member.committed() == 6
+    with RawConnection(cluster.brokers[last].port) as connection:
+        (described,) = connection.ask(DescribeGroupsRequest(groups=[GROUP]), 3).groups
+        assert (described.error_code, described.group_state) == (ErrorCode.NONE, "Empty")
+        assert [group.group_id for group in connection.ask(ListGroupsRequest(), 2).groups] == [GROUP]
+
+    for broker_id in (leader, asleep):
+        cluster.start(broker_id)
+    cluster.until_isr(GROUP_METADATA_TOPIC, [0, 1, 2])
+    until(lambda: member.commit(8) is ErrorCode.NONE, "commits are taken again")
+    assert member.committed() == 8
