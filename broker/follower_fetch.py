@@ -7,7 +7,6 @@ tell but how far it is committed goes along with an answer, and brings about non
 from __future__ import annotations
 
 import asyncio
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from broker.delayed_fetch import WaitingFetch
@@ -64,12 +63,9 @@ class FollowerRead(RepeatedRead):
         """Of which there is nothing to tell but how far they are committed, if there is an answer anyway."""
 
     def _row(self) -> list[Place]:
-        """Those to look at now; the others have their turn at once, with the follower's next fetch in its session."""
+        """Those to look at now; of the others the next fetch in the session tells."""
         session = self.session
-        if len(session.busy) > MOST_PARTITIONS and session.id:
-            self.satisfied = True
-            return list(islice(session.busy, MOST_PARTITIONS))
-        return list(session.busy)
+        return session.row(MOST_PARTITIONS if session.id else len(session.places))
 
     def arrived(self, now_ms: int) -> None:
         """Take note of where the follower stands now."""
@@ -105,12 +101,14 @@ class FollowerRead(RepeatedRead):
         self.missing = []
         self.throttled_s = 0.0
         left, total = self._max_bytes, 0
-        self.satisfied = not session.places
+        # Of those that are left over the follower's next fetch tells, which is to follow at once.
+        self.satisfied = not session.places or (len(session.busy) > MOST_PARTITIONS and session.id != 0)
         for place in self._row():
             if self._incremental and self._is_quiet(place):
                 if place.is_settled:
-                    del session.busy[place]
+                    session.settle(place)
                 else:
+                    session.rest(place)
                     self._quiet.append(place)
                 continue
             data = FetchResponse.PartitionData(partition_index=place.index, records=b"")
@@ -129,8 +127,10 @@ class FollowerRead(RepeatedRead):
             total += size
             left -= size
             if not self._is_news(place, data):
-                if not size and place.is_settled:
-                    del session.busy[place]
+                if place.is_settled:
+                    session.settle(place)
+                elif not total or place in session.resting:  # else it may lack nothing but room in this answer
+                    session.rest(place)
                 continue
             if (
                 data.diverging_epoch.epoch >= 0
@@ -241,11 +241,14 @@ class FollowerRead(RepeatedRead):
             place.told_high_watermark, place.told_log_start_offset = data.high_watermark, data.log_start_offset
             if data.error_code:
                 self._name_leader(name, topic_id, data, leaders)
-            elif place in session.busy:
-                # What was sent is at the end of the row; who has nothing to be sent is idle until it moves.
-                del session.busy[place]
-                if not place.is_settled:
-                    session.busy[place] = None
+                session.rest(place)
+            elif place in session.busy or place in session.resting:
+                # Where something was sent there is more to come, at the end of the row.
+                session.settle(place)
+                if data.records:
+                    session.wake(place)
+                elif not place.is_settled:
+                    session.rest(place)
         self._found = []
         self._quiet = []
         return self._answer(session.id, list(topics.values()), leaders)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from broker.fetch_reads import TOPIC_IDS_FROM
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 SESSIONS_FROM = 12
 """Version of Fetch. Followers that speak an older one are served as consumers are."""
 STATE_FROM = 15
+RESTING_SHARE = 4
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 
@@ -106,8 +108,9 @@ class Place:
         session, partition = self._session, self.partition
         assert partition is not None
         if self not in session.busy:
-            partition.follower_was_level(session.replica_id, self.offset, session.last_fetch_ms)
-            session.busy[self] = None
+            if self not in session.resting:
+                partition.follower_was_level(session.replica_id, self.offset, session.last_fetch_ms)
+            session.wake(self)
         # Of a high watermark alone it is told in time: with the next records, or when its wait is over.
         if session.parked is not None and (
             partition.log_end_offset != self.offset
@@ -119,7 +122,9 @@ class Place:
 
 
 class FollowerSession:
-    """One fetcher of one follower. `busy` are the places that must be looked at, those longest not served first."""
+    """One fetcher of one follower. `busy` are the places that must be looked at, those longest not served first;
+    `resting` those without news that may not be left alone either: not in sync, or throttled. Where they are many, some
+    have their turn with each fetch."""
 
     def __init__(self, session_id: int, replica_id: int, uses_ids: bool, tells_at_once: bool = False) -> None:
         self.id = session_id
@@ -131,6 +136,7 @@ class FollowerSession:
         self.last_fetch_ms = 0
         self.places: dict[Key, Place] = {}
         self.busy: dict[Place, None] = {}
+        self.resting: dict[Place, None] = {}
         self.parked: ParkedFetch | None = None
 
     def update(self, request: FetchRequest) -> None:
@@ -139,7 +145,7 @@ class FollowerSession:
                 place = self.places.pop((gone.topic, gone.topic_id, index), None)
                 if place is not None:
                     place.leave()
-                    self.busy.pop(place, None)
+                    self.settle(place)
         for topic in request.topics:
             for wanted in topic.partitions:
                 key = topic.topic, topic.topic_id, wanted.partition
@@ -147,17 +153,39 @@ class FollowerSession:
                 if place is None:
                     place = self.places[key] = Place(self, key)
                 place.ask(wanted)
-                self.busy[place] = None
+                self.wake(place)
+
+    def wake(self, place: Place) -> None:
+        """It is to be looked at."""
+        self.resting.pop(place, None)
+        self.busy[place] = None
+
+    def rest(self, place: Place) -> None:
+        """There is nothing to tell of it for now; behind the others that rest."""
+        self.settle(place)
+        self.resting[place] = None
+
+    def settle(self, place: Place) -> None:
+        """It need not be looked at until it moves."""
+        self.busy.pop(place, None)
+        self.resting.pop(place, None)
+
+    def row(self, most: int) -> list[Place]:
+        """Those whose turn it is: at most so many busy ones, and of those that rest some in any case."""
+        row = list(islice(self.busy, most))
+        row += islice(self.resting, max(most - len(row), most // RESTING_SHARE, 1))
+        return row
 
     def close(self) -> None:
         if self.parked is not None:
             self.parked.give_way()
         for place in self.places.values():
-            if place.partition is not None and place not in self.busy:
+            if place.partition is not None and place not in self.busy and place not in self.resting:
                 place.partition.follower_was_level(self.replica_id, place.offset, self.last_fetch_ms)
             place.leave()
         self.places.clear()
         self.busy.clear()
+        self.resting.clear()
 
 
 class FollowerSessions:

@@ -75,7 +75,7 @@ def partition_of(harness: Harness, topic: str, index: int = 0) -> Partition:
 
 def busy(harness: Harness) -> list[int]:
     (session,) = harness.broker.follower_sessions._sessions.values()
-    return [place.index for place in session.busy]
+    return [place.index for place in (*session.busy, *session.resting)]
 
 
 def state_of(partition: Partition) -> Any:
@@ -234,6 +234,62 @@ def test_who_catches_up_is_proposed(harness: Harness, topic: str, monkeypatch: p
     assert proposed == [[0, FOLLOWER]]
     follower.ask({})
     assert proposed == [[0, FOLLOWER]] * 2, "until it is in"
+
+
+def test_many_that_may_not_join_the_set_keep_nobody_waiting_and_nobody_busy(
+    harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while there is no controller: they are looked at in turns, and the others have theirs all the same."""
+    monkeypatch.setattr("broker.follower_fetch.MOST_PARTITIONS", 1)
+    looked: list[int] = []
+    propose: Any = lambda partition, isr: looked.append(partition.partition)  # noqa: E731
+    monkeypatch.setattr(harness.broker.follower_sessions, "propose_isr", propose)
+    brokers = harness.broker.metadata.brokers
+    monkeypatch.setattr(harness.broker.metadata, "brokers", {**brokers, FOLLOWER: brokers[0]})
+    for index in range(2):
+        led = partition_of(harness, topic, index)
+        led.isr_decided([0], led.partition_epoch + 1, harness.broker.now_ms())
+    follower = Fetches(harness, topic)
+    answers = [follower.ask({0: 0, 1: 0, 2: 0}), follower.ask({}), follower.ask({}), follower.ask({})]
+    assert [list(answer) for answer in answers] == [[0], [1], [2], []]
+    waiting = follower.begin({})
+    assert not waiting.done(), "there is nothing to tell, and it was told"
+    harness.produce(topic, b"a", partition=2)
+    (found,) = harness.loop.run_until_complete(waiting).responses
+    assert [data.partition_index for data in found.partitions] == [2]
+    looked.clear()
+    for _ in range(4):
+        follower.ask({2: 1})
+    assert sorted(set(looked)) == [0, 1]
+
+
+def test_many_that_are_throttled_keep_nobody_waiting_and_nobody_busy(
+    harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.follower_fetch.MOST_PARTITIONS", 1)
+    clock_s = [0.0]
+    throttle = ReplicaThrottle(0, lambda: 1000, lambda: clock_s[0])
+    monkeypatch.setattr(harness.broker.follower_sessions, "throttle", throttle)
+    harness.alter_topic(topic, leader_replication_throttled_replicas="0:0,1:0")
+    for index in range(2):
+        harness.produce(topic, b"a" * 500, partition=index)
+        led = partition_of(harness, topic, index)
+        led.isr_decided([0], led.partition_epoch + 1, harness.broker.now_ms())
+    throttle.charge(10_000)
+    follower = Fetches(harness, topic)
+    follower.ask({0: 0, 1: 0, 2: 0})
+    for _ in range(3):
+        follower.ask({})
+    waiting = follower.begin({})
+    assert not waiting.done()
+    harness.produce(topic, b"b", partition=2)
+    (found,) = harness.loop.run_until_complete(waiting).responses
+    assert [data.partition_index for data in found.partitions] == [2]
+    given = set()
+    for _ in range(6):
+        clock_s[0] += 100
+        given |= {index for index, data in follower.ask({2: 1}).items() if data.records}
+    assert given == {0, 1}
 
 
 @pytest.mark.parametrize("version", [12, 17])
