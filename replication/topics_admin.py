@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from config.broker import BrokerConfig
@@ -22,11 +23,10 @@ from replication.config_admin import ConfigAdmin
 from replication.metadata_image import MetadataImage
 from replication.metadata_store import BadVersion, Create, MetadataStore, NodeExists, NoNode, Operation, Set
 from replication.reassignment import is_moving
+from replication.time_limit import DEFAULT_TIMEOUT_MS, TimeLimit
 from replication.topic_configs import TopicConfigs
 from replication.topic_names import CLUSTER_METADATA_TOPIC, colliding, may_collide, name_problem
 from replication.turns import Turns
-
-DEFAULT_TIMEOUT_MS = 30_000
 
 ItemT = TypeVar("ItemT")
 
@@ -35,6 +35,8 @@ class Controller(Protocol):
     """What is needed of controller_loop.ControllerLoop."""
 
     cluster: Cluster | None
+
+    def look(self) -> None: ...
 
     async def wait_until(self, predicate: Callable[[], bool], timeout_ms: int | None = None) -> bool: ...
 
@@ -85,7 +87,7 @@ class Admin:
     """Methods raise KafkaError; those for several things at once return one for each that failed, in order.
 
     A timeout of 0 or less does not wait: what was written is answered with REQUEST_TIMED_OUT and happens all the same,
-    as with Kafka.
+    as with Kafka. What could not be written in time has that error, too: see `time_limit`.
     """
 
     def __init__(
@@ -106,6 +108,8 @@ class Admin:
         self.settings = ConfigAdmin(store, config, broker_id, configs)
         self.is_reserved: Callable[[str], bool] = lambda name: False
         """Whether a topic of that name exists, which the metadata does not know yet (replication.adoption)."""
+        # Who waits may learn from another controller how it ended.
+        image.on_update.append(controller.look)
 
     @property
     def is_controller(self) -> bool:
@@ -138,18 +142,19 @@ class Admin:
         """Errors: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
         INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
         self._check_controller()
+        limit = TimeLimit(timeout_ms)
         results: list[CreatedTopic | KafkaError] = []
         turns = Turns()
         for topic in topics:
             await turns.next()
             try:
-                results.append(await self._create(topic, validate_only, turns))
+                results.append(await limit.within(partial(self._create, topic, validate_only, turns)))
             except KafkaError as error:
                 results.append(error)
         created = [result for result in results if isinstance(result, CreatedTopic)]
         if validate_only or not created:
             return results
-        await self._wait(_all_of(created, lambda topic: self._is_led(topic.name, topic.partitions)), timeout_ms)
+        await self._wait(_all_of(created, lambda topic: self._is_led(topic.name, topic.partitions)), limit)
         return [
             result
             if isinstance(result, KafkaError) or (timeout_ms > 0 and self._is_led(result.name, result.partitions))
@@ -173,7 +178,7 @@ class Admin:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} and the existing {other} differ only in '.' and '_'"
             )
-        assignments = self._assign(topic)
+        assignments = await self._assign(topic, turns)
         configs = self._new_configs(topic.configs)
         factor = len(assignments[0])
         if validate_only:
@@ -201,14 +206,19 @@ class Admin:
         return CreatedTopic(name, topic_id, len(assignments), factor, configs)
 
     def _exists(self, name: str) -> KafkaError:
-        return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
+        cluster = self._controller.cluster
+        known = None if cluster is None else cluster.topics.get(name)
+        doomed = known is not None and (known.deleting or known.doomed)
+        what = f"topic {name} is still being deleted" if doomed else f"topic {name} already exists"
+        return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, what)
 
-    def _assign(self, topic: NewTopic) -> dict[int, tuple[int, ...]]:
+    async def _assign(self, topic: NewTopic, turns: Turns) -> dict[int, tuple[int, ...]]:
         brokers = sorted(self._image.brokers)
         if topic.assignments:
             if topic.partitions != -1 or topic.replication_factor != -1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "either numbers or an assignment, not both")
-            return check_manual(topic.assignments, brokers)
+            away = {id_ for replicas in topic.assignments.values() for id_ in replicas}.difference(brokers)
+            return check_manual(topic.assignments, [*brokers, *await self._with_replicas(away, turns)])
         partitions, factor = topic.partitions, topic.replication_factor
         return spread(
             brokers,
@@ -216,6 +226,18 @@ class Admin:
             self._config["default.replication.factor"] if factor == -1 else factor,
             racks=self._racks(),
         )
+
+    async def _with_replicas(self, broker_ids: Collection[int], turns: Turns) -> set[int]:
+        """Those of them that have replicas: brokers of this cluster that are away, and not slips of the pen."""
+        found: set[int] = set()
+        for topic in list(self._check_controller().topics.values()) if broker_ids else ():
+            await turns.next()
+            for partition in topic.partitions.values():
+                found.update(partition.assignment.replicas)
+            found.intersection_update(broker_ids)
+            if len(found) == len(broker_ids):
+                break
+        return found
 
     def _racks(self) -> dict[int, str | None]:
         return {id_: broker.rack for id_, broker in self._image.brokers.items()}
@@ -240,19 +262,24 @@ class Admin:
     async def delete_topics(
         self, names: Sequence[str], timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> list[KafkaError | None]:
-        """Delete topics with their records; None for each that is gone when this returns.
+        """Delete topics with their records; None for each that is gone when this returns, but for what lies with
+        brokers that are away: they delete it when they are back, and until then the name is not free.
 
         Errors: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, REQUEST_TIMED_OUT."""
         self._check_controller()
+        limit = TimeLimit(timeout_ms)
         results: list[KafkaError | None] = []
         turns = Turns()
         for name in names:
             await turns.next()
-            results.append(await self._doom(name))
+            try:
+                results.append(await limit.within(partial(self._doom, name)))
+            except KafkaError as error:
+                results.append(error)
         doomed = [name for name, error in zip(names, results, strict=True) if error is None]
         if not doomed:
             return results
-        await self._wait(_all_of(doomed, self._is_gone), timeout_ms)
+        await self._wait(_all_of(doomed, self._is_gone), limit)
         return [
             error
             if error is not None or (timeout_ms > 0 and self._is_gone(name))
@@ -278,15 +305,29 @@ class Admin:
         name: str,
         count: int,
         assignments: Sequence[Sequence[int]] | None = None,
-        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        limit: TimeLimit | None = None,
         *,
         validate_only: bool = False,
     ) -> None:
-        """Widen a topic to `count` partitions; `assignments` holds the replicas of each new one.
+        """Widen a topic to `count` partitions; `assignments` holds the replicas of each new one. `limit`: that of the
+        request, which may be about more topics.
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
         INVALID_REPLICATION_FACTOR (too few brokers), POLICY_VIOLATION, REASSIGNMENT_IN_PROGRESS, REQUEST_TIMED_OUT."""
         cluster = self._check_controller()
+        limit = limit or TimeLimit()
+        await limit.within(partial(self._write_wider, cluster, name, count, assignments, validate_only))
+        if not validate_only and not await self._wait(lambda: self._is_led(name, count), limit):
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{name} is being widened")
+
+    async def _write_wider(
+        self,
+        cluster: Cluster,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        validate_only: bool,
+    ) -> None:
         while True:
             node = None if name_problem(name) is not None else await self._store.get(nodes.topic_path(name))
             known = cluster.topics.get(name)
@@ -305,11 +346,9 @@ class Admin:
             data = nodes.encode_topic(nodes.TopicAssignment(topic.topic_id, partitions))
             try:
                 await self._store.set(nodes.topic_path(name), data, node[1].version)
-                break
+                return
             except (BadVersion, NoNode):
                 continue
-        if timeout_ms <= 0 or not await self._wait(lambda: self._is_led(name, count), timeout_ms):
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{name} is being widened")
 
     def _widen(
         self, topic: nodes.TopicAssignment, count: int, assignments: Sequence[Sequence[int]] | None
@@ -351,7 +390,11 @@ class Admin:
         Errors: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE,
         UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, REQUEST_TIMED_OUT. Raises NOT_CONTROLLER."""
         self._check_controller()
-        found = await self._controller.elect(keys, unclean)
+        limit = TimeLimit(timeout_ms)
+        try:
+            found = await limit.within(partial(self._controller.elect, keys, unclean))
+        except KafkaError as error:
+            return dict.fromkeys(keys, error)
         turns = Turns()
         results: dict[PartitionKey, KafkaError | None] = {}
         elected: dict[PartitionKey, int] = {}
@@ -366,7 +409,7 @@ class Admin:
             return state is not None and state.leader == elected[key]
 
         if elected:
-            await self._wait(_all_of(elected, is_told), timeout_ms)
+            await self._wait(_all_of(elected, is_told), limit)
         for key in elected:
             await turns.next()
             if not is_told(key):
@@ -376,21 +419,28 @@ class Admin:
         return results
 
     async def reassignments(
-        self, wanted: Collection[PartitionKey] | None = None
+        self, wanted: Collection[PartitionKey] | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> dict[PartitionKey, nodes.ReplicaAssignment]:
-        """Of these partitions, or of all, those whose replicas are on their way. Raises NOT_CONTROLLER."""
-        return await self._controller.reassignments(wanted)
+        """Of these partitions, or of all, those whose replicas are on their way. Raises KafkaError NOT_CONTROLLER,
+        REQUEST_TIMED_OUT."""
+        return await TimeLimit(timeout_ms).within(partial(self._controller.reassignments, wanted))
 
     async def reassign(
-        self, targets: Mapping[PartitionKey, tuple[int, ...] | None], *, keep_factor: bool = False
+        self,
+        targets: Mapping[PartitionKey, tuple[int, ...] | None],
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        *,
+        keep_factor: bool = False,
     ) -> dict[PartitionKey, KafkaError | None]:
         """Send partitions to other brokers, or with None back to where they came from; for each why not, or None: it is
-        on its way, or there. `keep_factor`: to as many brokers as it has replicas only. Raises NOT_CONTROLLER.
+        on its way, or there. `keep_factor`: to as many brokers as it has replicas only. Raises NOT_CONTROLLER, and
+        REQUEST_TIMED_OUT: it may have begun, or begin yet.
 
         Errors: UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,
         INVALID_REPLICATION_FACTOR (with `keep_factor`), NOT_CONTROLLER."""
         self._check_controller()
-        return await self._controller.reassign(targets, keep_factor=keep_factor)
+        work = partial(self._controller.reassign, targets, keep_factor=keep_factor)
+        return await TimeLimit(timeout_ms).within(work)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -400,8 +450,9 @@ class Admin:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
         return cluster
 
-    async def _wait(self, predicate: Callable[[], bool], timeout_ms: int) -> bool:
-        return timeout_ms > 0 and await self._controller.wait_until(predicate, timeout_ms)
+    async def _wait(self, predicate: Callable[[], bool], limit: TimeLimit) -> bool:
+        left_ms = limit.left_ms
+        return left_ms > 0 and await self._controller.wait_until(predicate, left_ms)
 
     def _is_led(self, name: str, partitions: int) -> bool:
         topic = self._image.topic(name)
@@ -412,5 +463,15 @@ class Admin:
         )
 
     def _is_gone(self, name: str) -> bool:
+        """From the metadata, and with all replicas that can be deleted now."""
+        if self._image.topic(name) is not None:
+            return False
         cluster = self._controller.cluster
-        return self._image.topic(name) is None and (cluster is None or name not in cluster.topics)
+        topic = None if cluster is None else cluster.topics.get(name)
+        if cluster is None or topic is None:
+            return True
+        # None left: its nodes are about to go.
+        return bool(topic.undeleted) and not any(
+            broker_id in cluster.brokers and (name, partition, broker_id) not in cluster.failed
+            for partition, broker_id in topic.undeleted or ()
+        )
