@@ -3,9 +3,9 @@
 - 1 throttle time; 3 TOPIC_DELETION_DISABLED, before which INVALID_REQUEST stands for it; 4 flexible; 5 error messages;
   6 topics by name or by id. A topic that is named twice, in whatever way, is not deleted and is answered once.
 - Answered by the controller; others say NOT_CONTROLLER of each topic.
-- Answered when the topic is gone from this broker's metadata, or with REQUEST_TIMED_OUT after `timeout_ms`. Brokers that
-  are away are not waited for: they delete their replicas when they are back, and until then the name is taken. Files
-  are renamed at once and unlinked on a thread after `log.segment.delete.delay.ms`.
+- Answered when the topic is gone from this broker's metadata, or with REQUEST_TIMED_OUT after `timeout_ms`. Brokers
+  that are away are not waited for: they delete their replicas when they are back, and until then the name is taken.
+  Files are renamed at once and unlinked on a thread after `log.segment.delete.delay.ms`.
 """
 
 from __future__ import annotations
