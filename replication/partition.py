@@ -27,6 +27,8 @@ NO_LEADER = -1
 NO_EPOCH = -1
 HIGH_WATERMARK = -1
 """As an offset in DeleteRecords."""
+CONSUMER, DEBUGGING = -1, -2
+"""As replica ids in ListOffsets."""
 DEFAULT_LAG_TIME_MAX_MS = 30_000
 
 
@@ -302,19 +304,19 @@ class Partition:
         read = log.read if waits_for_disk else log.read_cached
         return read(offset, max_bytes, upper_offset, min_one_batch)
 
-    def latest_offset(self, *, current_leader_epoch: int = -1, replica_id: int = -1) -> int:
-        """What ListOffsets calls latest: the HW for clients (replica_id < 0), the log end offset for brokers.
-
-        Raises KafkaError OFFSET_NOT_AVAILABLE while a fresh leader's HW lies before its epoch's first offset:
-        answering would show clients a latest offset that went backwards (KIP-207).
-        """
+    def end_offset(self, *, current_leader_epoch: int = -1, replica_id: int = CONSUMER) -> int:
+        """How far the asker may look: clients to the HW, brokers and debugging tools to the log's end. The latter are
+        answered by followers, too. Raises KafkaError: epoch errors of `check_epoch`, NOT_LEADER_OR_FOLLOWER."""
         self.check_epoch(current_leader_epoch)
-        log = self._leader_log()
-        if replica_id >= 0:
-            return log.log_end_offset
-        if log.high_watermark < self.epoch_start_offset:
-            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "the new leader's high watermark is not known yet")
-        return log.high_watermark
+        if replica_id != DEBUGGING:
+            self.check_leads()
+        return self.high_watermark if replica_id == CONSUMER else self.log_end_offset
+
+    @property
+    def hides_committed(self) -> bool:
+        """A fresh leader's HW lies before its epoch's first offset, until its followers have fetched: there may be more
+        that is committed, and was seen, than a client is told now (KIP-207)."""
+        return self.is_leader and self.high_watermark < self.epoch_start_offset
 
     def epoch_end_offset(self, leader_epoch: int, *, current_leader_epoch: int = -1) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch up to `leader_epoch`, (-1, -1) unknown (KIP-101, KIP-279)."""

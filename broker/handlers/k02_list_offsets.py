@@ -3,6 +3,9 @@
 - -1 latest (the high watermark; for read_committed the last stable offset), -2 earliest; from 7 on -3, the record with
   the largest timestamp (KIP-734); from 8 on -4, the earliest on this broker's disk; 9: -5, the latest in tiered storage
   and 11: -6, the first not yet there: this broker has no tiered storage, so both are unknown (-1).
+- While a new leader does not know how far its log is committed, OFFSET_NOT_AVAILABLE (KIP-207) is answered to who asks
+  for the latest offset, or for a time that is not found below the high watermark as it is known.
+- Debugging tools (replica id -2) are answered by any replica, up to its log's end.
 - 0: several offsets, at which segments begin that were last written before the time asked for, and the end.
 - 1 one offset, by the records' own times; 2 isolation level; 4 leader epochs; 5 OFFSET_NOT_AVAILABLE, before which
   LEADER_NOT_AVAILABLE stands for it; 6 flexible; 10 timeout.
@@ -20,6 +23,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ZERO_UUID
 from protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from replication.partition import CONSUMER
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -107,17 +111,22 @@ def _begin(
 class _Search:
     """A log whose batches must be looked at; that goes in slices (storage.log_search)."""
 
-    __slots__ = ("_end_offset", "_work", "answer")
+    __slots__ = ("_end_offset", "_may_hide", "_work", "answer")
 
     answer: ListOffsetsResponse.ListOffsetsPartitionResponse
 
-    def __init__(self, work: Slices[tuple[int, int, int] | None], end_offset: int) -> None:
+    def __init__(self, work: Slices[tuple[int, int, int] | None], end_offset: int, may_hide: bool) -> None:
         self._work = work
         self._end_offset = end_offset
+        self._may_hide = may_hide
 
     async def run(self, broker: Broker) -> tuple[int, int, int]:
         found = await broker.background.search(self._work)
-        return _UNKNOWN if found is None or found[1] >= self._end_offset else found
+        if found is not None and found[1] < self._end_offset:
+            return found
+        if self._may_hide:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return _UNKNOWN
 
 
 async def _after(
@@ -159,18 +168,21 @@ def _find(
     if time < 0 and version < _SINCE_VERSION.get(time, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     # Also the check that this broker leads, in the epoch that the client believes in.
-    end_offset = partition.latest_offset(current_leader_epoch=wanted.current_leader_epoch, replica_id=replica_id)
+    end_offset = partition.end_offset(current_leader_epoch=wanted.current_leader_epoch, replica_id=replica_id)
     log = partition.log
     if log is None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    may_hide = replica_id == CONSUMER and partition.hides_committed
     if time == LATEST:
+        if may_hide:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return -1, end_offset, partition.leader_epoch
     if time in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.log_start_offset, _epoch_at(log, log.log_start_offset)
     if time in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _UNKNOWN
     work = log.searching_max_timestamp() if time == MAX_TIMESTAMP else log.searching_timestamp(time)
-    return _Search(work, end_offset)
+    return _Search(work, end_offset, may_hide)
 
 
 def _segment_offsets(
@@ -179,7 +191,7 @@ def _segment_offsets(
     """The answer of version 0, the greatest first; raises KafkaError. (Kafka's legacyFetchOffsetsForTimestamp.)"""
     if wanted.timestamp < EARLIEST:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    end_offset = partition.latest_offset(replica_id=replica_id)
+    end_offset = partition.end_offset(replica_id=replica_id)
     log = partition.log
     if log is None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

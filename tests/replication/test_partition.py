@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
-from replication.partition import Partition
+from replication.partition import DEBUGGING, Partition
 from tests.replication.fakes import CountingLog
 
 NOW = 1_000_000
@@ -240,7 +240,7 @@ class TestEpochs:
         calls: list[Callable[[], object]] = [
             lambda: partition.check_epoch(asked),
             lambda: partition.read(0, 10, current_leader_epoch=asked),
-            lambda: partition.latest_offset(current_leader_epoch=asked),
+            lambda: partition.end_offset(current_leader_epoch=asked),
             lambda: partition.epoch_end_offset(3, current_leader_epoch=asked),
         ]
         for call in calls:
@@ -271,12 +271,10 @@ class TestEpochs:
 
     def test_latest_offset_is_withheld_while_it_would_go_backwards(self) -> None:
         partition = leader_of(CountingLog(log_end_offset=9, high_watermark=4), [0, 1], epoch=1)
-        with pytest.raises(KafkaError) as error:
-            partition.latest_offset()
-        assert code_of(error) is ErrorCode.OFFSET_NOT_AVAILABLE
-        assert partition.latest_offset(replica_id=1) == 9
+        assert (partition.end_offset(), partition.hides_committed) == (4, True)
+        assert partition.end_offset(replica_id=1) == partition.end_offset(replica_id=DEBUGGING) == 9
         partition.update_follower(1, 9, NOW)
-        assert partition.latest_offset() == 9
+        assert (partition.end_offset(), partition.hides_committed) == (9, False)
 
     def test_diverging_readers_are_told_where_to_cut(self) -> None:
         log = CountingLog(log_end_offset=10, high_watermark=10, epochs=[(1, 0), (3, 6)])
@@ -309,10 +307,12 @@ class TestReading:
         assert partition.become_follower(state(1, 4, [1, 0], [1, 0])) is True
         assert partition.become_follower(state(1, 4, [1, 0], [1, 0], 1)) is False
         assert (partition.leader_id, partition.leader_epoch, partition.isr) == (1, 4, [])
-        for call in (lambda: partition.read(0, 1), partition.latest_offset, lambda: partition.epoch_end_offset(0)):
+        for call in (lambda: partition.read(0, 1), partition.end_offset, lambda: partition.epoch_end_offset(0)):
             with pytest.raises(KafkaError) as error:
                 call()
             assert code_of(error) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert partition.end_offset(replica_id=DEBUGGING) == partition.log_end_offset
+        assert not partition.hides_committed
 
 
 class TestIsr:

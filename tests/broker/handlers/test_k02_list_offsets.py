@@ -167,7 +167,20 @@ def test_a_new_leader_does_not_tell_an_offset_that_could_go_backwards(
     harness.hand_over(topic)
     harness.add_follower(topic)  # leads again: its epoch begins at 1, the high watermark is 0
     expected = ErrorCode.OFFSET_NOT_AVAILABLE if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
-    assert error(harness, version, request(topic, LATEST)) == expected
+    now_ms = harness.broker.now_ms()
+    for time in (LATEST, now_ms - 3_600_000, now_ms + 3_600_000):
+        assert error(harness, version, request(topic, time)) == expected
+    assert find(harness, topic, EARLIEST, version)[1] == 0, "that is known"
+
+
+def test_debugging_tools_see_the_whole_log_of_any_replica(harness: Harness, topic: str) -> None:
+    harness.create_topic(topic)
+    harness.add_follower(topic)
+    harness.ask(produce_request(topic, batch(b"not committed")), 9)
+    for _ in range(2):
+        (found,) = partitions_of(harness.ask(request(topic, LATEST, replica_id=-2), 7))
+        assert (found.error_code, found.offset) == (0, 1)
+        harness.hand_over(topic)
 
 
 def test_brokers_are_told_the_end_of_the_log_and_clients_the_high_watermark(harness: Harness, topic: str) -> None:
