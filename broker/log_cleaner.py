@@ -248,6 +248,7 @@ class LogCleaner:
 
     async def _attempt(self, log: Log, process: CleanerProcess) -> CleaningResult:
         key = log.topic, log.partition
+        generation = log.generation
         log.cleaning = True
         try:
             result = await self._clean(log, process)
@@ -256,6 +257,9 @@ class LogCleaner:
             await process.close()
             with suppress(OSError):  # the partition may have been removed; what is left anyhow goes at the next start
                 await self._background.run(partial(unlink_unfinished, self._files, log.directory))
+            if isinstance(error, (WorkerDied, CleaningFailed)) and log.generation != generation:
+                # A follower truncated it: what the worker stumbled over is nothing wrong with the log.
+                error = LogChanged(f"{log.topic}-{log.partition} changed while it was compacted")
             if isinstance(error, (LogChanged, WorkerDied, CleaningFailed, KafkaError, OSError)):
                 return self._failed(log, error)
             raise

@@ -7,11 +7,15 @@ import errno
 from collections.abc import Awaitable, Callable, Iterable
 from typing import cast
 
+import pytest
+
 from broker.background import Background
-from broker.cleaner_process import CleanerProcess
+from broker.cleaner_process import CleanerProcess, CleaningFailed
 from broker.log_cleaner import LogCleaner
+from broker.worker_process import WorkerDied
 from config.broker import BrokerConfig
 from protocol.ids import random_uuid
+from protocol.records import CorruptBatch
 from storage.cleaner import CleanedGroup, CleaningJob, CleaningRun
 from storage.log import Log
 from storage.manager import LogManager
@@ -31,6 +35,7 @@ class ProcessHere(CleanerProcess):
         self._log = log
         self.jobs: list[CleaningJob] = []
         self.synced: list[int] = []
+        self.before: Callable[[], None] = lambda: None
 
     async def clean(
         self,
@@ -42,15 +47,22 @@ class ProcessHere(CleanerProcess):
         self.jobs.append(job)
         self.synced.append(self._log.recovery_point)
         known = {one: (offset, epoch) for some in producers for one, offset, epoch in some}
+        self.before()
         run = CleaningRun(self._files, job, known)
-        run.build_map()
-        for group in run.groups():
+        try:
+            run.build_map()
+            groups = run.groups()
+        except (CorruptBatch, OSError) as error:
+            raise CleaningFailed(str(error), getattr(error, "errno", None)) from error
+        for group in groups:
             await swap(run.clean(group))
         return run.end_offset
 
 
-def attempt(meanwhile: Callable[[MemoryFiles, Log], None]) -> tuple[ProcessHere, LogCleaner, Log]:
-    """A run over a log of two segments, `meanwhile` after its first step."""
+def attempt(
+    meanwhile: Callable[[MemoryFiles, Log], None], before: Callable[[Log], None] = lambda _log: None
+) -> tuple[ProcessHere, LogCleaner, Log]:
+    """A run over a log of two segments, `meanwhile` after its first step, `before` when its worker begins to read."""
     files = MemoryFiles()
     files.make_directory("/data")
     manager = LogManager(CONFIG, files, lambda: NOW_MS)
@@ -59,6 +71,7 @@ def attempt(meanwhile: Callable[[MemoryFiles, Log], None]) -> tuple[ProcessHere,
     log.roll(NOW_MS)
     append(log, 1)
     process = ProcessHere(files, log)
+    process.before = lambda: before(log)
 
     async def run() -> LogCleaner:
         background = Background()
@@ -103,3 +116,27 @@ def test_a_swap_that_a_full_disk_has_no_room_for_is_tried_again() -> None:
     assert found.retry_at_ms is not None
     assert not log.cleaning
     assert not log.offline
+
+
+@pytest.mark.parametrize(
+    ("died", "truncate"),
+    [
+        (False, lambda log: log.truncate_to(3, NOW_MS)),
+        (False, lambda log: log.truncate_fully_and_start_at(40, NOW_MS)),
+        (True, lambda log: log.truncate_to(3, NOW_MS)),
+    ],
+)
+def test_a_log_that_is_truncated_while_a_worker_reads_it_is_compacted_another_time(
+    died: bool, truncate: Callable[[Log], None]
+) -> None:
+    """As by a follower whose leader has another past: what the worker stumbles over is nothing wrong with the log."""
+
+    def before(log: Log) -> None:
+        truncate(log)
+        if died:
+            raise WorkerDied("it read what was cut off")
+
+    _, cleaner, log = attempt(lambda _files, _log: None, before)
+    assert cleaner.trouble(log) is None
+    assert not log.cleaning
+    assert log.cleaned_offset is None
