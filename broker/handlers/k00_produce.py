@@ -7,7 +7,8 @@ connection, as the only way to tell). Versions 0 to 2 carry message sets, which 
 simple requests do not come here but go by broker.produce_routes.
 
 A batch that is large and whose records must be looked at, compressed anew or converted is prepared in slices and on a
-thread; its connection takes up nothing else until it is appended, so a later request never overtakes it.
+thread, and what a request has for hundreds of partitions is appended in turns; its connection takes up nothing else
+until all is appended, so a later request never overtakes it.
 
 - 1 throttle time; 2 log append time; 3 batches of magic 2, transactional id; 5 log start offset; 7 zstd allowed;
   8 error messages, errors of single records; 9 flexible; 10 current leader on NOT_LEADER_OR_FOLLOWER; 13 topic ids.
@@ -17,6 +18,7 @@ thread; its connection takes up nothing else until it is appended, so a later re
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -25,6 +27,7 @@ from broker.handlers.leaders import current_leader, node_endpoints
 from broker.internal_topics import INTERNAL_TOPICS
 from broker.maintenance import flush_to
 from broker.registry import handles
+from broker.turns import TURN_S
 from protocol.api_keys import ApiKey
 from protocol.compression import ZSTD
 from protocol.errors import ErrorCode, KafkaError
@@ -79,6 +82,11 @@ _PRODUCER = Struct(">qhi")
 """Producer id, its epoch, first sequence."""
 
 _Target = tuple[ProduceRequest.TopicProduceData, ProduceResponse.PartitionProduceResponse]
+_Part = tuple[
+    ProduceRequest.TopicProduceData,
+    ProduceRequest.PartitionProduceData,
+    ProduceResponse.PartitionProduceResponse,
+]
 
 
 @handles(ApiKey.PRODUCE, 0, 13, pipelined=True)
@@ -157,7 +165,18 @@ class _Commits:
 class _Appends:
     """What one request asks for."""
 
-    __slots__ = ("_broker", "_call", "_commits", "_deferred", "_failed", "_leaders", "_quick_bytes", "_request")
+    __slots__ = (
+        "_broker",
+        "_call",
+        "_commits",
+        "_deferred",
+        "_failed",
+        "_late",
+        "_leaders",
+        "_quick_bytes",
+        "_refusal",
+        "_request",
+    )
 
     def __init__(self, broker: Broker, request: ProduceRequest, call: Call) -> None:
         self._broker = broker
@@ -167,42 +186,58 @@ class _Appends:
         self._failed = False
         self._leaders: list[int] = []
         self._quick_bytes = QUICK_REQUEST_BYTES
+        self._refusal = ErrorCode.NONE
+        self._late: deque[_Part] = deque()
+        """Not looked at yet, for want of time."""
         self._deferred: deque[tuple[_Target, Partition, bytes, bool]] = deque()
 
     def run(self) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
         request = self._request
-        refusal = ErrorCode.NONE
         if request.transactional_id is not None:
-            refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            self._refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         elif request.acks not in (-1, 0, 1):
-            refusal = ErrorCode.INVALID_REQUIRED_ACKS
-        topics = []
+            self._refusal = ErrorCode.INVALID_REQUIRED_ACKS
+        until_s = time.monotonic() + TURN_S
+        topics: list[ProduceResponse.TopicProduceResponse] = []
         for topic in request.topic_data:
             answers = []
             for data in topic.partition_data:
                 answer = ProduceResponse.PartitionProduceResponse(index=data.index, base_offset=-1)
                 answers.append(answer)
-                try:
-                    if refusal:
-                        raise KafkaError(refusal, _REFUSALS[refusal])
-                    self._take(topic, data, answer)
-                except KafkaError as error:
-                    if error.code in PASSING:
-                        self._note_refused(topic, data)
-                    self._refuse((topic, answer), error)
+                if self._late or ((topics or len(answers) > 1) and time.monotonic() > until_s):
+                    # The first write to a partition takes some 40 us, and there may be thousands of them.
+                    data.records = None if data.records is None else bytearray(data.records)
+                    self._late.append((topic, data, answer))
+                else:
+                    self._try(topic, data, answer)
             topics.append(
                 ProduceResponse.TopicProduceResponse(
                     name=topic.name, topic_id=topic.topic_id, partition_responses=answers
                 )
             )
         response = ProduceResponse(responses=topics)
-        if not self._deferred:
+        if not self._deferred and not self._late:
             return self._answer(response)
         self._call.connection.hold()
         future: asyncio.Future[ProduceResponse | None] = self._broker.loop.create_future()
         # Of the broker's own: what a client sent before it left is appended all the same.
         self._broker.background.spawn(self._append_deferred(response, future))
         return future
+
+    def _try(
+        self,
+        topic: ProduceRequest.TopicProduceData,
+        data: ProduceRequest.PartitionProduceData,
+        answer: ProduceResponse.PartitionProduceResponse,
+    ) -> None:
+        try:
+            if self._refusal:
+                raise KafkaError(self._refusal, _REFUSALS[self._refusal])
+            self._take(topic, data, answer)
+        except KafkaError as error:
+            if error.code in PASSING:
+                self._note_refused(topic, data)
+            self._refuse((topic, answer), error)
 
     def _take(
         self,
@@ -284,6 +319,10 @@ class _Appends:
 
     async def _append_deferred(self, response: ProduceResponse, future: asyncio.Future[ProduceResponse | None]) -> None:
         try:
+            turns = self._broker.gate.turns()
+            while self._late:
+                await turns.next()
+                self._try(*self._late.popleft())
             while self._deferred:
                 await self._append_next()
                 await asyncio.sleep(0)  # many small ones are long together

@@ -22,6 +22,12 @@ ENTRY = Entry(ApiKey.PRODUCE, 0, 13, general_produce, True)
 VERSIONS = range(ROUTES_FROM, 14)
 
 
+@pytest.fixture(autouse=True)
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is: the general way does all of a request on the spot."""
+    monkeypatch.setattr("broker.handlers.k00_produce.TURN_S", 3600.0)
+
+
 class FakePartition:
     topic = "t"
 

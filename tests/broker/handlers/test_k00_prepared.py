@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -188,3 +189,36 @@ def test_many_small_batches_in_one_request_go_in_turns(harness: Harness, topic: 
     (told,) = harness.run(task).responses
     assert [(one.error_code, one.base_offset) for one in told.partition_responses] == [(0, 0)] * 50
     assert {one.high_watermark for one in partitions} == {200}
+
+
+def test_what_a_request_has_for_many_partitions_is_appended_in_turns(
+    harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic(topic, partitions=5)
+    for module in ("broker.handlers.k00_produce", "broker.turns"):
+        monkeypatch.setattr(f"{module}.TURN_S", -1.0)  # time is up after each
+    request = produce_request(topic, batch(b"0"))
+    parts = request.topic_data[0].partition_data
+    parts += [ProduceRequest.PartitionProduceData(index=index, records=batch(b"%d" % index)) for index in range(1, 5)]
+    parts.append(ProduceRequest.PartitionProduceData(index=9, records=batch(b"9")))
+    parts.append(ProduceRequest.PartitionProduceData(index=3, records=None))
+    ends = []
+
+    async def ask() -> ProduceResponse:
+        asked = asyncio.ensure_future(harness._ask(request, 12, "tests"))
+        while not asked.done():
+            await asyncio.sleep(0)
+            found = [harness.broker.replicas.partitions[topic, index].log_end_offset for index in range(5)]
+            ends.append((sum(found), harness.connection.held))
+        response: ProduceResponse = asked.result()
+        return response
+
+    answers = harness.run(ask()).responses[0].partition_responses
+    assert [(answer.index, answer.error_code, answer.base_offset) for answer in answers] == [
+        *((index, ErrorCode.NONE, 0) for index in range(5)),
+        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        (3, ErrorCode.INVALID_RECORD, -1),
+    ]
+    assert [harness.records(topic, partition=index)[0].value for index in range(5)] == [b"0", b"1", b"2", b"3", b"4"]
+    assert {(number, True) for number in range(1, 5)} <= set(ends)
+    assert not harness.connection.held
