@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 
 from config.addresses import Addresses
 from config.broker import BrokerConfig, broker_definition, check_dynamic_key
@@ -20,6 +21,7 @@ from protocol.primitives import MAX_STRING_BYTES
 from replication import nodes
 from replication.config_changes import ConfigChange, changed
 from replication.metadata_store import BadVersion, Create, Delete, MetadataStore, NodeExists, NoNode, Operation, Set
+from replication.time_limit import TimeLimit
 from replication.topic_configs import TopicConfigs
 from replication.topic_names import name_problem
 
@@ -70,12 +72,16 @@ class ConfigAdmin:
         self._broker_id = broker_id
         self._configs = configs
 
-    async def alter(self, entity_type: str, name: str, edit: Edit, *, validate_only: bool = False) -> None:
-        """`entity_type` is one of TOPICS, BROKERS ("" names all of them), GROUPS, CLIENT_METRICS.
+    async def alter(
+        self, entity_type: str, name: str, edit: Edit, limit: TimeLimit | None = None, *, validate_only: bool = False
+    ) -> None:
+        """`entity_type` is one of TOPICS, BROKERS ("" names all of them), GROUPS, CLIENT_METRICS. `limit`: that of the
+        request, which may be about more of them.
 
         Raises INVALID_REQUEST, INVALID_TOPIC_EXCEPTION (names); INVALID_CONFIG, for brokers INVALID_REQUEST (values);
-        UNKNOWN_TOPIC_OR_PARTITION.
+        UNKNOWN_TOPIC_OR_PARTITION; REQUEST_TIMED_OUT.
         """
+        limit = limit or TimeLimit()
         if entity_type == TOPICS:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common")
@@ -85,13 +91,14 @@ class ConfigAdmin:
             name = self._broker_entity(name)
         elif not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{entity_type} have no settings in common")
-        before, after = await self._write(entity_type, name, edit, validate_only)
+        before, after = await limit.within(partial(self._write, entity_type, name, edit, validate_only))
         if validate_only:
             return
+        # That it was altered is known to all by a notice, also if nobody waits for it here.
         if entity_type == TOPICS:
-            await self._configs.refresh(name)
+            await limit.within(partial(self._configs.refresh, name))
         elif entity_type == BROKERS:
-            await self._configs.refresh_broker()
+            await limit.within(self._configs.refresh_broker)
             _tell_of_no_effect(before, after)
 
     def _broker_entity(self, name: str) -> str:
@@ -104,13 +111,14 @@ class ConfigAdmin:
 
     async def texts(self, entity_type: str, name: str) -> dict[str, str]:
         """The settings of its own that an entity has."""
-        node = await self._store.get(nodes.config_path(entity_type, node_name(entity_type, name)))
+        path = nodes.config_path(entity_type, node_name(entity_type, name))
+        node = await TimeLimit().within(partial(self._store.get, path))
         return nodes.decode_config(b"" if node is None else node[0])
 
     async def names(self, entity_type: str) -> list[str]:
         """The groups or client metrics subscriptions that have settings of their own."""
         try:
-            found = await self._store.children(f"{nodes.CONFIG}/{entity_type}")
+            found = await TimeLimit().within(partial(self._store.children, f"{nodes.CONFIG}/{entity_type}"))
         except NoNode:
             return []
         return sorted(entity_name(name) for name in found)

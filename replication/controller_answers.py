@@ -6,6 +6,7 @@ A broker that is not the controller answers NOT_CONTROLLER. Semantics: Kafka's K
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
@@ -23,6 +24,7 @@ from replication.isr_proposals import ANY_EPOCH, Proposal, refusal
 from replication.metadata_store import StoreError
 from replication.nodes import NodeFormatError
 from replication.producer_ids import claim_block
+from replication.time_limit import TimeLimit
 from replication.turns import Turns
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ class ControllerAnswers:
             )
 
         try:
-            return await self._controller.in_turn(work)
+            return await TimeLimit().within(partial(self._controller.in_turn, work))
         except KafkaError as error:
             return AlterPartitionResponse(error_code=error.code)
 
@@ -133,7 +135,7 @@ class ControllerAnswers:
             # Nothing can be written now, and who wants to stop shall not wait for it.
             return ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
         try:
-            return await self._controller.in_turn(work)
+            return await TimeLimit().within(partial(self._controller.in_turn, work))
         except KafkaError as error:
             return ControlledShutdownResponse(error_code=error.code)
 
@@ -152,8 +154,8 @@ class ControllerAnswers:
         if error:
             return AllocateProducerIdsResponse(error_code=error)
         try:
-            block = await claim_block(self._store, request.broker_id)
-        except (StoreError, NodeFormatError):
+            block = await TimeLimit().within(partial(claim_block, self._store, request.broker_id))
+        except (StoreError, NodeFormatError, KafkaError):
             _log.exception("No producer ids for broker %d", request.broker_id)
             return AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         return AllocateProducerIdsResponse(

@@ -181,6 +181,11 @@ class ControllerLoop:
         finally:
             self._waiting.remove(entry)
 
+    def look(self) -> None:
+        """Something has changed, outside, that somebody may be waiting for."""
+        if not self._working:
+            self._progress()
+
     async def until_told(self, most_s: float) -> None:
         """Until all live brokers have answered what this controller has told them, but not longer than this."""
         for _ in range(round(most_s / _LOOK_EVERY_S)):
@@ -286,6 +291,8 @@ class ControllerLoop:
         elif isinstance(item, _Read):
             await self._read_again(item.path)
         elif isinstance(item, _Turn):
+            if item.done.done():  # given up by who asked: not to be done behind their back
+                return
             try:
                 _tell(item.done, await item.work(self.cluster, self._step))
             except KafkaError as error:

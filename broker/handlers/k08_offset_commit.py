@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.registry import handles
@@ -15,6 +16,7 @@ from coordinator.group.records import java_length
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import OffsetCommitRequest, OffsetCommitResponse
+from replication.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -73,6 +75,7 @@ async def offset_commit(broker: Broker, request: OffsetCommitRequest, call: Call
 
 async def _commit_to_nodes(broker: Broker, request: OffsetCommitRequest) -> OffsetCommitResponse:
     topics = []
+    limit = TimeLimit()
     for topic in request.topics:
         answers = []
         for part in topic.partitions:
@@ -81,9 +84,8 @@ async def _commit_to_nodes(broker: Broker, request: OffsetCommitRequest) -> Offs
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE  # though there is no place for it in the node
             else:
                 try:
-                    await broker.consumer_offsets.commit(
-                        request.group_id, topic.name, part.partition_index, part.committed_offset
-                    )
+                    place = request.group_id, topic.name, part.partition_index
+                    await limit.within(partial(broker.consumer_offsets.commit, *place, part.committed_offset))
                 except KafkaError as refusal:
                     error = refusal.code
             answers.append(

@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.registry import handles
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import OffsetFetchRequest, OffsetFetchResponse
+from replication.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -81,6 +83,7 @@ def _name_topics(
 
 async def _fetch_from_nodes(broker: Broker, request: OffsetFetchRequest) -> OffsetFetchResponse:
     topics = []
+    limit = TimeLimit()
     turns = broker.gate.turns()
     for topic in request.topics or ():
         answers = []
@@ -92,7 +95,8 @@ async def _fetch_from_nodes(broker: Broker, request: OffsetFetchRequest) -> Offs
             try:
                 offset = None
                 if broker.metadata.partition(topic.name, index) is not None:
-                    offset = await broker.consumer_offsets.fetch(request.group_id, topic.name, index)
+                    fetch = partial(broker.consumer_offsets.fetch, request.group_id, topic.name, index)
+                    offset = await limit.within(fetch)
                 if offset is None:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 answer.committed_offset = offset

@@ -16,6 +16,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import KafkaError
 from protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from replication.config_admin import replacement
+from replication.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 @handles(ApiKey.ALTER_CONFIGS, 0, 2, changes=True)
 async def alter_configs(broker: Broker, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
     answers = []
+    limit = TimeLimit()
     turns = broker.gate.turns()
     twice = await named_twice(request.resources, turns)
     for resource in request.resources:
@@ -38,7 +40,7 @@ async def alter_configs(broker: Broker, request: AlterConfigsRequest, call: Call
                 raise unknown_type(resource.resource_type)
             edit = replacement({config.name: config.value or "" for config in resource.configs})
             name = resource.resource_name
-            await broker.admin.settings.alter(entity_type, name, edit, validate_only=request.validate_only)
+            await broker.admin.settings.alter(entity_type, name, edit, limit, validate_only=request.validate_only)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message or None
         answers.append(answer)

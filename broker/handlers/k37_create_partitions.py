@@ -1,6 +1,7 @@
 """CreatePartitions (key 37), versions 0 to 3: widen topics. Keys then map to other partitions than before.
 
 - Answered by the controller; others say NOT_CONTROLLER of each topic.
+- Answered when this broker knows the leaders of the new partitions, or with REQUEST_TIMED_OUT after `timeout_ms`.
 - 2 flexible; 3 may be answered with a quota error (there are no quotas yet).
 """
 
@@ -13,6 +14,7 @@ from broker.registry import handles
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from replication.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -27,6 +29,7 @@ async def create_partitions(broker: Broker, request: CreatePartitionsRequest, ca
                 for name in dict.fromkeys(topic.name for topic in request.topics)
             ]
         )
+    limit = TimeLimit(request.timeout_ms)
     turns = broker.gate.turns()
     named: Counter[str] = Counter()
     for topic in request.topics:
@@ -43,7 +46,7 @@ async def create_partitions(broker: Broker, request: CreatePartitionsRequest, ca
                 topic.name,
                 topic.count,
                 None if topic.assignments is None else [one.broker_ids for one in topic.assignments],
-                request.timeout_ms,
+                limit,
                 validate_only=request.validate_only,
             )
         except KafkaError as error:

@@ -29,6 +29,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from replication.config_admin import check_own_number, incremental
 from replication.config_changes import ConfigChange, ConfigOperation
+from replication.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -39,6 +40,7 @@ async def incremental_alter_configs(
     broker: Broker, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse:
     answers = []
+    limit = TimeLimit()
     turns = broker.gate.turns()
     twice = await named_twice(request.resources, turns)
     for resource in request.resources:
@@ -48,7 +50,7 @@ async def incremental_alter_configs(
         )
         try:
             check_resource(resource, twice, null_means_delete=ConfigOperation.DELETE)
-            await _alter(broker, resource, request.validate_only)
+            await _alter(broker, resource, limit, request.validate_only)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message or None
         answers.append(answer)
@@ -56,7 +58,10 @@ async def incremental_alter_configs(
 
 
 async def _alter(
-    broker: Broker, resource: IncrementalAlterConfigsRequest.AlterConfigsResource, validate_only: bool
+    broker: Broker,
+    resource: IncrementalAlterConfigsRequest.AlterConfigsResource,
+    limit: TimeLimit,
+    validate_only: bool,
 ) -> None:
     kind, name = resource.resource_type, resource.resource_name
     changes = [ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs]
@@ -68,7 +73,7 @@ async def _alter(
         raise unknown_type(kind)
     unknown = ErrorCode.INVALID_REQUEST if kind == ResourceType.BROKER else ErrorCode.UNKNOWN_SERVER_ERROR
     edit = incremental(changes, _lists(kind, changes), unknown)
-    await broker.admin.settings.alter(ENTITY_TYPES[kind], name, edit, validate_only=validate_only)
+    await broker.admin.settings.alter(ENTITY_TYPES[kind], name, edit, limit, validate_only=validate_only)
 
 
 def _lists(kind: int, changes: list[ConfigChange]) -> dict[str, ConfigDef]:

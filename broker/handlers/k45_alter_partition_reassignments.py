@@ -2,9 +2,10 @@
 
 - 1 may forbid another number of replicas (KIP-860).
 - Answered by the controller; others say NOT_CONTROLLER.
-- Answered when the move has begun and every replica is told; it is over when ListPartitionReassignments does not name
-  the partition any more. Replicas that stay where they are are accepted, as by Apache Kafka, whose
-  kafka-reassign-partitions asks so before it moves replicas between the folders of one broker.
+- Answered when the move has begun and every replica is told, or with REQUEST_TIMED_OUT after `timeout_ms`; it is over
+  when ListPartitionReassignments does not name the partition any more. Replicas that stay where they are are accepted,
+  as by Apache Kafka, whose kafka-reassign-partitions asks so before it moves replicas between the folders of one
+  broker.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ async def alter_partition_reassignments(
             replicas = partition.replicas
             targets[topic.name, partition.partition_index] = None if replicas is None else tuple(replicas)
     try:
-        refusals = await broker.admin.reassign(targets, keep_factor=keep_factor)
+        refusals = await broker.admin.reassign(targets, request.timeout_ms, keep_factor=keep_factor)
     except KafkaError as error:
         return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
     for topic in request.topics:

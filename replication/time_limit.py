@@ -1,0 +1,54 @@
+"""How long a request waits for the metadata store, which may be away: ZooKeeper suspended, or out of reach.
+
+The controller itself waits for it as long as that takes. A request has a client that waits: it is answered in its time,
+and what it wanted to write is given up, so that nothing is done much later that nobody reckons with any more. Apache
+Kafka lets its threads wait instead, and the clients run into their own time-outs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from protocol.errors import ErrorCode, KafkaError
+from replication.metadata_store import SessionExpired
+
+DEFAULT_TIMEOUT_MS = 30_000
+LEAST_MS, MOST_MS = 5_000, 30_000
+"""What is to be written has at least so long: a request that does not wait (time-out 0, which is librdkafka's default)
+is done all the same, as by Apache Kafka. And no longer than the second: by then the session is mostly over, and with it
+this broker's term."""
+
+ResultT = TypeVar("ResultT")
+
+
+class TimeLimit:
+    """That of one request; it begins when this is made, on a running loop. Requests that name none have the default."""
+
+    __slots__ = ("_loop", "_until_s", "_write_until_s")
+
+    def __init__(self, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        self._loop = asyncio.get_running_loop()
+        now_s = self._loop.time()
+        self._until_s = now_s + timeout_ms / 1000
+        self._write_until_s = now_s + min(max(timeout_ms, LEAST_MS), MOST_MS) / 1000
+
+    @property
+    def left_ms(self) -> int:
+        """What is left of it; 0 or less: nothing is waited for any more."""
+        return round((self._until_s - self._loop.time()) * 1000)
+
+    async def within(self, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """The result of `work`, which is begun again where the session ended before it was done, and given up when the
+        time is over; not begun any more after that. Raises KafkaError REQUEST_TIMED_OUT: nobody knows whether what it
+        was about to write is written."""
+        while self._loop.time() < self._write_until_s:
+            try:
+                async with asyncio.timeout_at(self._write_until_s):
+                    return await work()
+            except SessionExpired:
+                continue
+            except TimeoutError:
+                break
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the metadata of the cluster cannot be reached now")
