@@ -10,6 +10,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+INTERRUPTED = 130
+"""What a shell reports for a process that SIGINT ended."""
 USAGE = "Usage: gregor COMMAND [OPTIONS]..."
 
 # Name -> module with `main(arguments) -> exit code`, and the line that `gregor --help` prints.
@@ -80,6 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"gregor {name}: PySpark is missing; install it with: pip install 'gregor[spark]'", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:  # before the command could say what it does then
+        return INTERRUPTED
     return code
 
 

@@ -1,12 +1,16 @@
-"""A ZooKeeper for the brokers of one machine: its configuration, and whether it answers."""
+"""A ZooKeeper for the brokers of one machine: its configuration, its folder's lock, and whether it answers."""
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from storage.folder_lock import FolderInUse, FolderLock
+
 DEFAULT_PORT = 2181
+DATA = "data"
 _ANSWER_S = 2.0
 
 
@@ -14,7 +18,7 @@ def write_config(folder: Path, port: int) -> Path:
     """`zoo.cfg` in the folder, which is made: loopback only, data beside it, old snapshots removed."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = {
-        "dataDir": folder.absolute() / "data",
+        "dataDir": folder.absolute() / DATA,
         "clientPort": port,
         "clientPortAddress": "127.0.0.1",
         "tickTime": 2000,
@@ -25,6 +29,16 @@ def write_config(folder: Path, port: int) -> Path:
     file = folder / "zoo.cfg"
     file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
     return file
+
+
+def hold(data_folder: Path) -> FolderLock:
+    """Make the folder, and keep other ZooKeepers out of it: they have no lock of their own, and would spoil each
+    other's files. The server is to inherit the lock's descriptor. Raises OSError, also where somebody is there already."""
+    data_folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return FolderLock(str(data_folder))
+    except FolderInUse:
+        raise OSError(errno.EBUSY, "a ZooKeeper that runs works on this folder", str(data_folder)) from None
 
 
 def command_for(config_file: Path) -> Callable[[int], Sequence[str]]:

@@ -3,12 +3,14 @@
 Each child is a session of its own: Ctrl-C in the terminal reaches the supervisor alone, which stops the brokers first,
 one after the other, so that each can hand over what it leads, and ZooKeeper last. A supervisor that is killed takes its
 children along (Linux). A broker says that it serves by a line of JSON on a descriptor it inherits.
+
+A start is one step without an await, and so it cannot be cancelled half way: with asyncio's own subprocesses (Python
+3.11) who is cancelled between the fork and the first turn of the loop may wait for ever for an end that is not told.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import os
 import signal
@@ -18,7 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from subprocess import DEVNULL
+from subprocess import DEVNULL, Popen
+from threading import Thread
 from typing import IO, Any
 
 _ROOT = str(Path(__file__).resolve().parent.parent)
@@ -76,10 +79,11 @@ class Child:
         output: Path | None = None,
         cpus: frozenset[int] | None = None,
         when_orphaned: signal.Signals = signal.SIGTERM,
+        inherits: Sequence[int] = (),
     ) -> None:
         """`command(descriptor)`: what to run, given the descriptor to tell on that it is ready. `output`: the file that
         standard output and error go to, appended; None: the supervisor's own. `cpus`: the only ones it may use.
-        `when_orphaned`: the signal it gets when the supervisor is killed (Linux)."""
+        `when_orphaned`: the signal it gets when the supervisor is killed (Linux). `inherits`: descriptors it gets."""
         self.name = name
         self.state = State.DOWN
         self.info: dict[str, Any] = {}
@@ -92,7 +96,9 @@ class Child:
         self._command = command
         self._cpus = cpus
         self._when_orphaned = when_orphaned
-        self._process: asyncio.subprocess.Process | None = None
+        self._inherits = tuple(inherits)
+        self._process: Popen[bytes] | None = None
+        self._ended = asyncio.Event()
         self._started_s = 0.0
 
     @property
@@ -103,7 +109,7 @@ class Child:
     def ran_s(self) -> float:
         return time.monotonic() - self._started_s
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Start it; returns at once. OSError if there is no such program, or no file for its output."""
         read, write = os.pipe()
         log: IO[bytes] | None = None
@@ -111,14 +117,12 @@ class Child:
             if self.output is not None:
                 self.output.parent.mkdir(parents=True, exist_ok=True)
                 log = self.output.open("ab")
-            self.ready.clear()
-            self.info = {}
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command(write),
+            self._process = Popen(
+                self._command(write),
                 stdin=DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=(write,),
+                pass_fds=(write, *self._inherits),
                 start_new_session=True,
                 preexec_fn=_prepare(self._when_orphaned, self._cpus),
                 env=_environment(),
@@ -130,10 +134,26 @@ class Child:
             os.close(write)
             if log is not None:
                 log.close()
+        self.ready.clear()
+        self._ended.clear()
+        self.info = {}
         self.state = State.STARTING
         self.exit_code = None
         self._started_s = time.monotonic()
         self._hear(read)
+        Thread(target=self._reap, args=(self._process, asyncio.get_running_loop()), daemon=True).start()
+
+    def _reap(self, process: Popen[bytes], loop: asyncio.AbstractEventLoop) -> None:
+        """On a thread of its own: tell the loop how it ended."""
+        code = process.wait()
+        with suppress(RuntimeError):  # the loop is closed, nobody waits
+            loop.call_soon_threadsafe(self._is_down, code)
+
+    def _is_down(self, code: int) -> None:
+        self.state = State.DOWN
+        self.exit_code = code
+        self.exit_text = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        self._ended.set()
 
     def _hear(self, descriptor: int) -> None:
         loop = asyncio.get_running_loop()
@@ -160,11 +180,7 @@ class Child:
 
     async def wait(self) -> None:
         """Until it has ended."""
-        assert self._process is not None
-        code = await self._process.wait()
-        self.state = State.DOWN
-        self.exit_code = code
-        self.exit_text = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        await self._ended.wait()
 
     def tell(self, number: signal.Signals) -> None:
         """Send it a signal, if it is there."""
@@ -195,6 +211,7 @@ class Supervisor:
         self._warn = warn
         self._restart = restart
         self._stopping = False
+        self._hurried = 0
         self._watchers: dict[Child, asyncio.Task[None]] = {}
         self._failed: asyncio.Future[StartFailed] = asyncio.get_running_loop().create_future()
         self._served: set[Child] = set()
@@ -204,12 +221,12 @@ class Supervisor:
         `stop` has still to be called."""
         if self.zookeeper is not None:
             assert probe is not None
-            await self._start(self.zookeeper)
+            self._start(self.zookeeper)
             await self._or_failure(self._probe(self.zookeeper, probe))
             self._served.add(self.zookeeper)
             self._say(f"{self.zookeeper.name} (pid {self.zookeeper.pid}) is ready")
         for child in self.brokers:
-            await self._start(child)
+            self._start(child)
         for child in self.brokers:
             await self._or_failure(child.ready.wait())
             self._served.add(child)
@@ -223,9 +240,9 @@ class Supervisor:
             await asyncio.sleep(_PROBE_EVERY_S)
         child.is_ready()
 
-    async def _start(self, child: Child) -> None:
+    def _start(self, child: Child) -> None:
         try:
-            await child.start()
+            child.start()
         except OSError as error:
             raise StartFailed(child, f"{child.name} cannot be started: {error.strerror or error}") from None
         self._watchers[child] = asyncio.create_task(self._watch(child))
@@ -259,7 +276,7 @@ class Supervisor:
                 self._warn(f"{child.name} has ended ({child.exit_text}); it is started again in {pause_s:g} s")
                 await asyncio.sleep(pause_s)
                 try:
-                    await child.start()
+                    child.start()
                     break
                 except OSError as error:
                     child.exit_text = str(error)
@@ -280,7 +297,9 @@ class Supervisor:
         for child in reversed(self.brokers):
             running = child.state is not State.DOWN
             await self._stop(child)
-            if running and child.exit_code != 0:
+            # Who has not come far enough to listen to signals ends at once, and has nothing open yet.
+            fine = (0,) if child in self._served else (0, -signal.SIGTERM)
+            if running and child.exit_code not in fine:
                 self.clean = False
         if self.zookeeper is not None:
             await self._stop(self.zookeeper)
@@ -291,20 +310,27 @@ class Supervisor:
             return
         if child.state is State.DOWN:
             watcher.cancel()  # it may be in its pause
-            await asyncio.wait((watcher,))
-            if child.state is State.DOWN:
-                return
+            return
         self._say(f"stopping {child.name}")
         child.tell(signal.SIGTERM)
-        done, _ = await asyncio.wait((asyncio.ensure_future(child.wait()),), timeout=STOP_TIMEOUT_S)
-        if not done:
+        try:
+            await asyncio.wait_for(child.wait(), STOP_TIMEOUT_S)
+        except TimeoutError:
             self._warn(f"{child.name} has not ended {STOP_TIMEOUT_S:g} s after SIGTERM, it is killed")
             child.tell(signal.SIGKILL)
             await child.wait()
 
     def hurry(self) -> None:
-        """Asked a second time: all at once, without waiting for each other."""
-        self.tell_all(signal.SIGTERM)
+        """Asked to stop once more: the brokers end all at once, without waiting for each other; and when asked yet
+        again, all are killed. What was acknowledged is in their files all the same."""
+        self._hurried += 1
+        if self._hurried == 1:
+            self._say("the brokers are asked to end all at once; once more, and they are killed")
+            self.tell_all(signal.SIGTERM)
+        else:
+            self.tell_all(signal.SIGKILL)
+            if self.zookeeper is not None:
+                self.zookeeper.tell(signal.SIGKILL)
 
 
 def broker_command(arguments: Sequence[str], label: str = "") -> Callable[[int], list[str]]:
@@ -343,11 +369,17 @@ def _environment() -> dict[str, str]:
 
 def _prepare(when_orphaned: signal.Signals, cpus: frozenset[int] | None) -> Callable[[], None]:
     """What a child does between fork and exec."""
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    libc, parent = None, os.getpid()
+    if sys.platform == "linux":
+        import ctypes  # a broker that only says that it is ready has no use for it
+
+        libc = ctypes.CDLL(None)
 
     def prepare() -> None:
         if libc is not None:
             libc.prctl(_PR_SET_PDEATHSIG, when_orphaned)
+            if os.getppid() != parent:  # it was killed before this one could ask to be told
+                os._exit(1)
         if cpus is not None:
             os.sched_setaffinity(0, cpus)
 

@@ -36,6 +36,11 @@ class FolderLock:
                 f"folder"
             ) from None
 
+    @property
+    def descriptor(self) -> int:
+        """A process that inherits it goes on holding the lock."""
+        return self._fd
+
     def release(self) -> None:
         """The file stays, as Kafka leaves it: unlinking it could take the lock of the next holder away."""
         if self._fd >= 0:

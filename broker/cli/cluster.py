@@ -6,6 +6,8 @@ A broker that dies is shown and stays down, so that one can see what the others 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,7 +20,7 @@ import click
 from broker.cli.cluster_view import COLUMNS, Member, Picture, changes, picture_of, rows, summary
 from broker.cli.command import KEY_VALUE, run
 from broker.cli.errors import CommandError
-from broker.cli.start_brokers import bootstrap_of, first_of, stop_on_signals, zookeeper_beside
+from broker.cli.start_brokers import bootstrap_of, first_of, left_out, stop_on_signals, zookeeper_beside
 from broker.cli.tables import on_terminal
 from broker.cli.wire import WireClient
 from broker.local_zookeeper import DEFAULT_PORT, free_ports
@@ -90,7 +92,7 @@ def make_plan(count: int, folder: Path, overrides: dict[str, str], zookeeper: st
     """Raises ConfigError for the settings, OSError for the folder or ports, NoSuchStore, ZooKeeperMissing."""
     folder.mkdir(parents=True, exist_ok=True)
     common = {
-        "broker.id": "0",
+        **({} if "node.id" in overrides else {"broker.id": "0"}),
         "log.dirs": str(folder.absolute()),
         **copies_for(count, overrides, (OFFSETS_COPIES, TOPICS_COPIES)),
         **overrides,
@@ -102,9 +104,10 @@ def make_plan(count: int, folder: Path, overrides: dict[str, str], zookeeper: st
     common["zookeeper.connect"] = connect
     settings = [{**common, **own} for own in member_settings(BrokerConfig(common), count)]
     if "listeners" not in overrides:
-        for own, free in zip(settings, free_ports(port, count, (DEFAULT_PORT,)), strict=True):
+        taken = [DEFAULT_PORT] if make is None else [DEFAULT_PORT, int(connect.rpartition(":")[2])]
+        for own, free in zip(settings, free_ports(port, count, taken), strict=True):
             own["listeners"] = f"PLAINTEXT://localhost:{free}"
-    return Plan(folder, settings, connect, make, probe)
+    return Plan(folder, settings, connect, make, probe, left_out(common["log.dirs"].split(","), count))
 
 
 async def _run(plan: Plan) -> int:
@@ -174,7 +177,7 @@ async def _watch(supervisor: Supervisor, screen: _Screen) -> None:
 
 def _ask(addresses: Sequence[str]) -> Picture | None:
     for address in addresses:
-        with suppress(CommandError), WireClient(address, client_id="gregor-cluster") as client:
+        with suppress(CommandError, OSError), WireClient(address, client_id="gregor-cluster") as client:
             return picture_of(client.ask(MetadataRequest(topics=None)))
     return None
 
@@ -203,18 +206,20 @@ class _Screen:
             self._live = Live(auto_refresh=False)
             self._live.__enter__()
         else:
-            print(self._title, flush=True)
+            for line in (self._title, *self._events):
+                _print(line)
         return self
 
     def __exit__(self, *exception: Any) -> None:
         if self._live is not None:
-            self._live.__exit__(*exception)
+            with suppress(OSError):
+                self._live.__exit__(*exception)
             self._live = None
 
     def tell(self, line: str) -> None:
         """Something has happened."""
         if self._live is None:
-            print(line, flush=True)
+            _print(line)
         else:
             self._events.append(f"{time.strftime('%H:%M:%S')} {line}")
             del self._events[:-_EVENTS_SHOWN]
@@ -224,7 +229,7 @@ class _Screen:
         if self._live is None:
             names = {member.broker_id: f"broker {member.broker_id}" for member in members}
             for line in changes(self._picture, picture, names):
-                print(line, flush=True)
+                _print(line)
         self._picture = picture
         self.draw(members)
 
@@ -243,7 +248,16 @@ class _Screen:
         for row in rows(members, self._picture):
             table.add_row(*(Text(cell) for cell in row))
         lines = [Text(line, style="dim") for line in self._events]
-        self._live.update(Group(table, Text(summary(self._picture)), *lines), refresh=True)
+        with suppress(OSError):
+            self._live.update(Group(table, Text(summary(self._picture)), *lines), refresh=True)
+
+
+def _print(line: str) -> None:
+    """Who reads our output may have gone (`| head`), or the terminal: the cluster goes on, and ends in order."""
+    try:
+        print(line, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(arguments: Sequence[str]) -> int:

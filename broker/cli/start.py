@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from broker.cli.parser import Parser
+
 if TYPE_CHECKING:
     from broker.server import ServerInfo
     from config.broker import BrokerConfig
@@ -30,12 +32,6 @@ examples:
   gregor start --brokers 4 --override log.dirs=/var/lib/gregor
   KAFKA_BROKER_ID=1 KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092 gregor start --env
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """Exit code 1 as in Kafka's tools, where argparse has 2."""
-        self.exit(1, f"{self.prog}: {message}. See `{self.prog} --help`.\n")
 
 
 class _Version(argparse.Action):
@@ -66,7 +62,7 @@ def _count(text: str) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The options of `gregor start`; those of kafka-server-start.sh, and the banner."""
-    parser = _Parser(
+    parser = Parser(
         prog="gregor start",
         description=DESCRIPTION,
         epilog=EXAMPLES,

@@ -23,7 +23,7 @@ from broker.supervisor import Child, StartFailed, Supervisor, broker_command, cp
 from broker.zookeeper_server import ZooKeeperMissing
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
-from config.members import MEMBER_FOLDER, OFFSETS_COPIES, copies_for, member_settings
+from config.members import MAX_MEMBERS, MEMBER_FOLDER, OFFSETS_COPIES, copies_for, member_folder, member_settings
 
 ZOOKEEPER_FOLDER = "zookeeper"
 
@@ -47,19 +47,30 @@ def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
             logger.info(
                 "with such brokers on several machines, set broker.rack on each: replicas are spread over racks"
             )
-    except (ConfigError, NoSuchStore, ZooKeeperMissing, OSError) as error:
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"gregor start: {where}{error.strerror or error}", file=sys.stderr)
+        return 1
+    except (ConfigError, NoSuchStore, ZooKeeperMissing) as error:
         print(f"gregor start: {error}", file=sys.stderr)
         return 1
+    for line in left_out(config.log_dirs, given.brokers):
+        logger.warning("%s", line)
     return asyncio.run(_supervise(given, settings, zookeeper, probe))
 
 
 def zookeeper_beside(folder: Path, output: Path | None = None) -> tuple[Callable[[], Child], Callable[[], bool], str]:
     """A ZooKeeper of this machine's own: how to make its child (inside the event loop), whether it answers, and its
     zookeeper.connect. Raises ZooKeeperMissing, or OSError for the folder."""
+    lock = local_zookeeper.hold(folder / local_zookeeper.DATA)
     (port,) = local_zookeeper.free_ports(local_zookeeper.DEFAULT_PORT, 1)
     command = local_zookeeper.command_for(local_zookeeper.write_config(folder, port))
     file = output or folder / "zookeeper.log"
-    return lambda: Child("zookeeper", command, output=file), partial(local_zookeeper.is_ok, port), f"127.0.0.1:{port}"
+
+    def make() -> Child:
+        return Child("zookeeper", command, output=file, inherits=(lock.descriptor,))
+
+    return make, partial(local_zookeeper.is_ok, port), f"127.0.0.1:{port}"
 
 
 def _check_folders(log_dirs: Sequence[str]) -> None:
@@ -72,6 +83,24 @@ def _check_folders(log_dirs: Sequence[str]) -> None:
                 f"holds the data of a single broker; with --brokers each has a folder of its own below. Name another "
                 f"one, or move what is in it to {folder}/{first} to have it as the first broker's",
             )
+
+
+def left_out(log_dirs: Sequence[str], count: int) -> list[str]:
+    """Lines about members of an earlier run that are not among this one's."""
+    found = {
+        index
+        for folder in log_dirs
+        for index in range(count, MAX_MEMBERS)
+        if os.path.exists(f"{member_folder(folder, index)}/meta.properties")
+    }
+    if not found:
+        return []
+    names = ", ".join(MEMBER_FOLDER.format(index) for index in sorted(found))
+    return [
+        f"{names} in {','.join(log_dirs)} took part earlier and is not started: partitions that are only there have no"
+        f" leader, and others miss a replica, until it is again (--brokers {max(found) + 1}), or until its replicas are"
+        " moved to the others by a reassignment"
+    ]
 
 
 def arguments_for(given: argparse.Namespace, own: dict[str, str]) -> list[str]:

@@ -6,11 +6,18 @@ This process becomes the server: signals, standard error and the exit code are t
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.cli.parser import Parser
+
+if TYPE_CHECKING:
+    from storage.folder_lock import FolderLock
 
 DESCRIPTION = """\
 Run a ZooKeeper server in the foreground. Without a file it serves localhost:2181 and keeps its data in
@@ -34,6 +41,7 @@ DEFAULTS: Mapping[str, str] = {
     "autopurge.snapRetainCount": "3",
     "autopurge.purgeInterval": "24",
 }
+LEAST_HEAP_MB = 32
 PORTS = ("clientPort", "secureClientPort")
 
 
@@ -42,7 +50,7 @@ class NotStarted(Exception):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="gregor zookeeper",
         description=DESCRIPTION,
         epilog=EPILOG,
@@ -55,15 +63,20 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--bind", metavar="HOST", help="the address to listen on; 0.0.0.0 for all, which lets anybody in [localhost]"
     )
-    parser.add_argument("--heap-mb", type=int, default=512, metavar="MB", help="memory of the server [512]")
+    parser.add_argument("--heap-mb", type=_megabytes, default=512, metavar="MB", help="memory of the server [512]")
     return parser
 
 
 def _port(text: str) -> int:
-    number = int(text)
-    if not 0 < number < 65536:
-        raise ValueError
-    return number
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"'{text}' is no port; give one from 1 to 65535")
+    return int(text)
+
+
+def _megabytes(text: str) -> int:
+    if not text.isdecimal() or int(text) < LEAST_HEAP_MB:
+        raise argparse.ArgumentTypeError(f"'{text}' is no size; give {LEAST_HEAP_MB} or more, in megabytes")
+    return int(text)
 
 
 def settings_of(given: argparse.Namespace) -> dict[str, str]:
@@ -87,6 +100,18 @@ def settings_of(given: argparse.Namespace) -> dict[str, str]:
     return settings
 
 
+def hold_folder(folder: str) -> FolderLock:
+    """What keeps other servers out of the folder, to be inherited by this one. NotStarted."""
+    from broker.local_zookeeper import hold
+
+    try:
+        return hold(Path(folder))
+    except OSError as error:
+        raise NotStarted(
+            f"the data folder {folder} cannot be used: {error.strerror}; give another --data-dir"
+        ) from None
+
+
 def config_file_of(given: argparse.Namespace, settings: Mapping[str, str]) -> Path:
     """The file to start the server with: the given one, or one in the data folder, which is made. NotStarted."""
     folder = Path(settings["dataDir"])
@@ -103,21 +128,35 @@ def config_file_of(given: argparse.Namespace, settings: Mapping[str, str]) -> Pa
 
 
 def check_port(settings: Mapping[str, str]) -> None:
-    """NotStarted if somebody else has it: the server itself would say so in forty lines."""
+    """NotStarted if it cannot be listened on: the server itself would say so in forty lines."""
     text = settings.get("clientPort")
     if not text or not text.isdigit():
         return
     host = settings.get("clientPortAddress", "")
     try:
-        found = socket.getaddrinfo(host or None, int(text), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        with socket.socket(found[0], socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(found[4])
+        found = socket.getaddrinfo(host or None, int(text), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        failed = [error for error in (_trial(family, address) for family, _, _, _, address in found) if error]
+        # One of several addresses will do: the name may have one of a family that this machine has not.
+        taken = [error for error in failed if error.errno == errno.EADDRINUSE]
+        if taken or len(failed) == len(found):
+            raise (taken or failed)[0]
     except OSError as error:
-        raise NotStarted(
-            f"{host or '*'}:{text} cannot be listened on: {error.strerror}; is a ZooKeeper running already?"
-            " Give another --client-port"
-        ) from None
+        remedy = f"give a --bind that is an address of this machine, and not {host}"
+        if error.errno == errno.EADDRINUSE:
+            remedy = "is a ZooKeeper running already? Give another --client-port"
+        elif error.errno == errno.EACCES:
+            remedy = "give a --client-port above 1023"
+        raise NotStarted(f"{host or '*'}:{text} cannot be listened on: {error.strerror}; {remedy}") from None
+
+
+def _trial(family: int, address: object) -> OSError | None:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)  # type: ignore[arg-type]
+    except OSError as error:
+        return error
+    return None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -131,10 +170,17 @@ def main(arguments: Sequence[str]) -> int:
     try:
         settings = settings_of(given)
         check_port(settings)
+        lock = hold_folder(settings["dataDir"])
+    except NotStarted as error:
+        print(f"gregor zookeeper: {error}.", file=sys.stderr)
+        return 1
+    try:
         command = server_command(config_file_of(given, settings), heap_mb=given.heap_mb)
     except (NotStarted, ZooKeeperMissing) as error:
+        lock.release()
         print(f"gregor zookeeper: {error}.", file=sys.stderr)
         return 1
     where = f"{settings.get('clientPortAddress') or '*'}:{settings.get('clientPort') or settings['secureClientPort']}"
     print(f"ZooKeeper on {where}, data in {settings['dataDir']}; Ctrl-C stops it", flush=True)
+    os.set_inheritable(lock.descriptor, True)
     os.execv(command[0], command)

@@ -182,6 +182,57 @@ def test_who_does_not_obey_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     run(scenario())
 
 
+def test_asked_again_and_again_it_ends_at_once() -> None:
+    async def scenario() -> None:
+        brokers = [child("trap '' TERM; " + READY + SLEEP, f"broker {index}") for index in range(2)]
+        zookeeper = child("trap '' TERM; " + SLEEP, "zookeeper")
+        watched = Watched(brokers, zookeeper)
+        await watched.supervisor.start(lambda: True)
+        stopping = asyncio.ensure_future(watched.supervisor.stop())
+        await until(lambda: brokers[1].state is State.STOPPING)
+        watched.supervisor.hurry()
+        assert (brokers[0].state, zookeeper.state) == (State.STOPPING, State.READY)
+        watched.supervisor.hurry()
+        await stopping
+        assert [one.exit_text for one in (*brokers, zookeeper)] == ["killed by SIGKILL"] * 3
+        assert not watched.supervisor.clean
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("with_zookeeper", [True, False])
+def test_a_stop_right_after_the_start_leaves_nobody(with_zookeeper: bool) -> None:
+    """Whoever is cancelled, in whichever turn: the others are found and ended."""
+
+    async def scenario(turns: int) -> None:
+        brokers = [child(SERVE, f"broker {index}") for index in range(2)]
+        zookeeper = child(OBEY + SLEEP, "zookeeper") if with_zookeeper else None
+        watched = Watched(brokers, zookeeper)
+        starting = asyncio.ensure_future(watched.supervisor.start(lambda: False))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await watched.supervisor.stop()
+        assert {one.state for one in (*brokers, zookeeper) if one} == {State.DOWN}
+        assert watched.supervisor.clean
+
+    for turns in range(4):
+        run(scenario(turns))
+
+
+def test_what_it_inherits_stays_open() -> None:
+    async def scenario() -> None:
+        read, write = os.pipe()
+        one = Child("one", lambda descriptor: ["sh", "-c", f"echo held >/dev/fd/{write}"], inherits=(write,))
+        one.start()
+        os.close(write)
+        await one.wait()
+        assert (os.read(read, 100), one.exit_code) == (b"held\n", 0)
+        os.close(read)
+
+    run(scenario())
+
+
 def test_signals_are_passed_on(tmp_path: Path) -> None:
     async def scenario() -> None:
         one = child("trap 'echo again' HUP; " + READY + SLEEP, output=tmp_path / "out")
@@ -207,7 +258,7 @@ from broker.supervisor import Child
 async def main():
     command = ["sh", "-c", {READY + SLEEP!r}]
     child = Child("broker 0", lambda descriptor: [*command, str(descriptor)], when_orphaned=signal.{number})
-    await child.start()
+    child.start()
     await child.ready.wait()
     print(child.pid, flush=True)
     await child.wait()

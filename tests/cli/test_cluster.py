@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from broker.__main__ import main
 from broker.cli import cluster
+from broker.local_zookeeper import hold
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
 from tests.support.commands import RunningCommand, pid_of
@@ -38,6 +40,28 @@ def test_overrides_win(tmp_path: Path) -> None:
     assert [one.listeners[0].text for one in found] == ["PLAINTEXT://127.0.0.1:19000", "PLAINTEXT://127.0.0.1:19001"]
     assert [one["default.replication.factor"] for one in found] == [1, 1]
     assert [one["offsets.topic.replication.factor"] for one in found] == [2, 2]
+
+
+def test_the_first_brokers_number_may_be_given_by_its_new_name(tmp_path: Path) -> None:
+    assert [one.broker_id for one in settings(tmp_path, 2, node_id="5")] == [5, 6]
+
+
+def test_who_reads_along_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as gone:
+        monkeypatch.setattr(sys, "stdout", gone)
+        for _ in range(2):
+            cluster._print("a line")
+
+
+def test_a_zookeeper_at_work_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lock = hold(tmp_path / "zookeeper" / "data")
+    assert main(["cluster", "--dir", str(tmp_path)]) == 1
+    lock.release()
+    said = capsys.readouterr().err
+    assert said == f"gregor cluster: {tmp_path}/zookeeper/data: a ZooKeeper that runs works on this folder.\n"
+    assert not (tmp_path / "zookeeper" / "zoo.cfg").exists()
 
 
 def test_bad_settings_end_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,14 @@ def test_bare_prints_usage_and_fails(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.startswith(gregor.USAGE)
 
 
+def test_an_interrupt_while_a_command_is_loaded_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gregor.importlib, "import_module", interrupted)
+    assert gregor.main(["cluster"]) == 130
+
+
 @pytest.mark.parametrize("flag", ["--help", "-h", "help"])
 def test_help_lists_every_command(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert gregor.main([flag]) == 0

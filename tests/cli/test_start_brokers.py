@@ -15,7 +15,7 @@ import pytest
 
 from broker.__main__ import main
 from broker.cli import start
-from broker.cli.start_brokers import arguments_for, bootstrap_of, first_of, stop_on_signals
+from broker.cli.start_brokers import arguments_for, bootstrap_of, first_of, left_out, stop_on_signals
 from broker.supervisor import Child
 from tests.support.commands import RunningCommand, pid_of, until
 
@@ -84,6 +84,15 @@ def test_data_of_a_single_broker_is_not_passed_over(tmp_path: Path, capsys: pyte
     (tmp_path / "meta.properties").touch()
     assert main(["start", "--brokers", "2", "--override", f"log.dirs={tmp_path}"]) == 1
     assert "holds the data of a single broker" in capsys.readouterr().err
+
+
+def test_members_of_an_earlier_run_are_named(tmp_path: Path) -> None:
+    for index in (0, 2, 4):
+        (tmp_path / f"broker-{index}").mkdir()
+        (tmp_path / f"broker-{index}" / "meta.properties").touch()
+    assert left_out([str(tmp_path)], 5) == []
+    (line,) = left_out([str(tmp_path / "none"), str(tmp_path)], 2)
+    assert line.startswith("broker-2, broker-4 in ") and "(--brokers 5)" in line
 
 
 @pytest.mark.parametrize(

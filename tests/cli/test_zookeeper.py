@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from broker import zookeeper_server
 from broker.cli import zookeeper
 from broker.cli.zookeeper import DEFAULTS, NotStarted, config_file_of, make_parser, settings_of
+from broker.local_zookeeper import hold
 from config.properties import load_properties
 from tests.support.processes import ROOT, clean_environment, free_port
 from tests.support.zookeeper import ZooKeeperProcess
@@ -94,8 +96,45 @@ def test_what_is_missing_is_named(
     assert "pip install 'gregor[spark]'" in capsys.readouterr().err
 
 
-def test_bad_arguments(capsys: pytest.CaptureFixture[str]) -> None:
-    assert zookeeper.main(["--client-port", "70000"]) == 1
+def test_two_servers_do_not_share_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lock = hold(tmp_path / "data")
+    arguments = ["--client-port", str(free_port()), "--data-dir", str(tmp_path / "data")]
+    assert zookeeper.main(arguments) == 1
+    assert "cannot be used: a ZooKeeper that runs works on this folder" in capsys.readouterr().err
+    assert not (tmp_path / "data" / "zoo.cfg").exists()
+    lock.release()
+
+
+@pytest.mark.parametrize(("host", "remedy"), [("192.0.2.1", "give a --bind"), ("no.host.invalid", "give a --bind")])
+def test_an_address_that_is_not_of_this_machine(host: str, remedy: str) -> None:
+    with pytest.raises(NotStarted, match=f"{host}:2181 cannot be listened on: .*; {remedy}"):
+        zookeeper.check_port({"clientPort": "2181", "clientPortAddress": host})
+
+
+@pytest.mark.parametrize("host", ["", "localhost"])
+def test_a_port_that_is_taken_on_one_of_several_addresses(host: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(NotStarted, match="is a ZooKeeper running already"):
+            zookeeper.check_port({"clientPort": str(port), "clientPortAddress": host})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--client-port", "70000"], "'70000' is no port; give one from 1 to 65535"),
+        (["--client-port", "x"], "'x' is no port"),
+        (["--heap-mb", "0"], "'0' is no size; give 32 or more"),
+        (["--heap-mb", "-1"], "expected one argument|'-1' is no size"),
+    ],
+)
+def test_bad_arguments(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert zookeeper.main(words) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(said, line)
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert zookeeper.main(["--help"]) == 0
     assert "zookeeper.connect=localhost:2181" in capsys.readouterr().out
 
