@@ -33,6 +33,11 @@ STATE_FROM = 15
 RESTING_SHARE = 4
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
+DEFAULT_SLOTS = 1000
+EVICT_AFTER_MS = 120_000
+"""A session unused this long may give its slot to a new one (Kafka's min.incremental.fetch.session.eviction.ms)."""
+MOST_PLACES = 200_000
+"""All sessions together remember so many partitions, each some 500 bytes; it is what a whole cluster should have."""
 
 Key = tuple[str, Uuid, int]
 """Topic name (below version 13) or topic id, and the index."""
@@ -133,6 +138,7 @@ class FollowerSession:
         self.replica_id = replica_id
         self.replica_epoch = -1
         self.uses_ids = uses_ids
+        self.fetcher: tuple[int, str | None] = replica_id, None
         self.last_fetch_ms = 0
         self.places: dict[Key, Place] = {}
         self.busy: dict[Place, None] = {}
@@ -189,9 +195,12 @@ class FollowerSession:
 
 
 class FollowerSessions:
-    """The sessions of all followers of this broker."""
+    """The sessions of all followers of this broker. Who poses as many of them gets no more than `slots`: the others are
+    answered without a session, as Kafka does when its cache is full."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int = DEFAULT_SLOTS) -> None:
+        self._slots = slots
+        self._places = 0
         self.propose_isr: IsrProposal | None = None
         """Asked when a follower has caught up that is not in sync by the controller's word."""
         self.throttle: ReplicaThrottle | None = None
@@ -208,12 +217,12 @@ class FollowerSessions:
         now_ms = broker.now_ms()
         incremental = request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
         try:
-            session = self._known(request, call) if incremental else self._opened(request, call)
+            session = self._known(request, call) if incremental else self._opened(broker, request, call, now_ms)
+            if session.parked is not None:
+                session.parked.give_way()
+            self._update(session, request)
         except KafkaError as error:
             return FetchResponse(error_code=error.code)
-        if session.parked is not None:
-            session.parked.give_way()
-        session.update(request)
         session.replica_epoch = request.replica_state.replica_epoch if call.version >= STATE_FROM else -1
         read = FollowerRead(broker, self, session, request, call, incremental)
         read.arrived(now_ms)
@@ -242,14 +251,31 @@ class FollowerSessions:
         session.epoch = session.epoch % 0x7FFF_FFFF + 1
         return session
 
-    def _opened(self, request: FetchRequest, call: Call) -> FollowerSession:
-        """A new one, in place of what its fetcher had; without an id if none is wanted, or there is nothing to it."""
+    def _update(self, session: FollowerSession, request: FetchRequest) -> None:
+        before = len(session.places)
+        session.update(request)
+        if session.id:
+            added = len(session.places) - before
+            self._places += added
+            if added > 0 and self._places > MOST_PLACES:
+                self._end(session.id)
+                raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+    def _opened(self, broker: Broker, request: FetchRequest, call: Call, now_ms: int) -> FollowerSession:
+        """A new one, in place of what its fetcher had; without an id if none is wanted, there is nothing to it, or no
+        room for it."""
         replica_id = replica_of(request, call.version)
         fetcher = replica_id, call.client_id
-        for known in {request.session_id, self._by_fetcher.pop(fetcher, 0)}:
+        for known in {request.session_id, self._by_fetcher.get(fetcher, 0)}:
             self._end(known)
         session = FollowerSession(0, replica_id, call.version >= TOPIC_IDS_FROM, self.tells_at_once)
-        if request.session_epoch == INITIAL_EPOCH and request.topics:
+        places = sum(len(topic.partitions) for topic in request.topics)
+        if (
+            request.session_epoch == INITIAL_EPOCH
+            and 0 < places <= MOST_PLACES - self._places
+            and self._make_room(replica_id, broker.metadata.is_alive, now_ms)
+        ):
+            session.fetcher = fetcher
             session.id = self._new_id()
             session.epoch = 1
             self._sessions[session.id] = session
@@ -259,13 +285,32 @@ class FollowerSessions:
     def _end(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            del self._by_fetcher[session.fetcher]
+            self._places -= len(session.places)
             session.close()
+
+    def _make_room(self, replica_id: int, is_alive: Callable[[int], bool], now_ms: int) -> bool:
+        """Whether there is a slot for a session of this broker. Those of brokers that the cluster does not have give
+        theirs to one that it has; others only after a long rest."""
+        if len(self._sessions) < self._slots:
+            return True
+        counts = is_alive(replica_id)
+        oldest = min(
+            self._sessions.values(),
+            key=lambda one: (counts and is_alive(one.replica_id), one.last_fetch_ms),
+            default=None,
+        )
+        if oldest is None or (
+            now_ms - oldest.last_fetch_ms < EVICT_AFTER_MS and not (counts and not is_alive(oldest.replica_id))
+        ):
+            return False
+        self._end(oldest.id)
+        return True
 
     def forget(self, is_alive: Callable[[int], bool]) -> None:
         """End the sessions of brokers that are gone."""
         for fetcher, session_id in list(self._by_fetcher.items()):
             if not is_alive(fetcher[0]):
-                del self._by_fetcher[fetcher]
                 self._end(session_id)
 
     def _new_id(self) -> int:

@@ -254,7 +254,7 @@ class Node:
         def link() -> ControllerLink:
             return ControllerLink(config.broker_id, image, answers, listener, config["controller.socket.timeout.ms"])
 
-        follower_sessions = FollowerSessions()
+        follower_sessions = FollowerSessions(config["max.incremental.fetch.session.cache.slots"])
         if self._zookeeper is not None:
             from broker.member import Member  # a broker that is alone starts faster without
 

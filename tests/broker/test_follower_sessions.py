@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker.follower_sessions import EVICT_AFTER_MS
 from protocol.errors import ErrorCode
 from protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
 from replication.partition import Partition
@@ -28,13 +29,24 @@ def topic(harness: Harness, request: pytest.FixtureRequest) -> str:
 class Fetches:
     """What a follower sends, in one session."""
 
-    def __init__(self, harness: Harness, topic: str, version: int = 17, client_id: str = "broker-5-fetcher-0") -> None:
+    def __init__(
+        self,
+        harness: Harness,
+        topic: str,
+        version: int = 17,
+        client_id: str = "broker-5-fetcher-0",
+        replica_id: int = FOLLOWER,
+    ) -> None:
         self.harness = harness
         self.client_id = client_id
+        self.replica_id = replica_id
         self.version = version
         partition = harness.broker.replicas.get(topic, 0)
         assert partition is not None
         self.name: Any = partition.topic_id if version >= 13 else topic
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
         self.session_id = self.epoch = 0
 
     def request(self, offsets: dict[int, int], max_wait_ms: int = 0, **fields: Any) -> FetchRequest:
@@ -44,14 +56,20 @@ class Fetches:
             for one in asked.partitions:
                 one.log_start_offset = 0
         if self.version >= 15:
-            request.replica_state = FetchRequest.ReplicaState(replica_id=FOLLOWER, replica_epoch=77)
+            request.replica_state = FetchRequest.ReplicaState(replica_id=self.replica_id, replica_epoch=77)
         else:
-            request.replica_id = FOLLOWER
+            request.replica_id = self.replica_id
         request.session_id, request.session_epoch = self.session_id, self.epoch
         return request
 
     def ask(self, offsets: dict[int, int], **fields: Any) -> dict[int, FetchResponse.PartitionData]:
         return self.take(self.harness.ask(self.request(offsets, **fields), self.version, self.client_id))
+
+    def error(self, offsets: dict[int, int]) -> int:
+        """With nothing else."""
+        answer: FetchResponse = self.harness.ask(self.request(offsets), self.version, self.client_id)
+        assert not answer.responses
+        return answer.error_code
 
     def begin(self, offsets: dict[int, int], max_wait_ms: int = 60_000) -> Any:
         request = self.request(offsets, max_wait_ms)
@@ -193,6 +211,62 @@ def test_a_fetcher_that_comes_back_takes_its_place_anew(harness: Harness, topic:
     harness.broker.follower_sessions.forget(lambda broker_id: broker_id != FOLLOWER)
     assert len(harness.broker.follower_sessions) == 0
     assert not partition_of(harness, topic)._waiters.active
+
+
+def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
+    harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = harness.broker.follower_sessions
+    now_ms = [harness.broker.now_ms()]
+    alive: set[int] = set()
+    monkeypatch.setattr(type(harness.broker), "now_ms", staticmethod(lambda: now_ms[0]))
+    monkeypatch.setattr(harness.broker.metadata, "is_alive", alive.__contains__)
+    monkeypatch.setattr(sessions, "_slots", 3)
+    first, *others = [Fetches(harness, topic, client_id=f"stranger {number}") for number in range(6)]
+    for one in (first, *others):
+        now_ms[0] += 1
+        one.ask({0: 0})
+        one.epoch = 1 if one.session_id else 0
+    assert [one.session_id > 0 for one in (first, *others)] == [True] * 3 + [False] * 3
+    assert len(sessions) == len(sessions._by_fetcher) == sessions._places == 3
+    # Who is not in the cluster gives way to who is, but not the other way round.
+    alive.add(FOLLOWER + 1)
+    follower = Fetches(harness, topic, client_id="follower", replica_id=FOLLOWER + 1)
+    follower.ask({0: 0})
+    assert follower.session_id and len(sessions) == len(sessions._by_fetcher) == 3
+    assert first.error({1: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    # After a long rest anybody does.
+    now_ms[0] += EVICT_AFTER_MS
+    for one in others[-3:]:
+        one.ask({0: 0})
+        assert one.session_id
+    assert follower.error({1: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    sessions.forget(alive.__contains__)
+    assert len(sessions) == len(sessions._by_fetcher) == sessions._places == 0
+    monkeypatch.setattr(sessions, "_slots", 0)
+    first.begin_anew()
+    first.ask({0: 0})
+    assert not first.session_id
+
+
+def test_sessions_remember_only_so_many_partitions(
+    harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.follower_sessions.MOST_PLACES", 4)
+    sessions = harness.broker.follower_sessions
+    follower, other = Fetches(harness, topic), Fetches(harness, topic, client_id="other")
+    follower.ask({0: 0, 1: 0})
+    other.ask({0: 0})
+    follower.ask({2: 0})
+    assert sessions._places == 4
+    assert follower.error({7: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions._places == 1
+    follower.begin_anew()
+    assert len(follower.ask({0: 0, 1: 0, 2: 0, 7: 0})) == 4  # served, but not remembered
+    assert (follower.session_id, sessions._places) == (0, 1)
+    follower.begin_anew()
+    follower.ask({0: 0, 1: 0, 2: 0})
+    assert follower.session_id and sessions._places == 4
 
 
 def test_a_session_is_counted(harness: Harness, topic: str) -> None:
