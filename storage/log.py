@@ -150,7 +150,7 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
     def await_sequence(self, producer_id: int, sequence: int) -> None:
         """A producer's batch that begins with this sequence was refused, for a reason that passes: nothing that it sent
         behind that batch is taken first."""
-        self._producers.awaited[producer_id] = sequence
+        self._producers.await_sequence(producer_id, sequence)
 
     def await_no_sequences(self) -> None:
         """What was refused before counts no more."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from storage.files import Files
 
 BATCHES_KEPT = 5
+MOST_AWAITED = 1000
 DEFAULT_EXPIRATION_MS = 86_400_000
 """producer.id.expiration.ms"""
 
@@ -125,13 +126,20 @@ class ProducerStates:
         self.entries: dict[int, ProducerEntry] = {}
         self.awaited: dict[int, int] = {}
         """Producer id -> sequence of a batch that was refused for a reason that passes. It comes again, and what was
-        sent behind it must not be taken before."""
+        sent behind it must not be taken before. Of MOST_AWAITED producers, who may have made up their ids; those
+        refused longest ago are forgotten, and taken as Kafka takes them."""
         self.snapshot_offsets: list[int] = []
         """Of the snapshots in the folder, ascending. Filled by `list_snapshots`."""
         self.unsynced_snapshots: list[str] = []
         """Paths of those that were written, but not synced."""
 
     # Checks and updates
+
+    def await_sequence(self, producer_id: int, sequence: int) -> None:
+        self.awaited.pop(producer_id, None)
+        if len(self.awaited) >= MOST_AWAITED:
+            del self.awaited[next(iter(self.awaited))]
+        self.awaited[producer_id] = sequence
 
     def check(
         self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int, *, from_client: bool = True

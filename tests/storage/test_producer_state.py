@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from protocol.errors import ErrorCode, KafkaError
 from storage.memory_files import MemoryFiles
 from storage.producer_state import (
+    MOST_AWAITED,
     AppendedBatch,
     ProducerEntry,
     ProducerStates,
@@ -164,6 +165,23 @@ def test_what_was_sent_behind_a_refused_batch_is_not_taken_before_it() -> None:
     assert append(6) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     # Others begin where they like.
     assert log.append_as_leader(sequenced(8, 0, 9), 0, NOW_MS).first_offset == 5
+
+
+def test_only_so_many_refused_producers_are_waited_for() -> None:
+    """Their ids may be made up."""
+    log = open_log(MemoryFiles())
+    for producer_id in range(MOST_AWAITED):
+        log.await_sequence(producer_id, 0)
+    log.await_sequence(0, 1)  # lately again
+    for producer_id in range(MOST_AWAITED, MOST_AWAITED + 3):
+        log.await_sequence(producer_id, 0)
+    assert len(log._producers.awaited) == MOST_AWAITED
+    assert {1, 2, 3}.isdisjoint(log._producers.awaited)
+    assert log._producers.awaited[0] == 1
+    for producer_id in (4, MOST_AWAITED + 2):
+        with pytest.raises(KafkaError):
+            log.append_as_leader(sequenced(producer_id, 0, 1), 0, NOW_MS)
+    assert log.append_as_leader(sequenced(1, 0, 1), 0, NOW_MS).first_offset == 0
 
 
 def test_sequence_of_a_batch_may_wrap_around() -> None:
