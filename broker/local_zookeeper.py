@@ -33,7 +33,7 @@ def write_config(folder: Path, port: int) -> Path:
 
 def hold(data_folder: Path) -> FolderLock:
     """Make the folder, and keep other ZooKeepers out of it: they have no lock of their own, and would spoil each
-    other's files. The server is to inherit the lock's descriptor. Raises OSError, also where somebody is there already."""
+    other's files. The server is to inherit the lock's descriptor. OSError, also where somebody is there already."""
     data_folder.mkdir(parents=True, exist_ok=True)
     try:
         return FolderLock(str(data_folder))
