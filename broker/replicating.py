@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from replication.replica_manager import ReplicaManager
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
-_SLICE_S = 0.001
 
 
 class IsrChanges(Protocol):
@@ -94,15 +93,17 @@ class Replicating:
         every_s = self._config["replica.lag.time.max.ms"] / 2000
         while True:
             await asyncio.sleep(every_s)
-            until = time.monotonic() + _SLICE_S
+            turns = Turns()
             for partition in list(self._replicas.partitions.values()):
-                if partition.is_leader:
+                await turns.next()
+                if not partition.is_leader:
+                    continue
+                try:
                     if (isr := partition.isr_to_shrink(self._clock_ms())) is not None:
                         self.propose(partition, isr)
                     partition.look_again(self._clock_ms())
-                if time.monotonic() > until:
-                    await asyncio.sleep(0)
-                    until = time.monotonic() + _SLICE_S
+                except Exception:  # a bug: the other partitions, and the next look, must not be lost with it
+                    logger.exception("%s-%d: who is in sync was not looked at", partition.topic, partition.partition)
 
     def _brokers_changed(self) -> None:
         alive = frozenset(self._image.brokers)

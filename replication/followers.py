@@ -257,7 +257,7 @@ class _Link:
             await peer.converse(request, version, self._following)
             assert self._rest is not None
             outside = await in_turns(self._rest)
-            if outside:
+            if outside and peer is self._peer:  # else it would be connected again, and nobody would ever close it
                 await self._ask_range(peer, outside)
             if self._failing:
                 self._failing = False

@@ -1,0 +1,51 @@
+"""What a leader does about its followers by the clock."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.replicating import Replicating
+
+
+class Led:
+    """A partition that this broker leads, and whether looking at it fails."""
+
+    topic, is_leader = "t", True
+
+    def __init__(self, partition: int, broken: bool) -> None:
+        self.partition = partition
+        self.broken = broken
+        self.looks = 0
+        self.looked_often = asyncio.Event()
+
+    def isr_to_shrink(self, _now_ms: int) -> None:
+        self.looks += 1
+        if self.looks >= 3:
+            self.looked_often.set()
+        if self.broken:
+            raise AssertionError("a bug")
+
+    def look_again(self, _now_ms: int) -> None:
+        return
+
+
+def test_a_partition_over_which_a_look_fails_keeps_no_other_from_it(caplog: pytest.LogCaptureFixture) -> None:
+    led = [Led(0, True), Led(1, False)]
+    watch: Any = object.__new__(Replicating)
+    watch._config = {"replica.lag.time.max.ms": 2}
+    watch._replicas = SimpleNamespace(partitions=dict(enumerate(led)))
+    watch._clock_ms = lambda: 0
+
+    async def watching() -> None:
+        task = asyncio.create_task(Replicating._shrink_again_and_again(watch))
+        async with asyncio.timeout(30):
+            for one in led:
+                await one.looked_often.wait()
+        task.cancel()
+
+    asyncio.run(watching())
+    assert "t-0: who is in sync was not looked at" in caplog.text
