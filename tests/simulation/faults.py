@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from replication import nodes
 from replication.metadata_store import Create
 from replication.nodes import ReplicaAssignment
+from tests.simulation.ambush import Ambush
 from tests.simulation.node import host_of
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Faults:
         self._undo: list[Callable[[], None]] = []
         self._lossy: int | None = None
         self._pace_s = rng.choice((0.3, 0.8, 1.5))
+        self._ambush = Ambush(world, self, world.rng("ambush"))
 
     @property
     def has_lost_bytes(self) -> bool:
@@ -36,6 +38,7 @@ class Faults:
         return self._lossy is not None
 
     def begin(self) -> None:
+        self._world.network.watcher = self._ambush.delay_s
         self._later(self._rng.random() * self._pace_s, self._next)
 
     def _later(self, delay_s: float, call: Callable[[], None]) -> None:
@@ -61,7 +64,7 @@ class Faults:
         fault = self._rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
         if self._lossy is not None and self._is_safe():
             self._lossy = None
-        if self._lossy is None:
+        if self._lossy is None and not self._ambush.is_under_way:
             fault()
         self._later(2 * self._pace_s * self._rng.random(), self._next)
 
@@ -72,6 +75,7 @@ class Faults:
         world.trace("-- healing --")
         for undo in self._undo:
             undo()
+        world.network.watcher = None
         world.network.cut.clear()
         world.network.slow.clear()
         world.zk.slowness = 1.0
@@ -120,16 +124,19 @@ class Faults:
         self._until(8.0, thaw)
 
     def _lose_power(self) -> None:
+        self.lose_power(self._some_broker(), 6.0 * self._rng.random() ** 2)
+
+    def lose_power(self, broker_id: int, away_s: float) -> bool:
         """A crash that takes unsynced bytes along: all of them, or each file's up to some place.
 
         Kafka promises nothing if the only one that has a record loses it; so it is done only while another in-sync
         replica of each partition is well, and nothing else happens until the one that lost bytes is out of the ISRs.
+        False if it cannot be done now.
         """
-        broker_id = self._some_broker()
         world = self._world
         node = world.machines[broker_id].running
-        if node is None or not self._all_well_but(broker_id):
-            return
+        if node is None or self._lossy is not None or not self._all_well_but(broker_id):
+            return False
         world.kill(broker_id)
         self._lossy = broker_id
         files = node.files
@@ -139,7 +146,8 @@ class Faults:
         else:
             world.trace(f"broker {broker_id} loses some of what was not synced")
             files.lose_some(self._rng)
-        self._until(6.0, lambda: self._boot(broker_id))
+        self._later(away_s, lambda: self._boot(broker_id))
+        return True
 
     def _all_well_but(self, broker_id: int) -> bool:
         world = self._world

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Key = tuple[str, int]
 READ_BYTES = 1 << 24
 MIN_IN_SYNC = 2
-LAGGING_LONGEST_S = 3.0
-"""Looked for every half of replica.lag.time.max.ms, which is 2 s."""
+LAGGING_LONGEST = 1.5
+"""Times replica.lag.time.max.ms: it is looked for every half of that."""
 
 
 class Violated(AssertionError):
@@ -152,6 +152,17 @@ class Ledger:
             self._has_all(key, broker_id, "joins the ISR")
         if state.leader >= 0 and state.leader != before.leader:
             self._has_all(key, state.leader, "is elected")
+        leading = self._world.partition(state.leader, key) if state.leader >= 0 else None
+        if leading is not None and leading.is_leader:
+            self._counts_all(key, leading)
+
+    def _counts_all(self, key: Key, partition: Partition) -> None:
+        """Whom the controller takes for in sync a leader waits for, even if it was not told yet (KIP-497)."""
+        state = self._states[key]
+        if state.leader == partition.local_id and state.leader_epoch == partition.leader_epoch:
+            missing = set(state.isr) - partition._maximal_isr
+            if missing:
+                self.violation(f"{key}: leader {partition.local_id} does not wait for {missing}, who are in sync")
 
     def isr(self, key: Key) -> tuple[int, ...]:
         state = self._states.get(key)
@@ -205,13 +216,20 @@ class Ledger:
     def _look_at_isr(self, key: Key, partition: Partition) -> None:
         """Who lags does not stay in the ISR; that the controller cannot be asked is another matter."""
         world = self._world
+        longest_s = LAGGING_LONGEST * int(world.settings["replica.lag.time.max.ms"]) / 1000
+        self._counts_all(key, partition)
         process = world.machines[partition.local_id].process
         now_ms = EPOCH_MS + int(world.loop.time() * 1000) + process.clock_ahead_ms
-        for broker_id in partition.isr:
+        for broker_id in partition.replicas:
             place = key, partition.local_id, broker_id
-            if process.frozen or partition.proposed_isr is not None or partition._in_sync(broker_id, now_ms):
+            if (
+                broker_id not in partition.isr
+                or process.frozen
+                or partition.proposed_isr is not None
+                or partition._in_sync(broker_id, now_ms)
+            ):
                 self._lagging.pop(place, None)
-            elif world.loop.time() - self._lagging.setdefault(place, world.loop.time()) > LAGGING_LONGEST_S:
+            elif world.loop.time() - self._lagging.setdefault(place, world.loop.time()) > longest_s:
                 self.violation(f"{key}: broker {broker_id} lags behind {partition.local_id} and stays in the ISR")
 
     # -- in the end ------------------------------------------------------------------------------------------------

@@ -21,16 +21,20 @@ LONGEST_S = 900
 
 
 class Mutant(NamedTuple):
-    """`path` with `old`, which is there once, replaced by `new`."""
+    """`path` with `old`, which is there once, replaced by `new`; and likewise what must go with it, because it would
+    make up for it."""
 
     name: str
     path: str
     old: str
     new: str
+    also: tuple[tuple[str, str, str], ...] = ()
 
 
 PARTITION = "replication/partition.py"
 ELECTION = "replication/election.py"
+ISR_PROPOSALS = "replication/isr_proposals.py"
+ISR_CHANGES = "replication/isr_changes.py"
 LOCAL_BROKER = "replication/local_broker.py"
 
 MUTANTS = (
@@ -112,11 +116,19 @@ MUTANTS = (
         "            return epoch, end_offset\n",
         "            return None\n",
     ),
+    # Either alone does no harm: the first record of an epoch begins where the epoch does.
     Mutant(
         "a leader does not note where its epoch begins",
         PARTITION,
         "log.assign_epoch(state.leader_epoch, start_offset)",
         "pass",
+        also=(
+            (
+                "storage/log_append.py",
+                "            self.assign_epoch(leader_epoch, first_offset)\n",
+                "            pass\n",
+            ),
+        ),
     ),
     Mutant(
         "a follower cuts its log to its high watermark (before KIP-101)",
@@ -152,21 +164,59 @@ MUTANTS = (
     ),
     Mutant(
         "proposals of an ISR made on an older one are granted",
-        "replication/isr_proposals.py",
+        ISR_PROPOSALS,
         "    if proposal.partition_epoch < partition.version:\n",
         "    if False:\n",
     ),
+    # The first line alone does no harm: with each leader epoch the partition's epoch grows, too.
     Mutant(
         "proposals of replaced leaders are granted",
-        "replication/isr_proposals.py",
+        ISR_PROPOSALS,
         "    if proposal.leader_epoch < state.leader_epoch:\n",
         "    if False:\n",
+        also=((ISR_PROPOSALS, "    if proposal.partition_epoch < partition.version:\n", "    if False:\n"),),
     ),
     Mutant(
         "a follower's earlier life is let into the ISR",
-        "replication/isr_proposals.py",
+        ISR_PROPOSALS,
         "or epoch not in (ANY_EPOCH, broker.epoch)",
         "",
+    ),
+    Mutant(
+        "a proposal that is repeated names a follower's present life",
+        ISR_CHANGES,
+        "one.member_epochs[broker_id]",
+        "one.partition.follower_epoch(broker_id)",
+    ),
+    Mutant(
+        "a proposal without an answer counts as refused",
+        ISR_CHANGES,
+        '            self._say_once(f"The controller is not told of in-sync sets now: {error}")\n',
+        "            for one in wanted:\n                one.partition.isr_refused(self._clock_ms())\n",
+    ),
+    Mutant(
+        "a proposal without an answer is not repeated",
+        ISR_CHANGES,
+        '            self._say_once(f"The controller is not told of in-sync sets now: {error}")\n',
+        "            self._pending.clear()\n",
+    ),
+    Mutant(
+        "a proposal that something newer overtook counts as refused",
+        ISR_CHANGES,
+        "        if said.error_code in UNDONE:\n",
+        "        if said.error_code:\n",
+    ),
+    Mutant(
+        "a decided proposal is repeated for what came in between",
+        ISR_CHANGES,
+        "            if not one.stands:\n                continue\n",
+        "",
+    ),
+    Mutant(
+        "what a controller said on a connection that it gave up is obeyed",
+        LOCAL_BROKER,
+        " or said < self._latest:",
+        ":",
     ),
     Mutant(
         "requests for an earlier life of the broker are obeyed",
@@ -196,15 +246,18 @@ MUTANTS = (
 
 
 def outcome(mutant: Mutant) -> str:
-    text = (ROOT / mutant.path).read_text()
-    if text.count(mutant.old) != 1:
-        return f"cannot be made: its text is {text.count(mutant.old)} times in {mutant.path}"
+    changes = ((mutant.path, mutant.old, mutant.new), *mutant.also)
+    for path, old, _ in changes:
+        count = (ROOT / path).read_text().count(old)
+        if count != 1:
+            return f"cannot be made: its text is {count} times in {path}"
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
         for package in PACKAGES:
             shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(ROOT / "tests/simulation", tree / "tests/simulation")
-        (tree / mutant.path).write_text(text.replace(mutant.old, mutant.new))
+        for path, old, new in changes:
+            (tree / path).write_text((tree / path).read_text().replace(old, new))
         command = [sys.executable, "-P", "-m", "tests.simulation.run", "--seeds", str(SEEDS), "--quiet"]
         try:
             ended = subprocess.run(

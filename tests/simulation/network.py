@@ -33,6 +33,8 @@ class Network:
         self.loop = loop
         self.rng = rng
         self.cut: set[tuple[str, str]] = set()
+        self.watcher: Callable[[str, str, bytes], float] | None = None
+        """Asked about each message to a server, by source, target and bytes: how many seconds it is to be late."""
         self.slow: dict[str, float] = {}
         """Seconds that messages from or to this host take longer, at most."""
         self._listeners: dict[str, tuple[Process, Callable[[str], ServerEnd]]] = {}
@@ -119,6 +121,8 @@ class Connection(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._client_open and self._network.is_open(self._client, self._server):
             self._there_s = self._reaches(self._client, self._server, self._there_s)
+            if self._network.watcher is not None:
+                self._there_s += self._network.watcher(self._client, self._server, bytes(data))
             self._loop.call_at(self._there_s, self._arrived, bytes(data), context=self.server_process.context)
 
     def abort(self) -> None:

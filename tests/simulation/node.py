@@ -76,7 +76,14 @@ class Node:
     """`start` in its process; it may raise what keeps a broker from starting."""
 
     def __init__(
-        self, broker_id: int, process: Process, files: Disk, loop: VirtualLoop, network: Network, zk: Ensemble
+        self,
+        broker_id: int,
+        process: Process,
+        files: Disk,
+        loop: VirtualLoop,
+        network: Network,
+        zk: Ensemble,
+        settings: dict[str, str],
     ) -> None:
         self.broker_id = broker_id
         self.process = process
@@ -84,7 +91,7 @@ class Node:
         self.started = self.stopping = False
         self.connection_numbers = itertools.count(1)
         self.config = config = BrokerConfig(
-            SETTINGS | {"broker.id": str(broker_id), "listeners": f"PLAINTEXT://{host_of(broker_id)}:9092"}
+            settings | {"broker.id": str(broker_id), "listeners": f"PLAINTEXT://{host_of(broker_id)}:9092"}
         )
         self._loop = loop
         self._network = network

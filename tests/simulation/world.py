@@ -21,7 +21,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.ledger import MIN_IN_SYNC, Ledger, Violated
 from tests.simulation.loop import Process, Stuck, VirtualLoop
 from tests.simulation.network import Network
-from tests.simulation.node import Node, host_of
+from tests.simulation.node import SETTINGS, Node, host_of
 from tests.simulation.virtual_time import virtual, wall_ms
 from tests.simulation.zookeeper import Ensemble
 
@@ -75,6 +75,10 @@ class World:
         self._first_assignment = {key: tuple(rng.sample(self.broker_ids, 3)) for key in self.keys}
         self.producing = True
         self.produce_every_s = rng.choice((0.15, 0.3, 0.6))
+        self.settings = SETTINGS | {
+            "replica.lag.time.max.ms": rng.choice(("600", "2000")),
+            "controller.socket.timeout.ms": rng.choice(("500", "1500")),
+        }
         self.chaos_s = chaos_s
         self.faults = Faults(self, self.rng("faults"))
         self._graveyard: list[Node] = []
@@ -134,7 +138,7 @@ class World:
             process.clock_ahead_ms = machine.node.process.clock_ahead_ms
             self._graveyard.append(machine.node)
         self.trace(f"broker {broker_id} boots")
-        node = machine.node = Node(broker_id, process, machine.files, self.loop, self.network, self.zk)
+        node = machine.node = Node(broker_id, process, machine.files, self.loop, self.network, self.zk, self.settings)
         node.replicas.on_leadership.append(self.ledger.roles)
         self.loop.spawn(process, self._life(node), f"broker {broker_id}")
 

@@ -1,0 +1,127 @@
+"""Faults that wait for their moment: a request is on its way on which the order of things hangs.
+
+Faults at random times seldom hit the few milliseconds between a leader's question to the controller and the answer. So
+the wire is watched for such requests; some of them come late, by which time those that carried them have given up, have
+asked again, and gone on; and to those that they are about something happens meanwhile.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from protocol.api_keys import ApiKey
+from replication.partition import Partition
+from tests.simulation.node import host_of
+
+if TYPE_CHECKING:
+    from tests.simulation.faults import Faults
+    from tests.simulation.world import World
+
+ORDERS = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA})
+WATCHED = ORDERS | {ApiKey.ALTER_PARTITION}
+ORDERS_LATE = 0.03
+PROPOSALS_LATE = 0.3
+JOINS_CAUGHT = 0.7
+
+
+class Ambush:
+    """`delay_s` is asked about each request on its way between two brokers. Not more than one is caught at a time."""
+
+    def __init__(self, world: World, faults: Faults, rng: random.Random) -> None:
+        self._world = world
+        self._faults = faults
+        self._rng = rng
+        self._busy_until_s = self._quiet_until_s = 0.0
+        self._late: dict[tuple[str, str], float] = {}
+        """Until when proposals are held up on a link."""
+
+    def delay_s(self, source: str, target: str, data: bytes) -> float:
+        """How much later than usual it arrives."""
+        key = data[5]
+        if key not in WATCHED or data[4]:
+            return 0.0
+        now_s = self._world.loop.time()
+        if self._faults.over:
+            return 0.0
+        if key == ApiKey.ALTER_PARTITION:
+            held_s = self._late.get((source, target), 0.0) - now_s
+            if held_s > 0:
+                return held_s
+        if now_s < self._busy_until_s:
+            return 0.0
+        if key != ApiKey.ALTER_PARTITION:
+            return self._caught(0.3 + 3 * self._rng.random()) if self._rng.random() < ORDERS_LATE else 0.0
+        joining = self._joining(source)
+        if joining is not None and host_of(joining[1]) != target and self._rng.random() < JOINS_CAUGHT:
+            what = self._rng.choice((self._comes_back_without, self._lags_again))
+            return what(source, target, *joining)
+        return self._is_late(source, target) if self._rng.random() < PROPOSALS_LATE else 0.0
+
+    @property
+    def is_under_way(self) -> bool:
+        """Nothing else is to go wrong until it is over."""
+        return self._world.loop.time() < self._quiet_until_s
+
+    def _caught(self, delay_s: float, quiet: bool = False) -> float:
+        self._busy_until_s = self._world.loop.time() + delay_s + 0.5
+        if quiet:
+            self._quiet_until_s = self._busy_until_s
+        return delay_s
+
+    def _later(self, delay_s: float, cut: bool, links: list[tuple[str, str]]) -> None:
+        network = self._world.network
+
+        def change() -> None:
+            if cut and not self._faults.over:
+                self._world.trace("cut " + " ".join(f"{one}>{other}" for one, other in links))
+                network.cut.update(links)
+            elif not cut:
+                network.cut.difference_update(links)
+
+        self._world.loop.call_later(delay_s, change, context=self._world.loop.nobodys)
+
+    def _joining(self, host: str) -> tuple[Partition, int] | None:
+        """Who is to come into an in-sync set by the word of this broker."""
+        for machine in self._world.machines.values():
+            node = machine.running
+            if node is not None and host_of(node.broker_id) == host:
+                for partition in node.replicas.partitions.values():
+                    joining = set(partition.proposed_isr or ()) - set(partition.isr)
+                    if joining:
+                        return partition, min(joining)
+        return None
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def _is_late(self, source: str, target: str, *_: object) -> float:
+        """Said again meanwhile, if not overtaken by other things."""
+        delay_s = self._rng.choice((0.1, 1.0, 4.0)) * (0.5 + self._rng.random())
+        self._world.trace(f"a proposal from {source} to {target} is {delay_s:.3f} s late")
+        return self._caught(delay_s)
+
+    def _lags_again(self, source: str, target: str, partition: Partition, joining: int) -> float:
+        """Taken in when it is said again, and out when it lags; then the first proposal comes."""
+        world = self._world
+        settings = world.settings
+        timeout_s = int(settings["controller.socket.timeout.ms"]) / 1000
+        out_s = int(settings["replica.lag.time.max.ms"]) * 1.5 / 1000
+        delay_s = timeout_s + 0.2 + out_s + 0.5 * self._rng.random()
+        links = [(host_of(joining), source), (source, host_of(joining))]
+        self._later(timeout_s + 0.1 + 0.1 * self._rng.random(), True, links)
+        self._later(delay_s + 1.0, False, links)
+        world.trace(f"a proposal from {source} to {target} is {delay_s:.3f} s late, {joining} is to lag meanwhile")
+        return self._caught(delay_s, quiet=True)
+
+    def _comes_back_without(self, source: str, target: str, partition: Partition, joining: int) -> float:
+        """It loses power, and starts without what it had, before the controller hears of it at all."""
+        world = self._world
+        if not self._faults.lose_power(joining, 0.05 + 0.2 * self._rng.random()):
+            return 0.0
+        links = [(host_of(joining), source)]
+        world.trace(f"proposals from {source} to {target} are late, {joining} begins anew meanwhile")
+        delay_s = int(world.settings["zookeeper.session.timeout.ms"]) / 1000 + self._rng.random()
+        world.network.cut.update(links)
+        self._later(delay_s + 1.0, False, links)
+        self._late[source, target] = world.loop.time() + delay_s
+        return self._caught(delay_s, quiet=True)
