@@ -283,7 +283,7 @@ class ZooKeeperStore:
             data, stat = await self._read(path, lambda: self._kazoo.get_async(path, self._armed(watch, path)))
         except NoNode:
             return None
-        return data, _stat(stat)
+        return data or b"", _stat(stat)
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
         found: list[tuple[bytes, Stat] | None] = []
@@ -433,7 +433,9 @@ class ZooKeeperStore:
                 case Create(path, data, ephemeral, sequential):
                     # kazoo's own way would drop the slash that a name of digits alone is asked for with.
                     flags = ephemeral | sequential << 1
-                    transaction.operations.append(CreateRequest(self._kazoo.chroot + path, data, self._acl, flags))
+                    # Without data is not the same as with none of it: Apache Kafka tries to decode the latter.
+                    request = CreateRequest(self._kazoo.chroot + path, data or None, self._acl, flags)
+                    transaction.operations.append(request)
                 case Set(path, data, version):
                     transaction.set_data(path, data, version)
                 case Delete(path, version):

@@ -224,6 +224,23 @@ async def test_more_than_a_server_takes_is_not_sent_for_ever(zookeeper: ZooKeepe
 
 
 @on_loop
+async def test_a_node_without_data_has_none_as_apache_kafka_makes_it(zookeeper: ZooKeeperProcess) -> None:
+    """Its controller takes /latest_producer_id_block with data of no bytes for broken, and gives no producer ids."""
+    async with opened(zookeeper) as store:
+        await store.create("/a")
+        await store.multi([Create("/b"), Create("/c", b"x")])
+        chroot = store._kazoo.chroot
+        raw = KazooClient(zookeeper.connect, timeout=30)
+        raw.start(timeout=30)
+        try:
+            assert [raw.get(chroot + path)[0] for path in ("/a", "/b", "/c")] == [None, None, b"x"]
+        finally:
+            raw.stop()
+            raw.close()
+        assert [found and found[0] for found in await store.get_many(["/a", "/b", "/c"])] == [b"", b"", b"x"]
+
+
+@on_loop
 async def test_nobody_answers() -> None:
     store = ZooKeeperStore(Settings(f"127.0.0.1:{free_port()}", connection_timeout_ms=200))
     with pytest.raises(StoreFailed, match=r"within 200 ms"):
