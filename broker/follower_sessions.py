@@ -150,8 +150,7 @@ class FollowerSession:
             for index in gone.partitions:
                 place = self.places.pop((gone.topic, gone.topic_id, index), None)
                 if place is not None:
-                    place.leave()
-                    self.settle(place)
+                    self._drop(place)
         for topic in request.topics:
             for wanted in topic.partitions:
                 key = topic.topic, topic.topic_id, wanted.partition
@@ -186,12 +185,14 @@ class FollowerSession:
         if self.parked is not None:
             self.parked.give_way()
         for place in self.places.values():
-            if place.partition is not None and place not in self.busy and place not in self.resting:
-                place.partition.follower_was_level(self.replica_id, place.offset, self.last_fetch_ms)
-            place.leave()
+            self._drop(place)
         self.places.clear()
-        self.busy.clear()
-        self.resting.clear()
+
+    def _drop(self, place: Place) -> None:
+        if place.partition is not None and place not in self.busy and place not in self.resting:
+            place.partition.follower_was_level(self.replica_id, place.offset, self.last_fetch_ms)
+        place.leave()
+        self.settle(place)
 
 
 class FollowerSessions:

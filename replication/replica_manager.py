@@ -347,6 +347,7 @@ class ReplicaManager:
                 return ErrorCode.FENCED_LEADER_EPOCH
             if state.delete_partition:
                 del self.partitions[key]
+                self._refused.pop(key, None)
                 self.by_topic_id.pop((partition.topic_id, partition.partition), None)
                 partition.offline(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:

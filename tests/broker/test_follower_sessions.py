@@ -150,6 +150,20 @@ def test_one_that_was_idle_was_level_until_its_session_ended(harness: Harness, t
     assert state_of(partition_of(harness, topic)).last_caught_up_ms == session.last_fetch_ms
 
 
+def test_one_that_was_idle_was_level_until_its_follower_gave_it_up(harness: Harness, topic: str) -> None:
+    """For now: it may be back in a moment, and records may have come meanwhile."""
+    follower = Fetches(harness, topic)
+    follower.ask({0: 0})
+    follower.ask({})
+    (session,) = harness.broker.follower_sessions._sessions.values()
+    session.last_fetch_ms += 3_600_000
+    before_ms = session.last_fetch_ms
+    request = follower.request({})
+    request.forgotten_topics_data = [FetchRequest.ForgottenTopic(topic_id=follower.name, partitions=[0])]
+    follower.take(harness.ask(request, 17, follower.client_id))
+    assert state_of(partition_of(harness, topic)).last_caught_up_ms == before_ms
+
+
 def test_a_waiting_fetch_is_woken_by_records(harness: Harness, topic: str) -> None:
     follower = Fetches(harness, topic)
     follower.ask({0: 0, 1: 0})
