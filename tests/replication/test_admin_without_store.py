@@ -1,0 +1,136 @@
+"""Admin requests while the metadata store does not answer: each is answered in its time, and none is done later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages import AllocateProducerIdsRequest, AlterPartitionRequest
+from replication import controller_loop, nodes, time_limit
+from replication.config_admin import replacement
+from replication.controller_answers import ControllerAnswers
+from replication.embedded_store import EmbeddedStore
+from replication.topics_admin import NewTopic
+from tests.replication.fakes import on_loop
+from tests.replication.test_single_node import Node, node
+
+AWAY_MS = 20
+
+
+class Away:
+    """Stands before a store; while it is shut, whoever asks waits."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self.open = asyncio.Event()
+        self.waiting = 0
+        for name in ("get", "get_many", "exists", "children", "multi", "create", "set", "delete"):
+            setattr(store, name, self._behind(getattr(store, name)))
+
+    def _behind(self, ask: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def asked(*arguments: Any, **named: Any) -> Any:
+            self.waiting += 1
+            try:
+                await self.open.wait()
+            finally:
+                self.waiting -= 1
+            return await ask(*arguments, **named)
+
+        return asked
+
+
+def shut(running: Node, monkeypatch: pytest.MonkeyPatch) -> Away:
+    monkeypatch.setattr(time_limit, "LEAST_MS", AWAY_MS)
+    monkeypatch.setattr(time_limit, "MOST_MS", AWAY_MS)
+    return Away(running.store)
+
+
+async def code(work: Awaitable[object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as raised:
+        async with asyncio.timeout(30):
+            await work
+    return raised.value.code
+
+
+def codes(results: Any) -> list[ErrorCode]:
+    assert all(isinstance(result, KafkaError) for result in results)
+    return [result.code for result in results]
+
+
+@on_loop
+async def test_what_is_to_be_written_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with node(tmp_path) as running:
+        await running.admin.create_topic("t")
+        away = shut(running, monkeypatch)
+        admin = running.admin
+        timed_out = ErrorCode.REQUEST_TIMED_OUT
+        async with asyncio.timeout(30):
+            assert codes(await admin.create_topics([NewTopic("a"), NewTopic("b")], 10)) == [timed_out] * 2
+            assert codes(await admin.create_topics([NewTopic("c")], 2**31 - 1)) == [timed_out]
+            assert codes(await admin.delete_topics(["t", "a"], 10)) == [timed_out] * 2
+        assert await code(admin.create_partitions("t", 3)) is timed_out
+        assert await code(admin.settings.alter("topics", "t", replacement({"retention.ms": "1"}))) is timed_out
+        assert await code(admin.settings.texts("groups", "g")) is timed_out
+        assert await code(admin.settings.names("groups")) is timed_out
+        answers = ControllerAnswers(running.controller, running.store)
+        assert running.controller.cluster is not None
+        epoch = running.controller.cluster.brokers[0].epoch
+        given = await answers.allocate_producer_ids(AllocateProducerIdsRequest(broker_id=0, broker_epoch=epoch))
+        assert given.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert away.waiting == 0
+        away.open.set()
+        monkeypatch.undo()
+        assert (await admin.create_topic("later")).partitions == 1
+        assert sorted(await running.store.children(nodes.TOPICS)) == ["later", "t"]
+        assert await running.store.children(nodes.DELETE_TOPICS) == []
+
+
+@on_loop
+async def test_what_waits_for_the_controller_s_turn_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node(tmp_path) as running:
+        await running.admin.create_topic("t")
+        away = shut(running, monkeypatch)
+        admin, loop = running.admin, running.controller
+        loop._put(controller_loop._Read(nodes.BROKER_IDS))  # as after every lost connection
+        begun: list[str] = []
+
+        async def work(*_: Any) -> None:
+            begun.append("work")
+
+        async with asyncio.timeout(30):
+            elected = await admin.elect_leaders([("t", 0)], 10)
+        assert codes(elected.values()) == [ErrorCode.REQUEST_TIMED_OUT]
+        assert await code(admin.reassign({("t", 0): (0,)}, 10)) is ErrorCode.REQUEST_TIMED_OUT
+        assert await code(admin.reassignments(None, 10)) is ErrorCode.REQUEST_TIMED_OUT
+        assert await code(time_limit.TimeLimit().within(lambda: loop.in_turn(work))) is ErrorCode.REQUEST_TIMED_OUT
+        answers = ControllerAnswers(loop, running.store)
+        told = await answers.alter_partition(AlterPartitionRequest(broker_id=0), 3)
+        assert told.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert away.waiting == 1  # the controller itself
+        away.open.set()
+        monkeypatch.undo()
+        assert await admin.elect_leaders([("t", 0)], 30_000) != {}
+        assert begun == []
+
+
+@on_loop
+async def test_who_was_replaced_meanwhile_learns_from_the_next_controller_how_it_ended(tmp_path: Path) -> None:
+    async with node(tmp_path) as running:
+        decided = asyncio.ensure_future(
+            running.controller.wait_until(lambda: running.image.topic("t") is not None, 30_000)
+        )
+        await running.admin.create_topic("u")
+        await asyncio.sleep(0)
+        running.controller._resign()
+        assert not decided.done()
+        known = running.image._topics["u"]
+        running.image._topics["t"] = known
+        for listener in running.image.on_update:
+            listener()
+        assert await decided is True
