@@ -380,7 +380,9 @@ class _Decision:
 
     def _pass_over_returned(self) -> None:
         """Brokers that were away while there was no controller count as lost, wherever another one is in sync that was
-        not: an unclean end may have cost them records, and where they led they must not go on in the same epoch."""
+        not: an unclean end may have cost them records, and where they led they must not go on in the same epoch. Where
+        all have been away, the one that has been back for longest is alone in sync, and the others show that they have
+        what it has: which of them lost records nobody can see, but not whoever was back before that happened."""
         returned, self.cluster = self.cluster.returned, self.cluster._replace(returned=frozenset())
         for key in sorted({(name, index) for name, index, _ in returned}):
             topic, partition = self._topics[key[0]], self.cluster.partition(key)
@@ -388,6 +390,9 @@ class _Decision:
                 continue
             stayed = [id_ for id_ in self.cluster.alive(key, partition) if (*key, id_) not in returned]
             electable = [id_ for id_ in self.cluster.electable(key, partition) if id_ in stayed]
+            if not any(id_ in partition.state.isr for id_ in stayed):
+                back = [id_ for id_ in self.cluster.electable(key, partition) if id_ in partition.state.isr]
+                stayed = electable = sorted(back, key=lambda id_: self.cluster.brokers[id_].epoch)[:1]
             if not any(id_ in partition.state.isr for id_ in electable):
                 continue
             replicas = partition.assignment.replicas

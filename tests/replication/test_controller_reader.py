@@ -71,7 +71,8 @@ async def test_brokers_younger_than_the_state_that_counts_on_them_have_returned(
 
 
 def elected(returned: set[int], alive: Iterable[int] = (1, 2, 3), state: PartitionState = STATE) -> PartitionState:
-    brokers = {broker_id: LiveBroker(registration(broker_id), 1) for broker_id in alive}
+    """`alive` in the order in which they registered."""
+    brokers = {broker_id: LiveBroker(registration(broker_id), epoch) for epoch, broker_id in enumerate(alive)}
     topics = {"t": Topic(b"i" * 16, {0: Partition(ASSIGNMENT, state, 7)})}
     before = Cluster(9, 8, brokers, topics, returned=frozenset(("t", 0, broker_id) for broker_id in returned))
     cluster, _ = decide(before, Elected())
@@ -89,8 +90,10 @@ def test_who_was_away_while_there_was_no_controller_counts_as_lost() -> None:
 
 
 def test_all_of_them_may_have_been_away() -> None:
-    """As when the whole cluster was stopped: the state stands, as before a start."""
-    assert elected({1, 2, 3}) == STATE
+    """Which of them lost records cannot be seen: it is least likely whoever was back first."""
+    assert elected({1, 2, 3}, alive=(1, 3, 2)) == PartitionState(1, 5, (1,), 8)
+    assert elected({1, 2, 3}, alive=(3, 1, 2)) == PartitionState(3, 5, (3,), 8)
+    assert elected({1, 2}, alive=(2, 1)) == PartitionState(2, 5, (2,), 8)
     assert elected({1}, alive=(1, 2, 3), state=STATE._replace(isr=(1,))) == STATE._replace(isr=(1,))
     # Who is in sync by that state and cannot be told from one who stayed leaves with the next decision, as ever.
     assert elected({1}, alive=(1,)) == PartitionState(1, 5, (1,), 8)
