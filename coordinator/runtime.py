@@ -194,9 +194,8 @@ class CoordinatorRuntime(Generic[S]):
     def _run_quietly(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> None:
         try:
             self._release(partition, owned, self._perform(partition, owned, operation))
-        except KafkaError as error:
-            level = logging.DEBUG if error.code is ErrorCode.NOT_COORDINATOR else logging.WARNING
-            _log.log(level, "%s-%d: a change could not be written: %s", self._name, partition, error)
+        except KafkaError as error:  # why, has been told
+            _log.debug("%s-%d: a change could not be written: %s", self._name, partition, error)
 
     def _perform(self, partition: int, owned: _Owned[S], operation: Callable[[S, int], Result]) -> Result:
         """Run, append, replay."""
