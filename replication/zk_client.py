@@ -285,6 +285,14 @@ class ZooKeeperStore:
             return None
         return data or b"", _stat(stat)
 
+    async def get_dated(self, path: str) -> tuple[bytes, int] | None:
+        """The data, and when it was written, in ms by ZooKeeper's clock."""
+        try:
+            data, stat = await self._read(path, lambda: self._kazoo.get_async(path))
+        except NoNode:
+            return None
+        return data or b"", int(stat.mtime)
+
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
         found: list[tuple[bytes, Stat] | None] = []
         if watch is None and len(paths) >= MANY and await self._reads_many():

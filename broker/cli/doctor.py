@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -10,13 +11,15 @@ from typing import Any
 
 import click
 
-from broker.cli.client import CONNECT_TIMEOUT_S, parse_bootstrap
+from broker.cli.client import CONNECT_TIMEOUT_S, load_file, parse_bootstrap
 from broker.cli.command import bootstrap_option, command_config_option, run
 from broker.cli.doctor_checks import Finding, Level, Seen, SeenBroker, check
-from broker.cli.doctor_host import all_reachable, check_config, check_limits, check_session, check_zookeeper
+from broker.cli.doctor_host import check_config, check_limits
+from broker.cli.doctor_zookeeper import all_reachable, check_session, check_zookeeper
 from broker.cli.errors import CommandError
 from broker.cli.tables import on_terminal
-from broker.cli.wire import WireClient
+from broker.cli.wire import WireClient, check_protocol
+from broker.local_zookeeper import ask
 from protocol.errors import ErrorCode
 from protocol.messages import (
     DescribeConfigsRequest,
@@ -53,6 +56,8 @@ def doctor(bootstrap: str, config_file: str | None, zookeeper: str | None, confi
     Each finding is a line, with what to change. The exit code is 1 if something is wrong.
     """
     findings: list[Finding] = []
+    if config_file is not None:
+        check_protocol(load_file(config_file))
 
     def tell(found: Sequence[Finding]) -> None:
         findings.extend(found)
@@ -66,10 +71,12 @@ def doctor(bootstrap: str, config_file: str | None, zookeeper: str | None, confi
             seen = look(bootstrap, config_file)
             tell(check(seen))
         except CommandError as error:
-            tell([Finding(Level.WRONG, str(error).rstrip("."), "is it a PLAINTEXT listener of a Kafka broker?")])
+            tell([Finding(Level.WRONG, str(error).rstrip("."), who_answers(bootstrap))])
     config = None
     if config_path is not None:
-        config, found = check_config(config_path, seen.metadata.cluster_id if seen is not None else None)
+        cluster_id = seen.metadata.cluster_id if seen is not None else None
+        at = {} if seen is None else {one.node_id: (one.host, one.port) for one in seen.brokers}
+        config, found = check_config(config_path, cluster_id, at)
         tell([*found, *check_limits()])
     connect = zookeeper or (config["zookeeper.connect"] if config is not None else "")
     if connect:
@@ -109,6 +116,31 @@ def check_bootstrap(bootstrap: str, connect: Callable[..., Any] = socket.create_
             )
             found.append(Finding(Level.WRONG, f"{name} cannot be connected to: {cause}", remedy))
     return found
+
+
+def who_answers(bootstrap: str) -> str:
+    """What to do about somebody who accepts connections and does not answer as an open listener does."""
+    for host, port in parse_bootstrap(bootstrap):
+        with suppress(OSError):
+            if b"Zookeeper version" in ask(host, port, b"srvr"):
+                return f"{host}:{port} is a ZooKeeper: give it as --zookeeper, and a broker as --bootstrap-server"
+        if speaks_tls(host, port):
+            return f"{host}:{port} speaks TLS, which this command does not: name a PLAINTEXT listener"
+    return "is it a PLAINTEXT listener of a Kafka broker? One that asks for a login (SASL) hangs up like this, too"
+
+
+def speaks_tls(host: str, port: int) -> bool:
+    """Whether the other side answers the beginning of a TLS handshake with one, or with an alert."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # who it is does not matter: nothing is said to it
+    try:
+        with socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S) as opened, context.wrap_socket(opened):
+            return True
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")
+    except OSError:
+        return False
 
 
 def look(bootstrap: str, config_file: str | None) -> Seen:

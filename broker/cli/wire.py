@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -113,14 +114,19 @@ class _Link:
         self._socket.close()
 
 
+def check_protocol(settings: Mapping[str, str]) -> None:
+    """Raises CommandError if a client with these settings would ask for more than this one can."""
+    protocol = settings.get("security.protocol", "PLAINTEXT").strip().upper()
+    if protocol != "PLAINTEXT":
+        raise CommandError(f"this command speaks to PLAINTEXT listeners only, not security.protocol={protocol}.")
+
+
 class WireClient:
     """Connects to a cluster; a context manager."""
 
     def __init__(self, bootstrap: str, config_file: str | None = None, client_id: str = "gregor-admin") -> None:
         settings = load_file(config_file) if config_file else {}
-        protocol = settings.get("security.protocol", "PLAINTEXT").strip().upper()
-        if protocol != "PLAINTEXT":
-            raise CommandError(f"this command speaks to PLAINTEXT listeners only, not security.protocol={protocol}.")
+        check_protocol(settings)
         self._client_id = settings.get("client.id", client_id).strip()
         self._links: dict[int | None, _Link] = {}
         check_reachable(bootstrap, START_TIMEOUT_S)

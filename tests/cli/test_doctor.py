@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
+import threading
 from typing import Any
 
 import pytest
 
 from broker.__main__ import main
-from broker.cli.doctor import check_bootstrap, resolve
+from broker.cli.doctor import check_bootstrap, resolve, speaks_tls
 from broker.cli.doctor_checks import Level
 from tests.support.processes import BrokerProcess, free_port
 
@@ -42,10 +43,9 @@ def test_nobody_there_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
 def test_somebody_else_there_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(30)
-        import threading
 
         def hang_up() -> None:
-            for _ in range(3):
+            for _ in range(5):
                 server.accept()[0].close()
 
         thread = threading.Thread(target=hang_up)
@@ -53,6 +53,32 @@ def test_somebody_else_there_ends_with_1(capsys: pytest.CaptureFixture[str]) -> 
         assert main(["doctor", "--bootstrap-server", f"127.0.0.1:{server.getsockname()[1]}"]) == 1
         thread.join()
     assert "-> is it a PLAINTEXT listener of a Kafka broker?" in capsys.readouterr().out
+
+
+def test_an_alert_or_a_certificate_is_tls() -> None:
+    alert = bytes.fromhex("15 03 03 00 02 02 28")
+    for answer, tls in ((alert, True), (b"", False), (b"HTTP/1.1 400 Bad Request\r\n\r\n", False)):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.settimeout(30)
+
+            def speak(answer: bytes = answer, server: socket.socket = server) -> None:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(answer)
+
+            thread = threading.Thread(target=speak)
+            thread.start()
+            assert speaks_tls("127.0.0.1", server.getsockname()[1]) is tls
+            thread.join()
+
+
+def test_what_the_command_itself_cannot_is_no_finding(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+    (tmp_path / "client.properties").write_text("security.protocol=SASL_SSL")
+    assert main(["doctor", "--command-config", str(tmp_path / "client.properties")]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "PLAINTEXT listeners only, not security.protocol=SASL_SSL" in said.err
 
 
 def test_a_name_that_is_none() -> None:

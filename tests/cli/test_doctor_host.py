@@ -1,29 +1,24 @@
-"""broker.cli.doctor_host: settings, folders, limits and ZooKeeper, without any of them running."""
+"""broker.cli.doctor_host: settings, addresses, folders and limits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from broker.cli import doctor_host
 from broker.cli.doctor_checks import Finding, Level
-from broker.cli.doctor_host import (
-    Registered,
-    all_reachable,
-    check_config,
-    check_limits,
-    check_registered,
-    check_session,
-    check_zookeeper,
-    servers_of,
-)
-
-SRVR = "Zookeeper version: 3.9.3-abc, built on x\nLatency min/avg/max: 0/0/0\nMode: {}\nNode count: 5\n"
+from broker.cli.doctor_host import check_addresses, check_config, check_limits, check_number
+from config.broker import BrokerConfig
 
 
-def texts(findings: list[Finding]) -> list[tuple[Level, str]]:
-    return [(one.level, one.text) for one in findings]
+@pytest.fixture(autouse=True)
+def room_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However full this machine's is."""
+    monkeypatch.setattr(doctor_host.shutil, "disk_usage", lambda _: SimpleNamespace(total=100, used=50, free=50))
 
 
 def wrong(findings: list[Finding]) -> list[Finding]:
@@ -90,74 +85,57 @@ def test_limits(limit: int, level: Level) -> None:
     assert bool(finding.remedy) is (level is not Level.OK)
 
 
-# -- ZooKeeper -----------------------------------------------------------------------------------------------------
+# -- addresses and the number ----------------------------------------------------------------------------------------
 
 
-def answers(*modes: str) -> Callable[[str, int, bytes], bytes]:
-    left = iter(modes)
-
-    def ask(host: str, port: int, word: bytes) -> bytes:
-        mode = next(left)
-        if mode == "refused":
-            raise ConnectionRefusedError(111, "Connection refused")
-        if mode in ("leader", "follower", "standalone"):
-            return SRVR.format(mode).encode()
-        return mode.encode()
-
-    return ask
-
-
-def test_addresses() -> None:
-    assert servers_of("a:1, b ,[::1]:3,::1/kafka") == [("a", 1), ("b", 2181), ("::1", 3), ("::1", 2181)]
-    assert (
-        wrong(check_zookeeper("a:x"))[0].text
-        == "zookeeper.connect=a:x: 'a:x' is no address of a ZooKeeper server; give HOST:PORT"
-    )
+def resolve(host: str, port: int) -> list[tuple[Any, ...]]:
+    names = {"elsewhere": "192.0.2.1", "localhost": "127.0.0.1", "0.0.0.0": "0.0.0.0"}
+    if host not in names:
+        raise socket.gaierror(-2, "Name or service not known")
+    return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (names[host], port))]
 
 
 @pytest.mark.parametrize(
-    ("modes", "levels"),
+    ("settings", "said"),
     [
-        (["standalone"], [Level.OK]),
-        (["leader", "follower", "follower"], [Level.OK] * 3),
-        (["leader", "refused", "follower"], [Level.OK, Level.WRONG, Level.OK]),
-        (["This ZooKeeper instance is not currently serving requests\n"], [Level.WRONG]),
-        (["srvr is not executed because it is not in the whitelist.\n"], [Level.NOTE]),
-        (["HTTP/1.1 400"], [Level.WRONG]),
-        ([""], [Level.WRONG]),
-        (["standalone", "standalone", "standalone"], [Level.OK, Level.OK, Level.OK, Level.WRONG]),
-        (["leader", "follower"], [Level.OK, Level.OK, Level.NOTE]),
+        ({"listeners": "PLAINTEXT://localhost:9092"}, []),
+        ({"listeners": "PLAINTEXT://:9092"}, []),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092", "advertised.listeners": "PLAINTEXT://elsewhere:1"}, []),
+        ({"listeners": "PLAINTEXT://elsewhere:9092"}, ["listeners: elsewhere is no address of this machine"]),
+        ({"listeners": "PLAINTEXT://nowhere:9092"}, ["listeners: there is no host nowhere"]),
+        (
+            {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "PLAINTEXT://nowhere:9092"},
+            ["advertised.listeners: there is no host nowhere, at least not for this machine"],
+        ),
     ],
 )
-def test_servers(modes: list[str], levels: list[Level]) -> None:
-    findings = check_zookeeper(",".join(f"zoo{number}:2181" for number in range(len(modes))), answers(*modes))
-    assert [one.level for one in findings] == levels
-    wrong(findings)
+def test_addresses(settings: dict[str, str], said: list[str]) -> None:
+    found = wrong(check_addresses(BrokerConfig(settings), resolve))
+    assert [one.text for one in found] == said
 
 
-def test_a_session_is_tried_only_where_somebody_answers() -> None:
-    assert not all_reachable(check_zookeeper("a:1", answers("refused")))
-    assert all_reachable(check_zookeeper("a:1,b:1,c:1", answers("refused", "leader", "follower")))
-
-
-def test_what_stands_in_the_nodes() -> None:
-    assert wrong(check_registered(Registered(frozenset({1, 2}), 1, {1: 5_000, 2: 15_000}), [2, 1], 1, 5_000)) == []
-    found = wrong(check_registered(Registered(frozenset({1, 4}), 4), [1, 2], 1, 0))
-    assert [one.text for one in found] == [
-        "the brokers take [2] for alive, which have no registration; [4] are registered, which the brokers do not know",
-        "/controller names 4, the brokers say 1",
-    ]
-
-
-def test_a_broker_whose_clock_is_ahead() -> None:
-    registered = Registered(frozenset({1, 2}), 1, {1: 0, 2: 95_000})
-    (finding,) = wrong(check_registered(registered, [1, 2], 1, 5_000))
-    assert finding.text == "broker 2 says that it registered 90 s from now"
-
-
-def test_a_session_that_fails_says_why() -> None:
-    def read(connect: str) -> Registered:
-        raise OSError("there is no node /kafka/brokers/ids: no broker has joined a cluster there")
-
-    (finding,) = wrong(check_session("a:1/kafka", [1], 1, read))
-    assert "no node /kafka/brokers/ids" in finding.text
+@pytest.mark.parametrize(
+    ("lines", "used", "level", "said"),
+    [
+        (["broker.id=2"], False, None, ""),
+        (
+            ["broker.id=1"],
+            False,
+            Level.WRONG,
+            "broker 1 is in the cluster already, as kafka1:9092, and its data is not",
+        ),
+        (["broker.id=1", "listeners=PLAINTEXT://kafka1:9092"], True, None, ""),
+        (["broker.id=1", "listeners=PLAINTEXT://:9092"], True, None, ""),
+        (["broker.id=1", "listeners=PLAINTEXT://:9093"], True, Level.NOTE, "and these settings say PLAINTEXT://:9093"),
+        (["broker.id=1", "listeners=PLAINTEXT://k2:9092"], True, Level.NOTE, "and these settings say PLAINTEXT://k2:"),
+    ],
+)
+def test_a_number_that_another_broker_has(
+    tmp_path: Path, lines: list[str], used: bool, level: Level | None, said: str
+) -> None:
+    if used:
+        meta(tmp_path, "version=0\nbroker.id=1\ncluster.id=abc\n")
+    settings = BrokerConfig.load(config(tmp_path, *lines))
+    found = check_number(settings, {1: ("kafka1", 9092)})
+    assert [one.level for one in found] == ([] if level is None else [level])
+    assert all(said in one.text and one.remedy for one in found)
