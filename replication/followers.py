@@ -188,10 +188,13 @@ class _Link:
         return True
 
     def _ask_anew(self, asked_s: float) -> None:
-        """Somebody new must not wait for the end of a question about others: it is dropped, and its connection."""
+        """Somebody new must not wait for the end of a question about others: it is dropped, and its connection. Not
+        once the answer has begun to come: on a slow link it would never be whole while there is always somebody new."""
         self._kick = None
         now_s = time.monotonic()
-        if self._asked_s == asked_s and now_s - self._kicked_s > KICKS_APART_S and self._peer is not None:
+        if self._asked_s != asked_s or now_s - self._kicked_s <= KICKS_APART_S or self._peer is None:
+            return
+        if not self._peer.is_answering:
             self._kicked_s = now_s
             self._disconnect()
 

@@ -85,6 +85,10 @@ class _Wire(asyncio.BufferedProtocol):
             # By half of what has come, not by what is announced; nearly all answers fit anyway.
             self._resize(min(size + 1, self._end * 2))
 
+    @property
+    def has_bytes(self) -> bool:
+        return self._end > 0
+
     def _settle(self) -> None:
         answered, self._answered = self._answered, None
         if answered is not None:
@@ -265,6 +269,11 @@ class Peer:
         if self._wire is None:
             await self._connect()
         return self._versions.get(api_key)
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether the answer that is waited for has begun to come."""
+        return self._wire is not None and self._wire.has_bytes
 
     def close(self) -> None:
         """Whoever waits for a connection or an answer gets PeerError."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from config.broker import BrokerConfig
 from config.topic import LogConfig
 from protocol.messages import CreateTopicsRequest, LeaderAndIsrRequest, StopReplicaRequest
 from replication.fetcher import FetcherSettings
-from replication.followers import Followers, FollowerSettings, fetcher_id
+from replication.followers import Followers, FollowerSettings, _Link, fetcher_id
 from replication.metadata_image import Endpoint, LiveBroker, MetadataImage
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
@@ -227,6 +229,18 @@ async def test_who_comes_later_does_not_wait_for_an_answer_about_others(tmp_path
         await until(lambda: same(leader, follower, "orders", 1))
         leader.append("orders", b"c")
         await until(lambda: same(leader, follower, "orders"))
+
+
+@pytest.mark.parametrize("is_answering", [False, True])
+def test_who_comes_later_does_not_drop_what_is_being_received(is_answering: bool) -> None:
+    closed: list[bool] = []
+    link: Any = object.__new__(_Link)
+    link._asked_s, link._kicked_s = 5.0, -math.inf
+    link._peer = SimpleNamespace(is_answering=is_answering, close=lambda: closed.append(True))
+    link._ask_anew(4.0)
+    assert closed == [], "that question has been answered"
+    link._ask_anew(5.0)
+    assert closed == [] if is_answering else [True]
 
 
 @on_loop

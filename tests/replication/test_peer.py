@@ -201,6 +201,20 @@ async def test_no_answer_in_time() -> None:
 
 
 @on_loop
+async def test_an_answer_is_under_way_from_its_first_bytes_on() -> None:
+    async with broker(lambda key, version, number: frame(number, bytes(1000))[:10]) as (peer, _):
+        assert not peer.is_answering
+        asking = asyncio.create_task(peer.ask(MetadataRequest()))
+        async with asyncio.timeout(30):
+            while not peer.is_answering:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        peer.close()
+        assert not peer.is_answering
+        with pytest.raises(PeerError):
+            await asking
+
+
+@on_loop
 async def test_nobody_there() -> None:
     async with broker(silence) as (peer, _):
         address = peer.address
