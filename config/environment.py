@@ -24,8 +24,8 @@ _TOPICS_SEPARATOR = "KAFKA_CREATE_TOPICS_SEPARATOR"
 
 # Read by the images' scripts or by a JVM.
 _NAMES_FOR_IMAGES = """
-VERSION HOME HEAP_OPTS OPTS GC_LOG_OPTS JVM_PERFORMANCE_OPTS DEBUG TOOLS_LOG4J_LOGLEVEL BASE_DIR CONF_DIR
-MOUNTED_CONF_DIR DATA_DIR VOLUME_DIR INITSCRIPTS_DIR DAEMON_USER DAEMON_GROUP ENABLE_KRAFT KRAFT_CLUSTER_ID
+VERSION HOME HEAP_OPTS OPTS GC_LOG_OPTS JVM_PERFORMANCE_OPTS DEBUG MODE LOG EXTRA_FLAGS TOOLS_LOG4J_LOGLEVEL BASE_DIR
+CONF_DIR LIB_DIR MOUNTED_CONF_DIR DATA_DIR VOLUME_DIR CLIENT_LISTENER_NAME INITSCRIPTS_DIR DAEMON_USER DAEMON_GROUP ENABLE_KRAFT KRAFT_CLUSTER_ID
 SKIP_KRAFT_STORAGE_INIT KRAFT_BOOTSTRAP_SCRAM_USERS CLUSTER_ID PROTOCOL_NAME ADVERTISED_PROTOCOL_NAME
 ZOOKEEPER_PROTOCOL ZOOKEEPER_BOOTSTRAP_SCRAM_USERS
 """
@@ -39,11 +39,13 @@ _COMMANDS = {
     "RACK_COMMAND": "KAFKA_BROKER_RACK",
     "CUSTOM_INIT_SCRIPT": "what it prepares before the start",
 }
-# Users, passwords and certificates of Bitnami's image: whoever gives one expects a door that is not there.
+# Users, passwords and certificates that scripts of Bitnami's, Confluent's and Apache's images make settings of: whoever
+# gives one expects a door that is not there.
 _FOR_PROTECTION = re.compile(
-    r"KAFKA_(CLIENT_(USERS?|PASSWORDS?)|(INTER_BROKER|CONTROLLER|ZOOKEEPER|CLIENT)_(USER|PASSWORD)|TLS_\w+"
-    r"|ZOOKEEPER_TLS_\w+|CERTIFICATE_PASSWORD)$"
+    r"KAFKA_((CLIENT_(USERS?|PASSWORDS?)|(INTER_BROKER|CONTROLLER|ZOOKEEPER|CLIENT)_(USER|PASSWORD)|TLS_\w+"
+    r"|ZOOKEEPER_TLS_\w+|CERTIFICATE_PASSWORD)(_FILE)?|SSL_(KEY|KEYSTORE|TRUSTSTORE)_(FILENAME|CREDENTIALS))$"
 )
+_SECRET = re.compile("password|secret|jaas|credential|token|truststore.certificates|keystore.(key|certificate.chain)")
 # What Kubernetes and old container links put into every process near a service called kafka or kafka-<something>.
 _SERVICE_LINK = re.compile(r"KAFKA_((\w+_)?(SERVICE_(HOST|PORT\w*)|PORT_\d+_(TCP|UDP)\w*)|(\d+_)?NAME)$")
 _ADDRESS_OF_A_LINK = ("tcp://", "udp://")
@@ -154,7 +156,7 @@ def _take(name: str, text: str, found: Environment) -> None:
         found.warnings.append(f"{name} wins over {PREFIX}{name.removeprefix(_BITNAMI_PREFIX)}, which says otherwise")
     found.settings[key] = text
     definition = broker_definition(key)
-    secret = definition.sensitive if definition is not None else "password" in key or "secret" in key
+    secret = definition is not None and definition.sensitive or _SECRET.search(key) is not None
     found.notes.append(f"{name} sets {key}={'(hidden)' if secret else text}")
 
 
@@ -181,6 +183,8 @@ def _derive_listeners(given: Mapping[str, str], found: Environment) -> None:
         listeners = ",".join(f"{name}://0.0.0.0:{address.rpartition(':')[2]}" for name, _, address in parts if address)
     else:
         listeners = f"PLAINTEXT://0.0.0.0:{port or 9092}"
+    if not listeners:
+        return  # there is no address among them, which is said of advertised.listeners
     found.settings["listeners"] = listeners
     found.notes.append(f"{', '.join(sorted(names))} given without listeners: listeners={listeners}")
     if "advertised.listeners" not in given and not {"advertised.host.name", "advertised.port"}.isdisjoint(given):

@@ -176,6 +176,8 @@ def test_bitnamis_form_wins_and_says_so() -> None:
         ("KAFKA_HEADLESS_SERVICE_PORT_CLIENT", "9092"),
         ("KAFKA_PORT_9092_TCP_ADDR", "10.0.0.1"),
         ("KAFKA_ENABLE_KRAFT", "yes"),
+        ("KAFKA_LOG", "/tmp"),
+        ("KAFKA_EXTRA_FLAGS", "-name kafka"),
     ],
 )
 def test_variables_of_others_are_named_and_set_nothing(name: str, value: str) -> None:
@@ -193,11 +195,31 @@ def test_an_unknown_variable_is_not_taken_and_names_the_nearest_key() -> None:
     ]
 
 
-def test_protection_that_is_not_there_is_a_warning() -> None:
-    found = read_environment({"KAFKA_CLIENT_PASSWORDS": "hunter2"})
+@pytest.mark.parametrize("name", ["KAFKA_CLIENT_PASSWORDS", "KAFKA_CLIENT_PASSWORDS_FILE", "KAFKA_SSL_KEY_CREDENTIALS"])
+def test_protection_that_is_not_there_is_a_warning(name: str) -> None:
+    found = read_environment({name: "hunter2"})
     assert found.settings == {}
-    assert [line.partition(" ")[0] for line in found.warnings] == ["KAFKA_CLIENT_PASSWORDS"]
+    assert [line.partition(" ")[0] for line in found.warnings] == [name]
     assert "hunter2" not in str(found)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "KAFKA_LISTENER_NAME_CLIENT_PLAIN_SASL_JAAS_CONFIG",
+        "KAFKA_SASL_JAAS_CONFIG",
+        "KAFKA_LISTENER_NAME_CLIENT_SSL_KEYSTORE_KEY",
+        "KAFKA_DELEGATION_TOKEN_SECRET_KEY",
+    ],
+)
+def test_no_secret_of_any_key_is_shown(name: str) -> None:
+    found = read_environment({name: "hunter2"})
+    assert "hunter2" not in str((found.notes, found.warnings))
+
+
+def test_advertised_listeners_without_an_address_are_the_mistake() -> None:
+    with pytest.raises(ConfigError, match="^advertised.listeners="):
+        config_of({"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://"})
 
 
 def test_commands_are_not_run() -> None:
