@@ -187,13 +187,18 @@ class Fetcher:
 
     def wait_ms(self, now_ms: int) -> int | None:
         """How long there is nothing to ask for: 0 to ask now, None until somebody is followed."""
-        if now_ms < self._refused_until_ms:
-            return self._refused_until_ms - now_ms
+        if left_ms := self._left_ms(self._refused_until_ms, now_ms):
+            return left_ms
         if len(self._followed) > len(self._waiting):
             return 0
         if not self._waiting:
             return None
-        return max(0, min(self._followed[key].not_before_ms for key in self._waiting) - now_ms)
+        return min(self._left_ms(self._followed[key].not_before_ms, now_ms) for key in self._waiting)
+
+    def _left_ms(self, until_ms: int, now_ms: int) -> int:
+        """Until then; but a clock that was set back makes no wait longer than waits are."""
+        left_ms = until_ms - now_ms
+        return left_ms if 0 < left_ms <= max(self._settings.backoff_ms, MOST_PAUSE_S * 1000) else 0
 
     @property
     def max_version(self) -> int:
@@ -203,7 +208,7 @@ class Fetcher:
     def request(self, now_ms: int, broker_epoch: int, version: int = FetchRequest.MAX_VERSION) -> FetchRequest:
         """The next question, as that version of Fetch words it (FIRST_VERSION to `max_version`). `take` or `failed`
         must follow, before the next."""
-        for key in [key for key in self._waiting if self._followed[key].not_before_ms <= now_ms]:
+        for key in [key for key in self._waiting if not self._left_ms(self._followed[key].not_before_ms, now_ms)]:
             del self._waiting[key]
             self._changed[key] = None
         if self._session_epoch == OPENS:

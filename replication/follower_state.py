@@ -38,6 +38,8 @@ class FollowerState:
 
     def fetched(self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Record a fetch at `offset` made while the leader's log ended at `leader_end_offset`."""
+        if self.last_fetch_ms > now_ms or self.last_caught_up_ms > now_ms:
+            self._clock_set_back(now_ms)
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif offset >= self.last_fetch_leader_end_offset:
@@ -65,4 +67,11 @@ class FollowerState:
             self.last_fetch_ms = now_ms if in_isr else 0
 
     def caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
+        if self.last_caught_up_ms > now_ms:
+            self._clock_set_back(now_ms)
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms
+
+    def _clock_set_back(self, now_ms: int) -> None:
+        """What lies ahead happened just now: else who fetches no more stays in sync until the clock is there again."""
+        self.last_caught_up_ms = min(self.last_caught_up_ms, now_ms)
+        self.last_fetch_ms = min(self.last_fetch_ms, now_ms)

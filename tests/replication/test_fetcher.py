@@ -345,6 +345,22 @@ def test_errors_are_waited_out_and_a_newer_epoch_is_waited_for() -> None:
     assert follower.fetcher.followed() == []
 
 
+def test_a_clock_that_is_set_back_makes_no_wait_longer() -> None:
+    leader, follower = pair(1)
+    refused = answer(leader, follower, follower.fetcher.request(NOW, 5))
+    refused.responses[0].partitions[0] = FetchResponse.PartitionData(
+        error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, records=b""
+    )
+    follower.fetcher.take(refused, NOW)
+    earlier = NOW - 3_600_000
+    assert follower.fetcher.wait_ms(earlier) == 0
+    follower.fetcher.request(earlier, 5)
+    assert not follower.fetcher._waiting
+    follower.fetcher.take(FetchResponse(error_code=ErrorCode.UNSUPPORTED_VERSION), NOW)
+    assert follower.fetcher.wait_ms(NOW) == 1000
+    assert follower.fetcher.wait_ms(earlier) == 0
+
+
 def test_damaged_records_are_asked_for_again_later() -> None:
     leader, follower = pair(1)
     request = follower.fetcher.request(NOW, 5)

@@ -44,3 +44,15 @@ def test_a_re_elected_leader_keeps_the_positions() -> None:
     follower.fetched(5, 2, leader_end_offset=9, now_ms=100)
     follower.leader_epoch_began(9, newly_leader=False, in_isr=True, now_ms=200)
     assert (follower.log_end_offset, follower.last_caught_up_ms) == (5, 200)
+
+
+def test_a_clock_that_is_set_back_gives_nobody_more_than_the_lag_period() -> None:
+    follower = FollowerState(1)
+    follower.fetched(5, 0, leader_end_offset=5, now_ms=1_000_000)
+    assert follower.caught_up(9, 100, LAG)
+    assert follower.caught_up(9, 110, LAG)
+    assert not follower.caught_up(9, 111, LAG)
+    follower.fetched(5, 0, leader_end_offset=9, now_ms=2_000_000)
+    follower.fetched(9, 0, leader_end_offset=12, now_ms=200)
+    assert follower.last_caught_up_ms == 200, "level with the end of the fetch before, which was just now"
+    assert not follower.caught_up(12, 211, LAG)
