@@ -47,6 +47,7 @@ class Partition:
     __slots__ = (
         "_followers",
         "_is_alive",
+        "_known_start",
         "_lag_time_max_ms",
         "_maximal_isr",
         "_proposed_isr",
@@ -101,6 +102,7 @@ class Partition:
         self._resigned_with = ErrorCode.NOT_LEADER_OR_FOLLOWER
         # Leader of a partition with no other replica: the HW is the log end offset, always.
         self._sole_leader = False
+        self._known_start = -1
         self._waiters = Waiters()
         self._lag_time_max_ms = lag_time_max_ms
         self._is_alive = is_alive
@@ -153,12 +155,7 @@ class Partition:
     # -- writing -----------------------------------------------------------------------------------------------
 
     def append(
-        self,
-        records: memoryview | bytes | bytearray,
-        now_ms: int,
-        required_acks: int,
-        *,
-        from_client: bool = True,
+        self, records: memoryview | bytes | bytearray, now_ms: int, required_acks: int, *, from_client: bool = True
     ) -> AppendInfo:
         """Append one batch as the leader.
 
@@ -380,6 +377,7 @@ class Partition:
         self.leader_id = self.local_id
         self.is_leader = True
         self._sole_leader = not followers
+        self._known_start = log.log_start_offset
         self._advance_high_watermark(now_ms)
         self._waiters.run(self._commit_verdict)
         return newly_leader
@@ -570,11 +568,12 @@ class Partition:
             self._waiters.run(self._commit_verdict)
 
     def look_again(self, now_ms: int) -> None:
-        """Time has passed, or a broker is gone: the HW need no longer wait for whom it waited for, and followers that
-        are level would not tell."""
+        """Time has passed, or a broker is gone: the HW need no longer wait for whom it waited for, and retention may
+        have moved the log's start. Followers that are level would not ask."""
         if not self.is_leader or self._sole_leader or self.log is None:
             return
-        if self._advance_high_watermark(now_ms) and self._waiters.active:
+        before, self._known_start = self._known_start, self.log.log_start_offset
+        if (self._advance_high_watermark(now_ms) or before != self._known_start) and self._waiters.active:
             self._waiters.run(self._commit_verdict)
 
     def _advance_high_watermark(self, now_ms: int) -> bool:

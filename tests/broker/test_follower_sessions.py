@@ -193,6 +193,24 @@ def test_a_waiting_fetch_is_woken_by_a_deletion(harness: Harness, topic: str) ->
     assert found.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
+def test_where_retention_has_the_log_begin_is_told_of_a_partition_at_rest(harness: Harness, topic: str) -> None:
+    """Else records that are gone would be back when the follower leads."""
+    harness.produce(topic, b"a", b"b")
+    follower = Fetches(harness, topic)
+    for _ in range(2):
+        follower.ask({0: 2})
+    waiting = follower.begin({})
+    partition = partition_of(harness, topic)
+    partition.look_again(harness.broker.now_ms())
+    harness.turn()
+    assert not waiting.done()
+    assert partition.log is not None
+    partition.log.advance_log_start_offset(2)
+    partition.look_again(harness.broker.now_ms())
+    (found,) = harness.loop.run_until_complete(waiting).responses
+    assert [data.log_start_offset for data in found.partitions] == [2]
+
+
 def test_how_far_records_are_committed_wakes_it_only_where_consumers_read_from_followers(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
