@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from replication.replica_manager import ReplicaManager
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+_PROPOSALS_NAMED = 20
+_PROPOSALS_TOLD_EVERY_S = 1.0
 
 
 class IsrChanges(Protocol):
@@ -50,6 +52,7 @@ class Replicating:
         self._background = background
         self._clock_ms = clock_ms
         self._isr_changes = isr_changes
+        self._proposed = 0  # since the log was told last
         sessions.propose_isr = self.propose
         sessions.tells_at_once = config["replica.selector.class"] == RACK_AWARE_SELECTOR
         if config["replica.selector.class"] not in (None, RACK_AWARE_SELECTOR, LEADER_SELECTOR):
@@ -84,9 +87,20 @@ class Replicating:
     def propose(self, partition: Partition, isr: list[int]) -> None:
         """Ask the controller for another in-sync set."""
         if self._isr_changes is not None:
-            logger.info("%s-%d: in sync are to be %s, not %s", partition.topic, partition.partition, isr, partition.isr)
+            if self._proposed < _PROPOSALS_NAMED:
+                name = f"{partition.topic}-{partition.partition}"
+                logger.info("%s: in sync are to be %s, not %s", name, isr, partition.isr)
+            if not self._proposed:
+                asyncio.get_running_loop().call_later(_PROPOSALS_TOLD_EVERY_S, self._tell_of_proposals)
+            self._proposed += 1
             partition.propose_isr(isr)
             self._isr_changes.submit(partition)
+
+    def _tell_of_proposals(self) -> None:
+        """A broker that goes or comes changes thousands of sets: a line for each holds the loop up."""
+        if self._proposed > _PROPOSALS_NAMED:
+            logger.info("others are to be in sync of %d more partitions", self._proposed - _PROPOSALS_NAMED)
+        self._proposed = 0
 
     async def _shrink_again_and_again(self) -> None:
         # Twice in the time that a follower may lag, as Kafka does: it is out of the set after 1.5 times that at most.

@@ -513,7 +513,8 @@ class ControllerLoop:
         self.cluster = cluster
         self._drop_senders()
         try:
-            for action in actions:
+            # The others first: they are at it while this broker is with its own replicas, thousands of which take long.
+            for action in sorted(actions, key=lambda one: not isinstance(one, Send) or one.broker_id == self.broker_id):
                 await self._do(action)
         except (BadVersion, NoNode, NodeExists) as error:
             _log.info("Reading everything again: %s: %s", type(error).__name__, error)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 RETRY_DELAY_S = 0.05
 MOST_PARTITIONS = 500
 """So many are asked about in one request: more would keep the loop from others for too long."""
+REFUSALS_NAMED = 10
 NOTICE_DELAY_S = 1.0
 """So long changes that were written are gathered before the controller is told of them."""
 
@@ -205,17 +206,24 @@ class IsrChanges:
             for partition in topic.partitions
         }
         all_decided = True
+        refused = 0
         turns = Turns()
         for one in wanted:
             await turns.next()
             said = answers.get(one.key)
             if not one.stands:
                 continue
+            if said is not None and said.error_code and said.error_code not in UNDONE:
+                refused += 1
+                if refused <= REFUSALS_NAMED:
+                    _log.info("In-sync set %s of %s-%d is refused: error %d", one.isr, *one.key, said.error_code)
             if said is None or not self._decided(one, said):
                 all_decided = False
                 self._pending[one.key] = self._pending.pop(one.key, one)  # behind the others
             elif self._pending.get(one.key) is one:
                 del self._pending[one.key]
+        if refused > REFUSALS_NAMED:
+            _log.info("So are those of %d more partitions", refused - REFUSALS_NAMED)
         return all_decided
 
     def _decided(self, one: _Wanted, said: AlterPartitionResponse.PartitionData) -> bool:
@@ -223,7 +231,6 @@ class IsrChanges:
         if said.error_code in UNDONE:
             partition.isr_refused(self._clock_ms())
         elif said.error_code:
-            _log.info("In-sync set %s of %s-%d is refused: error %d", one.isr, *one.key, said.error_code)
             return said.error_code in AWAITING_METADATA
         elif said.leader_epoch == partition.leader_epoch:
             partition.isr_decided(list(said.isr), said.partition_epoch, self._clock_ms())

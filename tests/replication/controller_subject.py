@@ -36,6 +36,9 @@ class Brokers:
         self.heard: list[tuple[int, Any]] = []
         self.unreachable: set[int] = set()
         self.broken: set[tuple[int, str, int]] = set()
+        self.ready = asyncio.Event()
+        """Without it broker 1 is still at what it was told."""
+        self.ready.set()
         self.changed = asyncio.Event()
 
     def close(self, broker_id: int) -> None:
@@ -46,6 +49,8 @@ class Brokers:
             raise ConnectionRefusedError(f"broker {broker_id}")
         self.heard.append((broker_id, request))
         self.changed.set()
+        if broker_id == 1:
+            await self.ready.wait()
         if isinstance(request, LeaderAndIsrRequest):
             topics = [
                 LeaderAndIsrResponse.LeaderAndIsrTopicError(

@@ -42,6 +42,20 @@ async def test_brokers_come_and_go(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_the_others_need_not_wait_until_the_controller_s_own_broker_is_through(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as subject:
+        before = len(subject.brokers.heard)
+        subject.brokers.ready.clear()
+        creating = asyncio.ensure_future(subject.create("t", (1, 2), (2, 1)))
+        await subject.brokers.until(lambda: len(subject.brokers.heard) == before + 3)
+        heard = [(id_, type(request).__name__) for id_, request in subject.brokers.heard[before:]]
+        assert sorted(heard) == [(1, "LeaderAndIsrRequest"), (2, "LeaderAndIsrRequest"), (2, "UpdateMetadataRequest")]
+        subject.brokers.ready.set()
+        await creating
+        assert [id_ for id_, _ in subject.brokers.heard[before:]].count(1) == 2
+
+
+@on_loop
 async def test_a_broker_that_does_not_answer_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller_loop, "RETRY_DELAY_S", 0.001)
     async with running(tmp_path, 2) as subject:
