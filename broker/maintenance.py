@@ -135,6 +135,7 @@ class Maintenance:
 
     async def _flush(self) -> None:
         now_ms = self._clock_ms()
+        await self._withdraw_recovery_points()
         for log in await sliced(_due(list(self._logs.logs.values()), now_ms)):
             if log is None:
                 continue
@@ -150,6 +151,16 @@ class Maintenance:
                 # Of a full disk broker.disk_watch speaks, once.
                 if self._logs.get(log.topic, log.partition) is log and not is_full(error):
                     logger.error("flush failed: %s", error)
+
+    async def _withdraw_recovery_points(self) -> None:
+        """What a follower truncated was synced; what it has written there since is not, and a start after a power cut
+        must not take it for that."""
+        fell = [log for log in list(self._logs.logs.values()) if log.recovery_point_fell]
+        if not fell:
+            return
+        for log in fell:
+            log.recovery_point_fell = False
+        await self._checkpoint()
 
     async def retain(self) -> None:
         """Retention over all logs, now."""

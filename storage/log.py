@@ -196,6 +196,7 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
             self._fail(error, "cannot truncate")
         segment.roll_jitter_ms = self._jitter_ms()
         self._add_active(segment)
+        self.recovery_point_fell |= offset < self.recovery_point
         self.log_start_offset = self.log_end_offset = self.high_watermark = self.recovery_point = offset
         self._after_truncation()
 
@@ -222,6 +223,7 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
+        self.recovery_point_fell |= offset < self.recovery_point
         self.recovery_point = min(self.recovery_point, offset)
         self._producers.delete_snapshots_above(offset)
         if self._producers.entries:

@@ -75,6 +75,7 @@ class LogState:
         "on_error",
         "partition",
         "recovery_point",
+        "recovery_point_fell",
         "topic",
         "topic_id",
     )
@@ -106,6 +107,9 @@ class LogState:
         """Set by who knows the replicas. Readers give it as their upper offset; retention obeys it."""
         self.recovery_point = min(recovery_point, log_end_offset)
         """Everything below it was synced."""
+        self.recovery_point_fell = False
+        """Set by a truncation: a checkpoint from before it vouches for what comes in the place of what was synced. For
+        who writes checkpoints to clear."""
         self.last_flush_ms = now_ms
         self.cleaned_offset: int | None = None
         """Compaction has dealt with everything below it; None: it was never here."""

@@ -92,6 +92,33 @@ def test_flush_ms(harness: Harness, jobs: Maintenance, topic: str) -> None:
     assert log.unflushed_messages == 0
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_truncation_withdraws_what_a_checkpoint_vouches_for(
+    harness: Harness, jobs: Maintenance, topic: str, whole: bool
+) -> None:
+    def recovery_point() -> int | None:
+        text = (Path(log_of(harness, topic).directory).parent / "recovery-point-offset-checkpoint").read_text()
+        found = [line.split() for line in text.splitlines()[2:]]
+        return next((int(offset) for name, _, offset in found if name == topic), None)
+
+    harness.create_topic(topic)
+    log = log_of(harness, topic)
+    for _ in range(5):
+        harness.produce(topic, b"x")
+    log.flush()
+    harness.run(jobs._checkpoint())
+    assert recovery_point() == 5
+    if whole:
+        log.truncate_fully_and_start_at(2)
+    else:
+        log.truncate_to(2)
+    for _ in range(5):
+        append(harness, topic)
+    harness.run(jobs._flush())
+    assert recovery_point() == 2
+    assert not log.recovery_point_fell
+
+
 def test_flush_messages_counts_for_what_the_broker_writes(harness: Harness, jobs: Maintenance, topic: str) -> None:
     harness.create_topic(topic, flush_messages="2")
     log = log_of(harness, topic)
