@@ -153,7 +153,8 @@ class Server:
         self._node.stalls.start(loop)
         self._control_socket = ControlSocket(self._node.control, self._config.log_dirs[0])
         await self._control_socket.start()
-        addresses = ", ".join(f"{name}://{host}:{port}" for name, host, port in self.info.listeners)
+        shown = ((name, f"[{host}]" if ":" in host else host, port) for name, host, port in self.info.listeners)
+        addresses = ", ".join(f"{name}://{host}:{port}" for name, host, port in shown)
         logger.info("broker %d of cluster %s started, listening on %s", broker.broker_id, broker.cluster_id, addresses)
         self._tell_where(broker)
 

@@ -19,15 +19,16 @@ from config.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES
 
 PREFIX = "KAFKA_"
 _BITNAMI_PREFIX = "KAFKA_CFG_"
+_PORT = "KAFKA_PORT"
 _TOPICS = "KAFKA_CREATE_TOPICS"
 _TOPICS_SEPARATOR = "KAFKA_CREATE_TOPICS_SEPARATOR"
 
 # Read by the images' scripts or by a JVM.
 _NAMES_FOR_IMAGES = """
 VERSION HOME HEAP_OPTS OPTS GC_LOG_OPTS JVM_PERFORMANCE_OPTS DEBUG MODE LOG EXTRA_FLAGS TOOLS_LOG4J_LOGLEVEL BASE_DIR
-CONF_DIR LIB_DIR MOUNTED_CONF_DIR DATA_DIR VOLUME_DIR CLIENT_LISTENER_NAME INITSCRIPTS_DIR DAEMON_USER DAEMON_GROUP ENABLE_KRAFT KRAFT_CLUSTER_ID
-SKIP_KRAFT_STORAGE_INIT KRAFT_BOOTSTRAP_SCRAM_USERS CLUSTER_ID PROTOCOL_NAME ADVERTISED_PROTOCOL_NAME
-ZOOKEEPER_PROTOCOL ZOOKEEPER_BOOTSTRAP_SCRAM_USERS
+CONF_DIR LIB_DIR MOUNTED_CONF_DIR DATA_DIR VOLUME_DIR CLIENT_LISTENER_NAME INITSCRIPTS_DIR DAEMON_USER DAEMON_GROUP
+ENABLE_KRAFT KRAFT_CLUSTER_ID SKIP_KRAFT_STORAGE_INIT KRAFT_BOOTSTRAP_SCRAM_USERS CLUSTER_ID PROTOCOL_NAME
+ADVERTISED_PROTOCOL_NAME ZOOKEEPER_PROTOCOL ZOOKEEPER_BOOTSTRAP_SCRAM_USERS
 """
 _FOR_IMAGES = frozenset(PREFIX + name for name in _NAMES_FOR_IMAGES.split())
 _FAMILIES_FOR_IMAGES = re.compile(r"KAFKA_(LOG4J|JMX|CONFLUENT)_")
@@ -96,7 +97,8 @@ def read_environment(
     if for_nobody:
         found.notes.append(f"variables of images, JVMs and service links, without effect: {', '.join(for_nobody)}")
     found.topics.extend(parse_topics(environ.get(_TOPICS, ""), environ.get(_TOPICS_SEPARATOR) or ","))
-    _derive_listeners({**(file or {}), **found.settings, **(overrides or {})}, found)
+    linked = environ.get(_PORT, "").startswith(_ADDRESS_OF_A_LINK)
+    _derive_listeners({**(file or {}), **found.settings, **(overrides or {})}, found, replaced=linked)
     return found
 
 
@@ -156,7 +158,7 @@ def _take(name: str, text: str, found: Environment) -> None:
         found.warnings.append(f"{name} wins over {PREFIX}{name.removeprefix(_BITNAMI_PREFIX)}, which says otherwise")
     found.settings[key] = text
     definition = broker_definition(key)
-    secret = definition is not None and definition.sensitive or _SECRET.search(key) is not None
+    secret = (definition is not None and definition.sensitive) or _SECRET.search(key) is not None
     found.notes.append(f"{name} sets {key}={'(hidden)' if secret else text}")
 
 
@@ -169,14 +171,21 @@ def _is_known(key: str) -> bool:
     )
 
 
-def _derive_listeners(given: Mapping[str, str], found: Environment) -> None:
-    """As with the images: who is promised an address in the environment, or named a port, listens on every network.
+def _derive_listeners(given: Mapping[str, str], found: Environment, *, replaced: bool) -> None:
+    """`replaced`: a service link stands where the image had given the port.
+
+    As with the images: who is promised an address in the environment, or named a port, listens on every network.
     Without a word about addresses the broker stays where it is without an environment, on the loopback."""
     if "listeners" in given or "host.name" in given:
         return
     port = given.get("port")
     names = {"advertised.listeners", "advertised.host.name", "advertised.port", "port"}.intersection(found.settings)
     if not names:
+        if replaced:
+            found.warnings.append(
+                f"{_PORT} is the link of a service of that name and no port, and so the broker listens on the loopback"
+                " only; give KAFKA_LISTENERS=PLAINTEXT://:9092 to be reached by others"
+            )
         return
     if "advertised.listeners" in given:
         parts = (part.strip().partition("://") for part in given["advertised.listeners"].split(","))

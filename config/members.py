@@ -35,7 +35,8 @@ def member_settings(config: BrokerConfig, count: int) -> list[dict[str, str]]:
     """For each member the settings that win over the common ones. ConfigError where the ports do not leave room."""
     if not 1 <= count <= MAX_MEMBERS:
         raise ConfigError("--brokers", count, f"must be from 1 to {MAX_MEMBERS}")
-    _check_room(config.listeners, count)
+    _check_room("listeners", config.listeners, count)
+    _check_end("advertised.listeners", config.advertised_listeners, count)
     return [_settings(config, index) for index in range(count)]
 
 
@@ -66,18 +67,24 @@ def _shifted(port: int, index: int) -> int:
     return port + index if port else 0
 
 
-def _check_room(listeners: Sequence[Listener], count: int) -> None:
+def _check_room(key: str, listeners: Sequence[Listener], count: int) -> None:
     ports = sorted({one.port for one in listeners if one.port})
     shown = ",".join(one.text for one in listeners)
     for low, high in pairwise(ports):
         if high - low < count:
             raise ConfigError(
-                "listeners",
+                key,
                 shown,
                 f"ports {low} and {high} are less than {count} apart, and each of {count} brokers takes the next one",
             )
-    if ports and ports[-1] + count - 1 > 65535:
-        raise ConfigError("listeners", shown, f"there are not {count} ports from {ports[-1]} on")
+    _check_end(key, listeners, count)
+
+
+def _check_end(key: str, listeners: Sequence[Listener], count: int) -> None:
+    last = max((one.port for one in listeners), default=0)
+    if last and last + count - 1 > 65535:
+        shown = ",".join(one.text for one in listeners)
+        raise ConfigError(key, shown, f"there are not {count} ports from {last} on")
 
 
 def copies_for(count: int, given: Collection[str], keys: Sequence[str]) -> dict[str, str]:

@@ -20,7 +20,7 @@ import click
 from broker.cli.cluster_view import COLUMNS, Member, Picture, changes, picture_of, rows, summary
 from broker.cli.command import KEY_VALUE, run
 from broker.cli.errors import CommandError
-from broker.cli.start_brokers import bootstrap_of, first_of, left_out, stop_on_signals, zookeeper_beside
+from broker.cli.start_brokers import bootstrap_of, first_of, left_out, member_name, stop_on_signals, zookeeper_beside
 from broker.cli.tables import on_terminal
 from broker.cli.wire import WireClient
 from broker.local_zookeeper import DEFAULT_PORT, free_ports
@@ -93,7 +93,7 @@ def make_plan(count: int, folder: Path, overrides: dict[str, str], zookeeper: st
     folder.mkdir(parents=True, exist_ok=True)
     common = {
         **({} if "node.id" in overrides else {"broker.id": "0"}),
-        "log.dirs": str(folder.absolute()),
+        **({} if "log.dir" in overrides else {"log.dirs": str(folder.absolute())}),
         **copies_for(count, overrides, (OFFSETS_COPIES, TOPICS_COPIES)),
         **overrides,
     }
@@ -102,21 +102,22 @@ def make_plan(count: int, folder: Path, overrides: dict[str, str], zookeeper: st
     if not connect:
         make, probe, connect = zookeeper_beside(folder.absolute() / "zookeeper", folder / "logs" / "zookeeper.log")
     common["zookeeper.connect"] = connect
-    settings = [{**common, **own} for own in member_settings(BrokerConfig(common), count)]
+    config = BrokerConfig(common)
+    settings = [{**common, **own} for own in member_settings(config, count)]
     if "listeners" not in overrides:
         taken = [DEFAULT_PORT] if make is None else [DEFAULT_PORT, int(connect.rpartition(":")[2])]
         for own, free in zip(settings, free_ports(port, count, taken), strict=True):
             own["listeners"] = f"PLAINTEXT://localhost:{free}"
-    return Plan(folder, settings, connect, make, probe, left_out(common["log.dirs"].split(","), count))
+    return Plan(folder, settings, connect, make, probe, left_out(config.log_dirs, count))
 
 
 async def _run(plan: Plan) -> int:
     screen = _Screen(plan)
     brokers = []
-    for own in plan.settings:
+    for index, own in enumerate(plan.settings):
         words = [word for key, value in own.items() for word in ("--override", f"{key}={value}")]
-        name = f"broker {own['broker.id']}"
-        output = plan.folder / "logs" / f"broker-{own['broker.id']}.log"
+        name = member_name(index, own)
+        output = plan.folder / "logs" / f"{name.replace(' ', '-').replace('#', '')}.log"
         orphaned = end_of_orphans(plan.zookeeper is not None)
         brokers.append(Child(name, broker_command(words), output=output, when_orphaned=orphaned))
     zookeeper = plan.zookeeper() if plan.zookeeper is not None else None
@@ -184,8 +185,8 @@ def _ask(addresses: Sequence[str]) -> Picture | None:
 
 def _members(supervisor: Supervisor) -> list[Member]:
     found = []
-    for index, child in enumerate(supervisor.brokers):
-        number = int(child.info.get("broker_id", child.name.rpartition(" ")[2] or index))
+    for child in supervisor.brokers:
+        number = int(child.info.get("broker_id", child.name.rpartition(" ")[2].strip("#")))
         found.append(Member(number, child.pid, child.state, bootstrap_of([child]), child.exit_text))
     return found
 

@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -103,6 +103,12 @@ def left_out(log_dirs: Sequence[str], count: int) -> list[str]:
     ]
 
 
+def member_name(index: int, own: Mapping[str, str]) -> str:
+    """What one member is called as long as it has not said its number, which may be generated."""
+    number = own.get("broker.id", "-1")
+    return f"broker {number}" if int(number) >= 0 else f"broker #{index}"
+
+
 def arguments_for(given: argparse.Namespace, own: dict[str, str]) -> list[str]:
     """What one member is started with: the user's words, and after them what it has for itself."""
     words = [given.file] if given.file is not None else []
@@ -124,7 +130,7 @@ async def _supervise(
         cpus = cpu_sets(len(settings), sorted(os.sched_getaffinity(0)))
     brokers = []
     for index, own in enumerate(settings):
-        name = f"broker {own.get('broker.id', f'#{index}')}"
+        name = member_name(index, own)
         command = broker_command(arguments_for(given, own), name)
         orphaned = end_of_orphans(zookeeper is not None)
         brokers.append(Child(name, command, cpus=cpus[index], when_orphaned=orphaned))
@@ -137,7 +143,8 @@ async def _supervise(
         await first_of(starting, stop.wait())
         if starting.done():
             starting.result()
-            logger.info("%d brokers are ready: %s", len(brokers), bootstrap_of(brokers))
+            are = "broker is" if len(brokers) == 1 else "brokers are"
+            logger.info("%d %s ready: %s", len(brokers), are, bootstrap_of(brokers))
         await first_of(stop.wait(), supervisor.finished.wait())
     except StartFailed as error:
         logger.error("%s", error)

@@ -46,6 +46,12 @@ def test_the_first_brokers_number_may_be_given_by_its_new_name(tmp_path: Path) -
     assert [one.broker_id for one in settings(tmp_path, 2, node_id="5")] == [5, 6]
 
 
+def test_data_goes_where_it_is_to_go(tmp_path: Path) -> None:
+    for key in ("log_dir", "log_dirs"):
+        found = settings(tmp_path / "c", 1, **{key: str(tmp_path / "data")})
+        assert found[0].log_dirs == [f"{tmp_path}/data/broker-0"]
+
+
 def test_who_reads_along_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
     read, write = os.pipe()
     os.close(read)

@@ -15,7 +15,7 @@ import pytest
 
 from broker.__main__ import main
 from broker.cli import start
-from broker.cli.start_brokers import arguments_for, bootstrap_of, first_of, left_out, stop_on_signals
+from broker.cli.start_brokers import arguments_for, bootstrap_of, first_of, left_out, member_name, stop_on_signals
 from broker.supervisor import Child
 from tests.support.commands import RunningCommand, pid_of, until
 
@@ -84,6 +84,14 @@ def test_data_of_a_single_broker_is_not_passed_over(tmp_path: Path, capsys: pyte
     (tmp_path / "meta.properties").touch()
     assert main(["start", "--brokers", "2", "--override", f"log.dirs={tmp_path}"]) == 1
     assert "holds the data of a single broker" in capsys.readouterr().err
+
+
+def test_who_has_no_number_yet_has_a_name() -> None:
+    assert [member_name(2, own) for own in ({}, {"broker.id": "-1"}, {"broker.id": "7"})] == [
+        "broker #2",
+        "broker #2",
+        "broker 7",
+    ]
 
 
 def test_members_of_an_earlier_run_are_named(tmp_path: Path) -> None:

@@ -76,6 +76,7 @@ def test_free_ports_stay_free_ports_and_old_keys_count_too() -> None:
             "9092 and 9094 are less than 3 apart",
         ),
         ({"listeners": "PLAINTEXT://:65534"}, 3, "not 3 ports from 65534 on"),
+        ({"advertised.listeners": "PLAINTEXT://a:65534"}, 3, "^advertised.listeners=.* not 3 ports from 65534 on"),
         ({}, 0, "from 1 to 64"),
         ({}, 65, "from 1 to 64"),
     ],
