@@ -175,9 +175,32 @@ def main(arguments: Sequence[str]) -> int:
         print("gregor start: --cpu-affinity is for --brokers; a single broker is left to the system", file=sys.stderr)
         return 1
 
+    try:
+        check_no_members(config.log_dirs)
+    except ConfigError as error:
+        print(f"gregor start: {error}", file=sys.stderr)
+        return 1
+
     from broker.server import run
 
     return run(config, _on_ready(given), topics, given.log_label)
+
+
+def check_no_members(log_dirs: Sequence[str]) -> None:
+    """ConfigError if a folder holds those of several brokers: `broker-0` would be taken for a partition of a topic."""
+    from config.definitions import ConfigError
+    from config.members import MAX_MEMBERS, member_folder
+
+    for folder in log_dirs:
+        found = [member_folder(folder, index) for index in range(MAX_MEMBERS)]
+        found = [own for own in found if os.path.exists(f"{own}/meta.properties")]
+        if found:
+            raise ConfigError(
+                "log.dirs",
+                folder,
+                f"is of brokers that were started together, which have {', '.join(map(os.path.basename, found))} in it:"
+                f" start them with --brokers {len(found)} (or `gregor cluster`) again, or name another folder",
+            )
 
 
 def _on_ready(given: argparse.Namespace) -> Callable[[ServerInfo], None] | None:

@@ -86,6 +86,17 @@ def test_data_of_a_single_broker_is_not_passed_over(tmp_path: Path, capsys: pyte
     assert "holds the data of a single broker" in capsys.readouterr().err
 
 
+def test_folders_of_several_brokers_are_no_partitions_of_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start.check_no_members([str(tmp_path)])
+    (tmp_path / "broker-1").mkdir()
+    start.check_no_members([str(tmp_path)])
+    (tmp_path / "broker-1" / "meta.properties").touch()
+    assert main(["start", "--override", f"log.dirs={tmp_path}"]) == 1
+    assert "started together, which have broker-1 in it" in capsys.readouterr().err
+
+
 def test_who_has_no_number_yet_has_a_name() -> None:
     assert [member_name(2, own) for own in ({}, {"broker.id": "-1"}, {"broker.id": "7"})] == [
         "broker #2",
