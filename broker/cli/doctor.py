@@ -13,7 +13,7 @@ import click
 
 from broker.cli.client import CONNECT_TIMEOUT_S, load_file, parse_bootstrap
 from broker.cli.command import bootstrap_option, command_config_option, run
-from broker.cli.doctor_checks import Finding, Level, Seen, SeenBroker, check
+from broker.cli.doctor_checks import Finding, Level, Seen, SeenBroker, address_text, check
 from broker.cli.doctor_host import check_config, check_limits
 from broker.cli.doctor_zookeeper import all_reachable, check_session, check_zookeeper
 from broker.cli.errors import CommandError
@@ -102,7 +102,7 @@ def check_bootstrap(bootstrap: str, connect: Callable[..., Any] = socket.create_
     """Whether each of the addresses accepts a connection."""
     found = []
     for host, port in parse_bootstrap(bootstrap):
-        name = f"{host}:{port}"
+        name = address_text(host, port)
         try:
             with connect((host, port), timeout=CONNECT_TIMEOUT_S) as opened:
                 found.append(Finding(Level.OK, f"{name} accepts connections, at {opened.getpeername()[0]}"))
@@ -121,11 +121,12 @@ def check_bootstrap(bootstrap: str, connect: Callable[..., Any] = socket.create_
 def who_answers(bootstrap: str) -> str:
     """What to do about somebody who accepts connections and does not answer as an open listener does."""
     for host, port in parse_bootstrap(bootstrap):
+        name = address_text(host, port)
         with suppress(OSError):
             if b"Zookeeper version" in ask(host, port, b"srvr"):
-                return f"{host}:{port} is a ZooKeeper: give it as --zookeeper, and a broker as --bootstrap-server"
+                return f"{name} is a ZooKeeper: give it as --zookeeper, and a broker as --bootstrap-server"
         if speaks_tls(host, port):
-            return f"{host}:{port} speaks TLS, which this command does not: name a PLAINTEXT listener"
+            return f"{name} speaks TLS, which this command does not: name a PLAINTEXT listener"
     return "is it a PLAINTEXT listener of a Kafka broker? One that asks for a login (SASL) hangs up like this, too"
 
 

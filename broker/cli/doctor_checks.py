@@ -35,6 +35,11 @@ class Finding:
     remedy: str = ""
 
 
+def address_text(host: str, port: int) -> str:
+    """`host:port`, `[::1]:port`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @dataclass(slots=True)
 class SeenBroker:
     """One broker that the cluster names, as it looks from here."""
@@ -55,7 +60,7 @@ class SeenBroker:
 
     @property
     def address(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return address_text(self.host, self.port)
 
 
 @dataclass(slots=True)

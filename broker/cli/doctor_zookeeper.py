@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from broker.cli.doctor_checks import AHEAD_MS, Finding, Level
+from broker.cli.doctor_checks import AHEAD_MS, Finding, Level, address_text
 from broker.local_zookeeper import DEFAULT_PORT, ask
 
 SESSION_MS = 6000
@@ -62,7 +62,7 @@ def check_zookeeper(connect: str, asking: Ask = ask) -> list[Finding]:
 
 
 def _check_server(host: str, port: int, asking: Ask) -> tuple[Finding, str]:
-    name = f"ZooKeeper {host}:{port}"
+    name = f"ZooKeeper {address_text(host, port)}"
     try:
         answer = asking(host, port, b"srvr").decode(errors="replace")
     except socket.gaierror:

@@ -134,7 +134,7 @@ def _in_url(host: str) -> str:
 def _bootstrap(info: ServerInfo) -> str:
     """The flag that leads the other commands to this broker; nothing where their default does."""
     _, host, port = next((entry for entry in info.listeners if entry[0] == "PLAINTEXT"), info.listeners[0])
-    local = host in ("127.0.0.1", "::1", "0.0.0.0", "::", "localhost")
+    local = host in ("127.0.0.1", "0.0.0.0", "::", "localhost")  # which seldom leads to ::1
     if local and port == 9092:
         return ""
     return f" --bootstrap-server {'localhost' if local else _in_url(host)}:{port}"

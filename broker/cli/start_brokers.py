@@ -186,6 +186,6 @@ def bootstrap_of(brokers: Sequence[Child]) -> str:
     found = []
     for child in brokers:
         for _, host, port in child.info.get("listeners", ())[:1]:
-            host = "localhost" if host in ("127.0.0.1", "::1", "0.0.0.0", "::") else host
+            host = "localhost" if host in ("127.0.0.1", "0.0.0.0", "::") else host  # which seldom leads to ::1
             found.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     return ",".join(found)

@@ -89,6 +89,14 @@ def test_a_name_that_is_none() -> None:
     assert (finding.level, finding.text) == (Level.WRONG, "kafka.example is not the name of a host")
 
 
+def test_ipv6_is_written_as_it_is_given() -> None:
+    def connect(address: tuple[str, int], timeout: float) -> Any:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    (finding,) = check_bootstrap("[::1]:9092", connect)
+    assert finding.text == "[::1]:9092 cannot be connected to: connection refused"
+
+
 def test_addresses_of_names() -> None:
     assert resolve("192.0.2.7") == ["192.0.2.7"]
     assert resolve("a" * 300) == []

@@ -56,6 +56,7 @@ def test_banner_says_where_and_what_next() -> None:
     [
         (("PLAINTEXT", "127.0.0.1", 19092), "localhost:19092"),
         (("PLAINTEXT", "::", 19092), "localhost:19092"),
+        (("PLAINTEXT", "::1", 9092), "[::1]:9092"),
         (("PLAINTEXT", "192.0.2.7", 9092), "192.0.2.7:9092"),
         (("PLAINTEXT", "2001:db8::1", 9092), "[2001:db8::1]:9092"),
     ],

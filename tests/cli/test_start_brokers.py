@@ -43,14 +43,15 @@ def test_the_users_words_come_first_and_a_members_own_win() -> None:
 
 def test_addresses_for_clients() -> None:
     async def made() -> list[Child]:
-        return [Child(f"broker {number}", lambda descriptor: []) for number in range(4)]
+        return [Child(f"broker {number}", lambda descriptor: []) for number in range(5)]
 
-    local, named, ipv6, starting = children = asyncio.run(made())
+    local, named, ipv6, loopback, starting = children = asyncio.run(made())
     local.info = {"listeners": [["PLAINTEXT", "0.0.0.0", 9092], ["OTHER", "0.0.0.0", 9999]]}
     named.info = {"listeners": [["PLAINTEXT", "192.0.2.7", 9092]]}
     ipv6.info = {"listeners": [["PLAINTEXT", "2001:db8::7", 9092]]}
+    loopback.info = {"listeners": [["PLAINTEXT", "::1", 9092]]}
     assert starting.info == {}
-    assert bootstrap_of(children) == "localhost:9092,192.0.2.7:9092,[2001:db8::7]:9092"
+    assert bootstrap_of(children) == "localhost:9092,192.0.2.7:9092,[2001:db8::7]:9092,[::1]:9092"
 
 
 def test_the_first_of_several_works() -> None:
