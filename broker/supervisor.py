@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -32,6 +32,9 @@ STOP_TIMEOUT_S = 60.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 STEADY_S = 60.0
 """Who ran for so long is started again as if it had never failed."""
+
+SLOW_S = 15.0
+"""A child that is not ready so long after the others is told of."""
 
 _PROBE_EVERY_S = 0.05
 
@@ -222,13 +225,13 @@ class Supervisor:
         if self.zookeeper is not None:
             assert probe is not None
             self._start(self.zookeeper)
-            await self._or_failure(self._probe(self.zookeeper, probe))
+            await self._or_failure(self.zookeeper, self._probe(self.zookeeper, probe))
             self._served.add(self.zookeeper)
             self._say(f"{self.zookeeper.name} (pid {self.zookeeper.pid}) is ready")
         for child in self.brokers:
             self._start(child)
         for child in self.brokers:
-            await self._or_failure(child.ready.wait())
+            await self._or_failure(child, child.ready.wait())
             self._served.add(child)
             self._say(f"{child.name} (pid {child.pid}) is ready")
 
@@ -247,11 +250,18 @@ class Supervisor:
             raise StartFailed(child, f"{child.name} cannot be started: {error.strerror or error}") from None
         self._watchers[child] = asyncio.create_task(self._watch(child))
 
-    async def _or_failure(self, work: Any) -> None:
+    async def _or_failure(self, child: Child, work: Coroutine[Any, Any, object]) -> None:
+        """Until the work that ends with this child's start is done. Raises StartFailed if one of them fails."""
         task = asyncio.ensure_future(work)
-        await asyncio.wait((task, self._failed), return_when=asyncio.FIRST_COMPLETED)
-        if self._failed.done():
+        try:
+            both = (task, self._failed)
+            done, _ = await asyncio.wait(both, timeout=SLOW_S, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                self._say(f"{child.name} is not ready after {SLOW_S:g} s; {self._where(child)}")
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
             task.cancel()
+        if self._failed.done():
             raise self._failed.result()
 
     async def _watch(self, child: Child) -> None:

@@ -106,6 +106,22 @@ def test_who_never_served_ends_the_start_with_its_cause(restart: bool, script: s
     run(scenario())
 
 
+def test_who_takes_long_is_told_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tested, "SLOW_S", 0.001)
+
+    async def scenario() -> None:
+        one = child(OBEY + SLEEP, output=tmp_path / "log")
+        watched = Watched([one])
+        starting = asyncio.ensure_future(watched.supervisor.start())
+        await until(lambda: bool(watched.said))
+        assert watched.said == [f"broker 0 is not ready after 0.001 s; its log is {tmp_path}/log"]
+        one.is_ready()
+        await starting
+        await watched.supervisor.stop()
+
+    run(scenario())
+
+
 def test_a_program_that_is_not_there() -> None:
     async def scenario() -> None:
         watched = Watched([Child("broker 0", lambda descriptor: ["/no/such/program"])])
