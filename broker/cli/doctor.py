@@ -15,7 +15,7 @@ from broker.cli.client import CONNECT_TIMEOUT_S, load_file, parse_bootstrap
 from broker.cli.command import bootstrap_option, command_config_option, run
 from broker.cli.doctor_checks import Finding, Level, Seen, SeenBroker, address_text, check
 from broker.cli.doctor_host import check_config, check_limits
-from broker.cli.doctor_zookeeper import all_reachable, check_session, check_zookeeper
+from broker.cli.doctor_zookeeper import all_reachable, check_session, check_told, check_zookeeper
 from broker.cli.errors import CommandError
 from broker.cli.tables import on_terminal
 from broker.cli.wire import WireClient, check_protocol
@@ -79,12 +79,13 @@ def doctor(bootstrap: str, config_file: str | None, zookeeper: str | None, confi
         config, found = check_config(config_path, cluster_id, at)
         tell([*found, *check_limits()])
     connect = zookeeper or (config["zookeeper.connect"] if config is not None else "")
-    if connect:
-        found = check_zookeeper(connect)
-        tell(found)
-        if seen is not None and all_reachable(found):
-            live = [broker.node_id for broker in seen.metadata.brokers]
-            tell(check_session(connect, live, seen.metadata.controller_id))
+    found = check_zookeeper(connect) if connect else []
+    if not connect and seen is not None:
+        connect, found = check_told(seen)
+    tell(found)
+    if connect and seen is not None and all_reachable(found):
+        live = [broker.node_id for broker in seen.metadata.brokers]
+        tell(check_session(connect, live, seen.metadata.controller_id))
     wrong = sum(finding.level is Level.WRONG for finding in findings)
     if wrong:
         raise CommandError(f"{wrong} of {len(findings)} findings need a change.")
@@ -178,11 +179,12 @@ def _look_at(client: WireClient, broker: SeenBroker) -> None:
     broker.live = frozenset(one.node_id for one in metadata.brokers)
     # A broker describes its own settings only: another one that answers at this address refuses.
     wanted = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=_BROKER, resource_name=str(node_id), configuration_keys=["broker.id"]
+        resource_type=_BROKER, resource_name=str(node_id), configuration_keys=["broker.id", "zookeeper.connect"]
     )
     (answer,) = client.ask(DescribeConfigsRequest(resources=[wanted]), node_id).results
     if answer.error_code in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST):
         broker.answers_as = node_id if answer.error_code == ErrorCode.NONE else -1
+        broker.zookeeper = next((one.value or "" for one in answer.configs if one.name == "zookeeper.connect"), "")
     folders = client.ask(DescribeLogDirsRequest(topics=None), node_id)
     if not folders.error_code:
         broker.log_dirs = folders.results

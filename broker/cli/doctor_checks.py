@@ -56,6 +56,8 @@ class SeenBroker:
     controller_id: int = -1
     cluster_id: str | None = None
     live: frozenset[int] = frozenset()
+    zookeeper: str = ""
+    """Its zookeeper.connect, where it has one."""
     log_dirs: Sequence[DescribeLogDirsResponse.DescribeLogDirsResult] = ()
 
     @property

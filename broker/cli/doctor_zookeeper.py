@@ -8,8 +8,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from broker.cli.doctor_checks import AHEAD_MS, Finding, Level, address_text
+from broker.advertising import is_loopback
+from broker.cli.doctor_checks import AHEAD_MS, Finding, Level, Seen, address_text
 from broker.local_zookeeper import DEFAULT_PORT, ask
+from broker.store_choice import STOCK
 
 SESSION_MS = 6000
 CONNECT_MS = 5000
@@ -59,6 +61,26 @@ def check_zookeeper(connect: str, asking: Ask = ask) -> list[Finding]:
         text = f"zookeeper.connect names {len(servers)} servers: as many may fail as with {len(servers) - 1}"
         found.append(Finding(Level.NOTE, text, "run an odd number of them, or name all that there are"))
     return found
+
+
+def check_told(seen: Seen, asking: Ask = ask) -> tuple[str, list[Finding]]:
+    """Where nobody named a ZooKeeper, that of the brokers: its zookeeper.connect if a session has a chance, and what is
+    to be seen of it. It need not be meant for other machines: that it cannot be reached from here may be only a note.
+    """
+    connect = next((broker.zookeeper for broker in seen.brokers if broker.zookeeper), "")
+    if not connect or (len(seen.brokers) == 1 and connect.strip() == STOCK):
+        return "", []  # with the stock value a broker may be on its own
+    here = all(is_loopback(host) for host, _ in servers_of(connect))
+    if here and not is_loopback(seen.peer):
+        return "", []  # it is the other machine's
+    found = check_zookeeper(connect, asking)
+    if all_reachable(found):
+        return connect, found
+    text = f"the brokers' ZooKeeper ({connect}) does not serve this machine: {found[0].text}"
+    remedy = "start it: without it no leader is elected and no topic created"
+    if not here:
+        remedy += "; if only the brokers are to reach it, look from one of their machines"
+    return "", [Finding(Level.WRONG if here else Level.NOTE, text, remedy)]
 
 
 def _check_server(host: str, port: int, asking: Ask) -> tuple[Finding, str]:

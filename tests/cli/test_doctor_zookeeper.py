@@ -7,15 +7,17 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.cli.doctor_checks import Finding, Level
+from broker.cli.doctor_checks import Finding, Level, Seen, SeenBroker
 from broker.cli.doctor_zookeeper import (
     Registered,
     all_reachable,
     check_registered,
     check_session,
+    check_told,
     check_zookeeper,
     servers_of,
 )
+from protocol.messages import MetadataResponse
 
 SRVR = "Zookeeper version: 3.9.3-abc, built on x\nLatency min/avg/max: 0/0/0\nMode: {}\nNode count: 5\n"
 
@@ -70,6 +72,28 @@ def test_servers(modes: list[str], levels: list[Level]) -> None:
 def test_a_session_is_tried_only_where_somebody_answers() -> None:
     assert not all_reachable(check_zookeeper("a:1", answers("refused")))
     assert all_reachable(check_zookeeper("a:1,b:1,c:1", answers("refused", "leader", "follower")))
+
+
+def seen(peer: str, *zookeepers: str) -> Seen:
+    brokers = [SeenBroker(index, "kafka", 9092, zookeeper=connect) for index, connect in enumerate(zookeepers)]
+    return Seen("kafka:9092", peer, MetadataResponse(brokers=[], topics=[]), brokers)
+
+
+@pytest.mark.parametrize(
+    ("told", "mode", "connect", "levels"),
+    [
+        (seen("192.0.2.1", "zoo:2181/k", "zoo:2181/k"), "standalone", "zoo:2181/k", [Level.OK]),
+        (seen("192.0.2.1", "zoo:2181", "zoo:2181"), "refused", "", [Level.NOTE]),
+        (seen("127.0.0.1", "127.0.0.1:2181", "127.0.0.1:2181"), "refused", "", [Level.WRONG]),
+        (seen("192.0.2.1", "127.0.0.1:2181", "127.0.0.1:2181"), "standalone", "", []),
+        (seen("127.0.0.1", "127.0.0.1:2181", "127.0.0.1:2181"), "standalone", "127.0.0.1:2181", [Level.OK]),
+        (seen("127.0.0.1", "localhost:2181"), "standalone", "", []),
+        (seen("127.0.0.1", "", ""), "standalone", "", []),
+    ],
+)
+def test_the_zookeeper_that_brokers_have(told: Seen, mode: str, connect: str, levels: list[Level]) -> None:
+    found_connect, found = check_told(told, answers(mode))
+    assert (found_connect, [one.level for one in found]) == (connect, levels)
 
 
 def test_what_stands_in_the_nodes() -> None:
