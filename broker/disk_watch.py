@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from broker.log import logger
 from replication.metadata_store import StoreError
+from replication.turns import Turns
 from storage.disk_errors import BROKEN, OF_THE_PROCESS, is_full
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _RETAIN_EVERY = 10
 _ENOUGH_BYTES = 64 * 1024 * 1024
 _ENOUGH_SHARE = 50
 """A disk has room again when that much, or one part in so many of it, is free: less would be gone at once."""
+_TOGETHER = 20
+"""So many partitions go offline in one step."""
 _TRIED_BYTES = 256 * 1024
 """Taken and given back to see that this user may have it: a quota does not show in what is free."""
 
@@ -86,12 +89,7 @@ class DiskWatch:
                 "retention finds due is removed now",
                 folder.path, cause,
             )  # fmt: skip
-            paths = {key: self._logs.folder_of(log) for key, log in self._logs.logs.items()}
-            aside = self._replicas.set_aside([key for key, path in paths.items() if path == folder.path])
-            if aside:
-                logger.warning("%s: %d partitions are left to other brokers meanwhile", folder.path, len(aside))
-                self._background.spawn(self.tell_controller())
-            self._background.spawn(self._wait_for_room(folder, aside))
+            self._background.spawn(self._wait_for_room(folder))
 
     def _judge(self, folder: DataFolder, log: Log | None, error: OSError) -> None:
         if folder.failure is not None or (log is not None and self._logs.get(log.topic, log.partition) is not log):
@@ -132,17 +130,28 @@ class DiskWatch:
     def _fail_folder(self, folder: DataFolder, error: OSError) -> None:
         if folder.failure is not None:
             return
-        lost = self._logs.fail_folder(folder, error)
+        lost = self._logs.begin_failure(folder, error)
         logger.error(
             "%s failed, its %d partitions are offline: %s. The other data folders go on. Mend or mount it, or take it "
             "out of log.dirs, and start the broker again",
             folder.path, len(lost), error,
         )  # fmt: skip
-        self._replicas.disk_failed(lost)
-        if self._logs.online_folders():
-            self._background.spawn(self.tell_controller())
-        else:
+        self._background.spawn(self._give_up(lost, error))
+        if not self._logs.online_folders():
             self._end("all data folders (log.dirs) have failed")
+
+    async def _give_up(self, lost: list[Log], error: OSError) -> None:
+        """In turns. Whose turn is still to come takes nothing, as its log is retired, and is read from while that
+        works; the controller asks when all of them say that they failed."""
+        turns = Turns()
+        for start in range(0, len(lost), _TOGETHER):
+            await turns.next()
+            part = [log for log in lost[start : start + _TOGETHER] if self._logs.get(log.topic, log.partition) is log]
+            for log in part:
+                self._logs.fail_log(log, error)
+            self._replicas.disk_failed([(log.topic, log.partition) for log in part])
+        if self._logs.online_folders():
+            await self.tell_controller()
 
     async def tell_controller(self) -> None:
         """That it has to ask again what this broker serves, and what it has deleted."""
@@ -153,8 +162,23 @@ class DiskWatch:
 
     # -- full ------------------------------------------------------------------------------------------------------
 
-    async def _wait_for_room(self, folder: DataFolder, aside: list[tuple[str, int]]) -> None:
+    async def _leave_to_others(self, folder: DataFolder) -> list[tuple[str, int]]:
+        """What others have is offline here until it is taken up again. In turns: whose turn is still to come cannot
+        write either."""
+        keys = [key for key, log in self._logs.logs.items() if self._logs.folder_of(log) == folder.path]
+        aside: list[tuple[str, int]] = []
+        turns = Turns()
+        for start in range(0, len(keys), _TOGETHER):
+            await turns.next()
+            aside += self._replicas.set_aside(keys[start : start + _TOGETHER])
+        if aside:
+            logger.warning("%s: %d partitions are left to other brokers meanwhile", folder.path, len(aside))
+            self._background.spawn(self.tell_controller())
+        return aside
+
+    async def _wait_for_room(self, folder: DataFolder) -> None:
         began_s = time.monotonic()
+        aside = await self._leave_to_others(folder)
         looks = 0
         while True:
             if looks % _RETAIN_EVERY == 0:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 from broker.log import logger
@@ -19,6 +19,7 @@ from protocol.errors import ErrorCode
 from replication.metadata_store import SessionExpired, StoreError
 from replication.nodes import broker_path
 from replication.registration import BrokerIdTaken, register
+from replication.turns import first_turn, in_turns
 
 if TYPE_CHECKING:
     from broker.background import Background
@@ -133,10 +134,12 @@ class Membership:
         logger.warning(
             "the ZooKeeper session had ended: no longer leading %d partitions, registering again", len(leading)
         )
-        self._replicas.take_offline(leading, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._background.spawn(self._register_again())
+        resigning = self._replicas.take_offline_in_steps(leading, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        first_turn(resigning)  # at once, or as many of thousands as the loop has time for
+        self._background.spawn(self._register_again(resigning))
 
-    async def _register_again(self) -> None:
+    async def _register_again(self, resigning: Generator[None, None, None]) -> None:
+        await in_turns(resigning)
         while True:
             try:
                 await self._register()

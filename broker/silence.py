@@ -15,6 +15,7 @@ from broker.log import logger
 from protocol.errors import ErrorCode
 from protocol.messages import MetadataRequest
 from replication.peer import Peer, PeerError
+from replication.turns import in_turns
 
 if TYPE_CHECKING:
     from replication.metadata_image import MetadataImage
@@ -72,7 +73,7 @@ class Silence:
             self._silent_s(),
             len(leading),
         )
-        self._replicas.take_offline(leading, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        await in_turns(self._replicas.take_offline_in_steps(leading, ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     async def _counts_as_dead(self) -> bool:
         """By the word of the first that answers and knows anybody."""

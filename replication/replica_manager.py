@@ -281,6 +281,13 @@ class ReplicaManager:
             partition.offline(error)
         self._tell_of_stops(lost)
 
+    def take_offline_in_steps(self, keys: Iterable[tuple[str, int]], error: ErrorCode) -> Generator[None, None, None]:
+        """`take_offline`, with pauses where there are many."""
+        left = list(keys)
+        for start in range(0, len(left), TOLD_AT_A_TIME):
+            self.take_offline(left[start : start + TOLD_AT_A_TIME], error)
+            yield
+
     def log_moved(self, log: Log) -> None:
         """The partition's log lies in another data folder from now on; all else is as it was."""
         partition = self.partitions.get((log.topic, log.partition))

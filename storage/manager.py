@@ -166,13 +166,21 @@ class LogManager(LogLoading):
 
     def fail_folder(self, folder: DataFolder, error: Exception) -> list[Key]:
         """Nothing in the data folder is used any more, until the next start; returns the partitions that were."""
+        lost = self.begin_failure(folder, error)
+        for log in lost:
+            self.fail_log(log, error)
+        return [(log.topic, log.partition) for log in lost]
+
+    def begin_failure(self, folder: DataFolder, error: Exception) -> list[Log]:
+        """The first part of `fail_folder`, and what must not wait: from now on nothing is written there. Returns the
+        logs that lie there, each of which is to be given up by `fail_log`: thousands of them take long."""
         if folder.failure is not None:
             return []
         folder.failure = error
         self.moves.folder_failed(folder)
-        lost = [key for key in self.logs if self._homes[key] is folder]
-        for key in lost:
-            self.fail_log(self.logs[key], error)
+        lost = [log for key, log in self.logs.items() if self._homes[key] is folder]
+        for log in lost:
+            log.retire()
         return lost
 
     def fail_log(self, log: Log, error: Exception) -> None:

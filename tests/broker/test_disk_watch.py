@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import time
 from collections.abc import Generator
@@ -11,14 +12,14 @@ import pytest
 
 from broker.wiring import Node, StartError
 from config.broker import BrokerConfig
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import MetadataRequest
 from replication.embedded_store import FILE_NAME, EmbeddedStore
 from replication.nodes import CLUSTER_ID
 from storage.data_folder import DataFolder
 from storage.log import Log
 from storage.recovery import FolderLoader
-from tests.broker.harness import Harness, fetch_request, running
+from tests.broker.harness import Harness, batch, fetch_request, running
 
 FAILED = ErrorCode.KAFKA_STORAGE_ERROR
 QUICK = {"replica_high_watermark_checkpoint_interval_ms": "20"}
@@ -80,7 +81,7 @@ def test_a_folder_that_goes_away_takes_only_its_partitions_offline(
     assert len(lost) == len(kept) == 2
     waiting = harness.begin(fetch_request([("orders", lost[0], 1)], max_wait_ms=9000), 12)
     (tmp_path / "b").rename(tmp_path / "away")
-    harness.until(lambda: [leader for leader, _ in led(harness).values()].count(-1) == 2)
+    harness.until(lambda: [leader for leader, _ in led(harness).values()].count(-1) == 2, 30)
     assert led(harness) == {index: (-1, [0]) if index in lost else (0, []) for index in range(4)}
     assert errors(harness) == {index: (FAILED, FAILED) if index in lost else (0, 0) for index in range(4)}
     assert harness.run(waiting).responses[0].partitions[0].error_code == FAILED
@@ -115,6 +116,35 @@ def test_a_broken_device_needs_no_second_look(
     harness.stop()
     assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
     assert not (tmp_path / "b" / ".kafka_cleanshutdown").exists()
+
+
+def test_partitions_that_go_offline_in_turns_take_nothing_from_the_first_on(
+    tmp_path: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.disk_watch._TOGETHER", 1)
+    monkeypatch.setattr("replication.turns.TURN_S", -1.0)  # time is up after each
+    harness = filled(tmp_path)
+    lost = partitions_in(harness, tmp_path / "b")
+    partitions = [harness.broker.replicas.partitions["orders", index] for index in lost]
+    left: list[int] = []
+
+    async def fail() -> None:
+        log = partitions[0].log
+        assert log is not None
+        log.on_error(log, OSError(errno.EIO, "Input/output error"))
+        await asyncio.sleep(0)
+        while not left or left[-1]:
+            left.append(sum(partition.log is not None for partition in partitions))
+            for partition in partitions:
+                with pytest.raises(KafkaError) as refused:
+                    partition.append(batch(b"x"), harness.broker.now_ms(), 1)
+                assert refused.value.code == FAILED
+            await asyncio.sleep(0)
+
+    harness.run(fail())
+    assert {2, 1, 0} == set(left)
+    harness.until(lambda: [leader for leader, _ in led(harness).values()].count(-1) == 2)
+    harness.stop()
 
 
 def test_a_bad_file_takes_only_its_partition_offline(tmp_path: Path, ended: list[int]) -> None:
