@@ -136,6 +136,8 @@ class Fetcher:
         """Where that is not what should be asked now. In the order in which it became so."""
         self._waiting: dict[Key, None] = {}
         """Asked for again at `not_before_ms`, until then not at all."""
+        self._cut: dict[Key, None] = {}
+        """Not asked for until their logs are synced."""
         self._names: dict[Uuid, str] = {}
         self._session_id = NO_SESSION
         self._session_epoch = OPENS
@@ -162,6 +164,7 @@ class Fetcher:
         followed = _Followed(partition, log)
         self.unfollow(followed.key)
         self._followed[followed.key] = followed
+        self._hold_if_cut(followed)
         if len(self._names) > 2 * len(self._followed):  # others were deleted
             self._names = {one.topic_id: one.key[0] for one in self._followed.values()}
         self._names[followed.topic_id] = partition.topic
@@ -172,8 +175,30 @@ class Fetcher:
         followed = self._followed.pop(key, None)
         if followed is not None:
             self._waiting.pop(key, None)
+            self._cut.pop(key, None)
             self._changed[key] = None
             self._without_id -= followed.topic_id == ZERO_UUID
+
+    @property
+    def has_cut(self) -> bool:
+        return bool(self._cut)
+
+    def cut_logs(self) -> list[Log]:
+        """Of partitions that are not asked for until these are synced: `synced` says when."""
+        return [self._followed[key].log for key in self._cut]
+
+    def synced(self, log: Log) -> None:
+        """It is on the disk that the log was cut, or it cannot be brought there: go on behind the cut."""
+        key = log.topic, log.partition
+        followed = self._followed.get(key)
+        if followed is not None and followed.log is log and key in self._cut:
+            del self._cut[key]
+            self._changed[key] = None
+
+    def _hold_if_cut(self, followed: _Followed) -> None:
+        if followed.log.is_cut:
+            self._cut[followed.key] = None
+            self._changed[followed.key] = None
 
     def followed(self) -> list[Key]:
         return list(self._followed)
@@ -189,11 +214,12 @@ class Fetcher:
         """How long there is nothing to ask for: 0 to ask now, None until somebody is followed."""
         if left_ms := self._left_ms(self._refused_until_ms, now_ms):
             return left_ms
-        if len(self._followed) > len(self._waiting):
+        waiting = self._waiting.keys() - self._cut.keys() if self._cut else self._waiting
+        if len(self._followed) > len(waiting) + len(self._cut):
             return 0
-        if not self._waiting:
+        if not waiting:
             return None
-        return min(self._left_ms(self._followed[key].not_before_ms, now_ms) for key in self._waiting)
+        return min(self._left_ms(self._followed[key].not_before_ms, now_ms) for key in waiting)
 
     def _left_ms(self, until_ms: int, now_ms: int) -> int:
         """Until then; but a clock that was set back makes no wait longer than waits are."""
@@ -270,7 +296,7 @@ class Fetcher:
     ) -> None:
         name, index = key
         before = self._asked.get(key)
-        followed = None if key in self._waiting else self._followed.get(key)
+        followed = None if key in self._waiting or key in self._cut else self._followed.get(key)
         question = None if followed is None or self._must_wait(followed, now_ms) else followed.question
         if question == before:
             return
@@ -326,7 +352,7 @@ class Fetcher:
             for data in topic.partitions:
                 key = name, data.partition_index
                 followed = self._followed.get(key)
-                if followed is None or key in self._waiting:
+                if followed is None or key in self._waiting or key in self._cut:
                     continue
                 asked = self._asked.get(key)
                 if asked is None or asked[PLACE] != followed.question[PLACE]:
@@ -381,6 +407,7 @@ class Fetcher:
         try:
             if diverging.epoch >= 0 or diverging.end_offset >= 0:
                 followed.partition.truncate_to_epoch(diverging.epoch, diverging.end_offset, now_ms)
+                self._hold_if_cut(followed)
             else:
                 begun = False
                 for records in runs_of_batches(memoryview(cast("memoryview", data.records or b"")), MOST_BATCHES):
@@ -424,6 +451,7 @@ class Fetcher:
             elif start_offset > log.log_end_offset:
                 _log.warning("%s-%d: begins anew at %d, where its leader begins", name, index, start_offset)
                 log.truncate_fully_and_start_at(start_offset, now_ms)
+            self._hold_if_cut(followed)
         except KafkaError as error:
             _log.error("%s-%d: %s", name, index, error)
             followed.find_place()

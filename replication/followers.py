@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
+from replication.cut_logs import CutLogs
 from replication.fetcher import FIRST_VERSION, Fetcher, FetcherSettings, Key
 from replication.peer import Peer, PeerError
 from replication.turns import TURN_S, in_turns
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from replication.partition import Partition
     from replication.replica_manager import ReplicaManager
     from replication.replica_throttle import ReplicaThrottle
+    from storage.log import Log
 
 PATIENCE_S = 0.01
 """So long a new partition waits for the answer to a question that was asked before it came."""
@@ -86,6 +88,7 @@ class Followers:
         self._links: dict[tuple[int, int], _Link] = {}
         """By leader and fetcher id."""
         self._where: dict[Key, _Link] = {}
+        self.cut_logs = CutLogs(clock_ms)
         self._closed = False
         self._replicas = replicas
         replicas.on_leadership.append(self._roles_changed)
@@ -112,6 +115,7 @@ class Followers:
         self._where.clear()
         for link in links:
             await link.close()
+        await self.cut_logs.close()
 
     # -- who is followed -------------------------------------------------------------------------------------------
 
@@ -182,10 +186,19 @@ class _Link:
         except KafkaError as error:
             _log.error("%s-%d cannot be followed: %s", partition.topic, partition.partition, error)
             return False
+        if partition.log is not None and partition.log.is_cut:
+            self._followers.cut_logs.sync(partition.log, self._synced)
+        self._somebody_new()
+        return True
+
+    def _synced(self, log: Log) -> None:
+        self.fetcher.synced(log)
+        self._somebody_new()
+
+    def _somebody_new(self) -> None:
         self._changed.set()
         if self._asked_s and self._kick is None:
             self._kick = asyncio.get_running_loop().call_later(PATIENCE_S, self._ask_anew, self._asked_s)
-        return True
 
     def _ask_anew(self, asked_s: float) -> None:
         """Somebody new must not wait for the end of a question about others: it is dropped, and its connection. Not
@@ -228,6 +241,8 @@ class _Link:
         try:
             while not self._followers.lost(self):
                 self._changed.clear()
+                for log in self.fetcher.cut_logs():
+                    self._followers.cut_logs.sync(log, self._synced)
                 wait_ms = self.fetcher.wait_ms(self._followers.clock_ms())
                 address = self._address()
                 if address is None or wait_ms is None:
@@ -294,7 +309,8 @@ class _Link:
             return None  # the rest in turns with others
         except StopIteration as end:
             outside: list[Key] = end.value
-        if outside or self._failing or fetcher.max_version < self._version or fetcher.wait_ms(now_ms) != 0:
+        must_look = self._failing or fetcher.max_version < self._version or fetcher.has_cut
+        if outside or must_look or fetcher.wait_ms(now_ms) != 0:
             self._rest = _nothing_more(outside)
             return None
         self._asked_s = until_s

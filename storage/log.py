@@ -232,11 +232,13 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
 
     def _after_truncation(self) -> None:
         self._generation += 1
+        self.is_cut = True
         if self.cleaned_offset is not None:
             self.cleaned_offset = min(self.cleaned_offset, self.log_end_offset)
         self._known_positions.clear()
         self._rolled_offset = min(self._rolled_offset, self._active.base_offset)
         self._set_roll_limits()
+        self._set_flushes_soon()
 
     def _unlink_segments(self, kept: int) -> None:
         # The last first: should this be cut short, what is left has no gap.
@@ -322,7 +324,7 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether flush.messages, flush.ms, or a segment that was rolled since the last flush asks for one."""
-        if self._rolled_offset > self.recovery_point or self.distrusted:
+        if self._rolled_offset > self.recovery_point or self.distrusted or self.is_cut:
             return True
         unflushed = self.unflushed_messages
         config = self._config
@@ -341,9 +343,9 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
             rolled_only = False
         target = self._active.base_offset if rolled_only else self.log_end_offset
         first = self._segment_index(self.recovery_point)
-        if hold and len(self._segments) - first > SEGMENTS_PER_FLUSH:
+        if hold and not self.is_cut and len(self._segments) - first > SEGMENTS_PER_FLUSH:
             target = self._bases[first + SEGMENTS_PER_FLUSH]
-        changed = self._directory_changed or self._epochs.dirty or self._producers.unsynced_snapshots
+        changed = self._directory_changed or self._epochs.dirty or self._producers.unsynced_snapshots or self.is_cut
         if target <= self.recovery_point and not changed and not self.distrusted:
             return None
         rewritten: list[tuple[Segment, int]] = []
@@ -354,8 +356,12 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         try:
             self._epochs.write_unwritten()
             for segment in self._segments[first:]:
-                # Of an empty one the folder's names are enough.
-                if segment.base_offset < target or (self._directory_changed and not rolled_only and segment.size_bytes):
+                # Of an empty one the folder's names are enough, unless it was cut.
+                if (
+                    segment.base_offset < target
+                    or (self._directory_changed and not rolled_only and segment.size_bytes)
+                    or (self.is_cut and segment is self._active)
+                ):
                     segment.write_indexes()
                     if hold:
                         held += segment.files()
@@ -400,6 +406,7 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
                 self._fail(plan.error, "cannot sync")
             return
         self.last_flush_ms = max(self.last_flush_ms, plan.planned_ms)
+        self.is_cut = False
         if plan.offset > self.recovery_point:
             self.recovery_point = plan.offset
         if self.distrusted and self.recovery_point >= self.log_end_offset:

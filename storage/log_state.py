@@ -66,6 +66,7 @@ class LogState:
         "distrusted",
         "flushes_soon",
         "high_watermark",
+        "is_cut",
         "is_special",
         "last_flush_ms",
         "log_end_offset",
@@ -119,6 +120,9 @@ class LogState:
         """A copy is being made in another data folder (storage.log_moves): compaction would only begin it anew."""
         self.offline = False
         """Set when a file could not be brought back to a known state: nothing is appended any more."""
+        self.is_cut = False
+        """Truncated, and not synced since: until then a power cut may bring back what was cut off, in front of what
+        was written behind the cut since, or instead of it."""
         self.distrusted = False
         """A sync found no room: what lies above the recovery point must be written again before anything is appended
         (`plan_flush` sees to it)."""
@@ -224,6 +228,7 @@ class LogState:
             or config.flush_ms < NEVER
             or self._rolled_offset > self.recovery_point
             or self.distrusted
+            or self.is_cut
         )
 
     def _complete_active(self, end_offset: int) -> None:

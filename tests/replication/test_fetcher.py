@@ -113,7 +113,15 @@ def answer(leader: Replica, asker: Replica, request: FetchRequest, max_bytes: in
     return FetchResponse(session_id=7, responses=topics)
 
 
+def sync(follower: Replica) -> None:
+    """What was cut is brought to the disk at once."""
+    for log in follower.fetcher.cut_logs():
+        log.flush()
+        follower.fetcher.synced(log)
+
+
 def exchange(follower: Replica, leader: Replica, now_ms: int = NOW, max_bytes: int = 1 << 20) -> list[Key]:
+    sync(follower)
     request = follower.fetcher.request(now_ms, 5)
     return follower.fetcher.take(answer(leader, follower, request, max_bytes), now_ms)
 
@@ -264,6 +272,29 @@ def test_a_log_of_no_epoch_is_cut_back_to_what_is_committed() -> None:
     assert follower.log.log_end_offset == 0
 
 
+def test_nothing_is_asked_for_behind_a_cut_that_is_not_on_the_disk() -> None:
+    leader, follower = pair(3)
+    exchange(follower, leader)
+    other = Replica(1, "other")
+    other.fetcher = follower.fetcher
+    other.follow(0, 0, [0, 1], [0, 1], 0)
+    follower.log.truncate_to(2)
+    follower.partition.become_follower(state(0, 1, [0, 1], [0, 1], 1))
+    follower.fetcher.follow(follower.partition)
+    request = follower.fetcher.request(NOW, 5)
+    assert [topic.topic for topic in request.topics] == ["other"]
+    follower.fetcher.take(FetchResponse(session_id=7), NOW)
+    follower.fetcher.unfollow(("other", 0))
+    assert follower.fetcher.wait_ms(NOW) is None
+    assert follower.fetcher.cut_logs() == [follower.log]
+    follower.log.flush()
+    assert not follower.log.is_cut
+    follower.fetcher.synced(follower.log)
+    assert follower.fetcher.wait_ms(NOW) == 0
+    (topic,) = follower.fetcher.request(NOW, 5).topics
+    assert [partition.fetch_offset for partition in topic.partitions] == [2]
+
+
 @pytest.mark.parametrize(("start", "end", "expected"), [(20, 30, (20, 20)), (0, 2, (0, 2)), (0, 50, (0, 4))])
 def test_a_place_outside_the_leaders_log(start: int, end: int, expected: tuple[int, int]) -> None:
     leader, follower = pair(4)
@@ -277,6 +308,7 @@ def test_a_place_outside_the_leaders_log(start: int, end: int, expected: tuple[i
     assert follower.fetcher.wait_ms(NOW) == 20
     follower.fetcher.found_range(("orders", 0), 0, start, end, NOW)
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == expected
+    sync(follower)
     assert follower.fetcher.wait_ms(NOW) == 0
 
 

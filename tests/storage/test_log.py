@@ -194,6 +194,36 @@ def test_truncated_log_is_as_if_the_rest_was_never_appended(counts: list[int], d
     assert read_offsets(open_log(files), 0) == [*range(kept_offset), info.first_offset]
 
 
+@pytest.mark.parametrize("offset", [3, 10, 12])
+@pytest.mark.parametrize("rolled_only", [False, True])
+def test_what_was_cut_off_does_not_come_back_once_that_is_synced(offset: int, rolled_only: bool) -> None:
+    files = MemoryFiles()
+    log = filled_log(files, 14)
+    assert {3, 12}.isdisjoint(base_offsets(log)) and 10 in base_offsets(log)
+    log.flush()
+    assert not log.is_cut and not log.flush_due(NOW_MS)
+    log.truncate_to(offset)
+    assert log.is_cut and log.flush_due(NOW_MS)
+    plan = log.plan_flush(NOW_MS, rolled_only=rolled_only)
+    assert plan is not None
+    plan.run()
+    log.flushed(plan)
+    assert not log.is_cut
+    files.crash()
+    assert read_offsets(open_log(files), 0) == list(range(offset))
+
+
+def test_a_cut_that_is_followed_by_another_is_not_synced_with_the_first() -> None:
+    log = filled_log(MemoryFiles(), 14)
+    log.truncate_to(12)
+    plan = log.plan_flush(NOW_MS)
+    assert plan is not None
+    plan.run()
+    log.truncate_to(11)
+    log.flushed(plan)
+    assert log.is_cut
+
+
 def test_truncation_below_the_log_begins_anew() -> None:
     files = MemoryFiles()
     log = filled_log(files)

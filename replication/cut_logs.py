@@ -1,0 +1,67 @@
+"""Logs that were cut back, brought to the disk one after the other before anything is written behind the cut.
+
+What a follower cuts off was synced, mostly. If the power fails before it is synced that it was cut off, it is there
+again, whole and valid, instead of what was written in its place, and nothing tells the two apart. (Apache Kafka does
+not sync here.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from storage.log import Log
+
+_log = logging.getLogger(__name__)
+
+
+class CutLogs:
+    """Syncs on a thread. Each log is brought to the disk once, however often it is asked for meanwhile."""
+
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        self._clock_ms = clock_ms
+        self._queue: dict[Log, list[Callable[[Log], None]]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def sync(self, log: Log, done: Callable[[Log], None]) -> None:
+        """`done` is called when the log is synced, or cannot be."""
+        waiting = self._queue.setdefault(log, [])
+        if done not in waiting:
+            waiting.append(done)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="cut logs")
+
+    async def close(self) -> None:
+        """Waits for the one that is under way. The others are synced when they are closed."""
+        self._queue.clear()
+        if self._task is not None:
+            await self._task
+
+    async def _run(self) -> None:
+        try:
+            while self._queue:
+                log = next(iter(self._queue))
+                try:
+                    await self._sync(log)
+                except KafkaError as error:
+                    # The disk failed, which its own watch sees; or is full, and the log is written again later.
+                    _log.warning("%s-%d was cut back, and that is not on the disk: %s", log.topic, log.partition, error)
+                for done in self._queue.pop(log, ()):
+                    done(log)
+        finally:
+            self._task = None
+
+    async def _sync(self, log: Log) -> None:
+        while log.is_cut and not log.offline:
+            plan = log.plan_flush(self._clock_ms())
+            if plan is None:
+                return
+            try:
+                await asyncio.get_running_loop().run_in_executor(None, plan.run)
+            finally:
+                log.flushed(plan)
