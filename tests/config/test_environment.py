@@ -239,6 +239,14 @@ def test_empty_and_secret_values() -> None:
     ]
 
 
+def test_a_service_link_in_the_place_of_the_images_port_is_told() -> None:
+    link = {"KAFKA_PORT": "tcp://10.0.0.1:9092"}
+    (warning,) = read_environment(link).warnings
+    assert warning.startswith("KAFKA_PORT is the link of a service") and "give KAFKA_LISTENERS=" in warning
+    assert read_environment({**link, "KAFKA_LISTENERS": "PLAINTEXT://:9092"}).warnings == []
+    assert read_environment({**link, "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:9092"}).warnings == []
+
+
 def test_what_is_left_aside_without_being_asked() -> None:
     environ = {
         "KAFKA_BROKER_ID": "1",
