@@ -257,7 +257,7 @@ class Supervisor:
             both = (task, self._failed)
             done, _ = await asyncio.wait(both, timeout=SLOW_S, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                self._say(f"{child.name} is not ready after {SLOW_S:g} s; {self._where(child)}")
+                self._say(f"{child.name} takes more than {SLOW_S:g} s to start; {self._where(child)}")
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
             task.cancel()
