@@ -313,6 +313,7 @@ async def test_hundreds_of_nodes_at_once(tree: Harness) -> None:
     assert found == [await store.get(path) for path in paths]
     assert (found[7] or (b"",))[0] == b"new"
     assert found[450:] == [None] * 10
+    await store.close()
 
 
 @on_loop
