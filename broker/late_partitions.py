@@ -41,12 +41,16 @@ class LatePartitions(LocalBroker):
         self.must_be_asked = False
         """Whether a log was deleted or could not be served since the controller was answered without it."""
         self._late_replicas = replicas
+        self._late_configs = configs
         self._is_loading = is_loading
         # What the controller said last of each late partition, as a request about it alone.
         self._kept: dict[Key, LeaderAndIsrRequest | StopReplicaRequest] = {}
 
     async def _obey(self, request: BrokerRequest) -> BrokerResponse:
         if isinstance(request, LeaderAndIsrRequest):
+            # Before anything is kept, because from then on a log may be served as soon as it is loaded: with another
+            # topic's settings, it would take acks=all from one replica, and delete what is to be compacted.
+            await self._late_configs.ensure(topic.topic_name for topic in request.topic_states)
             request = self._roles_of_loaded(request)
         elif isinstance(request, StopReplicaRequest):
             request = self._stops_of_loaded(request)

@@ -5,19 +5,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from broker import wiring
+from broker.late_partitions import LatePartitions
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     FindCoordinatorRequest,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
     ListGroupsRequest,
     ListOffsetsRequest,
     MetadataRequest,
@@ -318,3 +324,51 @@ def test_what_was_said_to_an_earlier_life_is_not_done_late(harness: Harness, gat
     harness.until(lambda: loaded(harness))
     assert harness.node.broker.replicas.get("slow", 0) is None
     assert harness.node.broker.replicas.get("quick", 0) is not None
+
+
+def test_no_late_log_is_served_before_its_topics_settings_are_read() -> None:
+    """ZooKeeper may take longer to tell them than the check of the log takes."""
+    asyncio.run(_load_while_settings_are_read())
+
+
+async def _load_while_settings_are_read() -> None:
+    loading, read, applied = {("slow", 0)}, asyncio.Event(), []
+
+    class Configs:
+        async def ensure(self, _topics: Iterable[str]) -> None:
+            await read.wait()
+
+    class Replicas:
+        controller_epoch = 0
+
+        def apply_in_steps(self, request: LeaderAndIsrRequest) -> Generator[None, None, LeaderAndIsrResponse]:
+            applied.extend((read.is_set(), len(topic.partition_states)) for topic in request.topic_states)
+            yield
+            return LeaderAndIsrResponse()
+
+        def apply(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+            return run_in_order(self.apply_in_steps(request))
+
+    parts: list[Any] = [Replicas(), None, Configs()]
+    late = LatePartitions(*parts, lambda *key: key in loading)
+    late.broker_epoch = 5
+    state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(partition_index=0)
+    topic = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="slow", partition_states=[state])
+    telling = asyncio.create_task(late.handle(LeaderAndIsrRequest(broker_epoch=5, topic_states=[topic])))
+    await asyncio.sleep(0)
+    loading.clear()
+    log: Any = SimpleNamespace(topic="slow", partition=0)
+    late.loaded(log)
+    assert applied == []
+    read.set()
+    await telling
+    assert applied == [(True, 1)]
+
+
+def run_in_order(steps: Generator[None, None, LeaderAndIsrResponse]) -> LeaderAndIsrResponse:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            response: LeaderAndIsrResponse = end.value
+            return response
