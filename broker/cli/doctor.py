@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -159,7 +159,7 @@ def look(bootstrap: str, config_file: str | None) -> Seen:
                 except CommandError as error:
                     broker.trouble = str(error).rstrip(".")
         seen.min_isr = _min_isr(client, metadata)
-        seen.newest_ms = _newest(client, metadata)
+        seen.newest_ms = _newest(client, metadata, {broker.node_id for broker in seen.brokers if broker.trouble})
     return seen
 
 
@@ -214,15 +214,16 @@ def _min_isr(client: WireClient, metadata: MetadataResponse) -> dict[str, int]:
     return found
 
 
-def _newest(client: WireClient, metadata: MetadataResponse) -> dict[str, int]:
-    """Of the first partitions of each leader; leaders that cannot be asked are somebody else's finding."""
+def _newest(client: WireClient, metadata: MetadataResponse, mute: Collection[int]) -> dict[str, int]:
+    """Of the first partitions of each leader; leaders that cannot be asked are somebody else's finding. `mute`: those
+    that are known not to answer, each of whom would be waited for."""
     by_leader: dict[int, list[tuple[str, int]]] = {}
     for topic in metadata.topics:
         for partition in topic.partitions:
             by_leader.setdefault(partition.leader_id, []).append((str(topic.name), partition.partition_index))
     found: dict[str, int] = {}
     for leader, partitions in by_leader.items():
-        if leader < 0:
+        if leader < 0 or leader in mute:
             continue
         with suppress(CommandError):
             if client.version(ListOffsetsRequest, leader) < MAX_TIMESTAMP_VERSION:

@@ -153,7 +153,14 @@ class WireClient:
 
     def ask(self, request: ApiMessage, node_id: int | None = None) -> Any:
         """The answer of one broker, or of the one that was reached first. CommandError when there is none."""
-        return self._link(node_id).exchange(request, self.version(type(request), node_id))
+        version = self.version(type(request), node_id)
+        try:
+            return self._link(node_id).exchange(request, version)
+        except CommandError:
+            # An answer that comes late would be taken for that to the next question: there is no next one on this link.
+            if node_id is not None:
+                self._links.pop(node_id).close()
+            raise
 
     @property
     def peer(self) -> str:

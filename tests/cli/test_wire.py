@@ -8,13 +8,20 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from broker.cli import wire
 from broker.cli.errors import CommandError
 from broker.cli.wire import BrokerRefusal, WireClient, check_code
-from protocol.messages import ApiVersionsResponse, DescribeLogDirsRequest, MetadataResponse, ResponseHeader
+from protocol.messages import (
+    ApiVersionsResponse,
+    DeleteRecordsRequest,
+    DescribeLogDirsRequest,
+    MetadataResponse,
+    ResponseHeader,
+)
 
 Answer = Callable[[int, int, int], bytes | None]
 """From api key, version and correlation id the body of a frame; None ends the connection."""
@@ -110,6 +117,28 @@ def test_a_broker_that_keeps_silent(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.raises(CommandError, match="answer within"),
     ):
         WireClient(address)
+
+
+def test_a_late_answer_is_not_that_to_the_next_question() -> None:
+    """After one that did not come in time, the broker is asked on another connection."""
+    closed = []
+
+    class Silent:
+        versions: ClassVar = {21: (0, 2)}
+
+        def exchange(self, request: object, version: int) -> None:
+            raise CommandError("the broker did not answer within 30 s.")
+
+        def close(self) -> None:
+            closed.append(self)
+
+    with answering(broker((21, 0, 2))) as address, WireClient(address) as client:
+        silent: Any = Silent()
+        client._links[4] = silent
+        with pytest.raises(CommandError, match="did not answer"):
+            client.ask(DeleteRecordsRequest(topics=[]), 4)
+        assert closed == [silent]
+        assert 4 not in client._links
 
 
 def test_listeners_that_are_not_plain(tmp_path: Path) -> None:
