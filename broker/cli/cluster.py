@@ -20,7 +20,15 @@ import click
 from broker.cli.cluster_view import COLUMNS, Member, Picture, changes, picture_of, rows, summary
 from broker.cli.command import KEY_VALUE, run
 from broker.cli.errors import CommandError
-from broker.cli.start_brokers import bootstrap_of, first_of, left_out, member_name, stop_on_signals, zookeeper_beside
+from broker.cli.start_brokers import (
+    bootstrap_of,
+    check_folders,
+    first_of,
+    left_out,
+    member_name,
+    stop_on_signals,
+    zookeeper_beside,
+)
 from broker.cli.tables import on_terminal
 from broker.cli.wire import WireClient
 from broker.local_zookeeper import DEFAULT_PORT, free_ports
@@ -97,18 +105,19 @@ def make_plan(count: int, folder: Path, overrides: dict[str, str], zookeeper: st
         **copies_for(count, overrides, (OFFSETS_COPIES, TOPICS_COPIES)),
         **overrides,
     }
+    log_dirs = BrokerConfig(common).log_dirs
+    check_folders(log_dirs)
     make, probe, connect = None, None, zookeeper or overrides.get("zookeeper.connect", "")
     check_members(connect)
     if not connect:
         make, probe, connect = zookeeper_beside(folder.absolute() / "zookeeper", folder / "logs" / "zookeeper.log")
     common["zookeeper.connect"] = connect
-    config = BrokerConfig(common)
-    settings = [{**common, **own} for own in member_settings(config, count)]
+    settings = [{**common, **own} for own in member_settings(BrokerConfig(common), count)]
     if "listeners" not in overrides:
         taken = [DEFAULT_PORT] if make is None else [DEFAULT_PORT, int(connect.rpartition(":")[2])]
         for own, free in zip(settings, free_ports(port, count, taken), strict=True):
             own["listeners"] = f"PLAINTEXT://localhost:{free}"
-    return Plan(folder, settings, connect, make, probe, left_out(config.log_dirs, count))
+    return Plan(folder, settings, connect, make, probe, left_out(log_dirs, count))
 
 
 async def _run(plan: Plan) -> int:

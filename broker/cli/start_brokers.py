@@ -35,7 +35,7 @@ def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
         logger.warning("%s", warning)
     try:
         settings = member_settings(config, given.brokers)
-        _check_folders(config.log_dirs)
+        check_folders(config.log_dirs)
         zookeeper, probe, connect = None, None, config["zookeeper.connect"]
         check_members(connect)
         if not connect:
@@ -73,14 +73,15 @@ def zookeeper_beside(folder: Path, output: Path | None = None) -> tuple[Callable
     return make, partial(local_zookeeper.is_ok, port), f"127.0.0.1:{port}"
 
 
-def _check_folders(log_dirs: Sequence[str]) -> None:
+def check_folders(log_dirs: Sequence[str]) -> None:
+    """ConfigError for the data folder of a single broker."""
     for folder in log_dirs:
         if os.path.exists(f"{folder}/meta.properties"):
             first = MEMBER_FOLDER.format(0)
             raise ConfigError(
                 "log.dirs",
                 folder,
-                f"holds the data of a single broker; with --brokers each has a folder of its own below. Name another "
+                f"holds the data of a single broker; of several each has a folder of its own below. Name another "
                 f"one, or move what is in it to {folder}/{first} to have it as the first broker's",
             )
 

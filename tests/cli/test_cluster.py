@@ -46,6 +46,11 @@ def test_the_first_brokers_number_may_be_given_by_its_new_name(tmp_path: Path) -
     assert [one.broker_id for one in settings(tmp_path, 2, node_id="5")] == [5, 6]
 
 
+def test_numbers_may_be_generated(tmp_path: Path) -> None:
+    plan = cluster.make_plan(2, tmp_path, {"broker.id": "-1"}, "z:2181", 0)
+    assert [own["broker.id"] for own in plan.settings] == ["-1", "-1"]
+
+
 def test_data_goes_where_it_is_to_go(tmp_path: Path) -> None:
     for key in ("log_dir", "log_dirs"):
         found = settings(tmp_path / "c", 1, **{key: str(tmp_path / "data")})
@@ -76,6 +81,12 @@ def test_bad_settings_end_the_command(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "gregor cluster: num.partitions=0: must be" in capsys.readouterr().err
     with pytest.raises(ConfigError):
         cluster.make_plan(3, tmp_path, {"port": "65535"}, "z:2181", 0)
+
+
+def test_the_folder_of_a_single_broker_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "meta.properties").touch()
+    assert main(["cluster", "--dir", str(tmp_path), "--zookeeper", "z:2181"]) == 1
+    assert "holds the data of a single broker" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
