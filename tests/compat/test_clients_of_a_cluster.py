@@ -67,18 +67,24 @@ class Load(ABC):
         self.seen: list[set[int]] = [set() for _ in range(PARTITIONS)]
         self.failures: list[BaseException] = []
         self.ending, self.over = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._thread = self.in_a_thread(self.work)
 
     @abstractmethod
     def work(self) -> None:
         """Send until `ending`, wait for the answers, and read until `over`."""
 
-    def _run(self) -> None:
-        try:
-            self.work()
-        except BaseException as error:
-            self.failures.append(error)
+    def in_a_thread(self, work: Callable[[], None]) -> threading.Thread:
+        """Started; its end by an error is one of the failures."""
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:
+                self.failures.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return thread
 
     def next(self) -> tuple[int, bytes]:
         """The partition and the value of the next record."""
@@ -123,8 +129,7 @@ class KafkaPythonLoad(Load):
     """Without a group: a member whose poll ends while it joins may take itself for one that has joined, for ever."""
 
     def work(self) -> None:
-        reader = threading.Thread(target=self._read, daemon=True)
-        reader.start()
+        reader = self.in_a_thread(self._read)
         producer = KafkaProducer(
             bootstrap_servers=self.servers,
             enable_idempotence=True,
