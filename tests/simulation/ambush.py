@@ -20,19 +20,21 @@ if TYPE_CHECKING:
 
 ORDERS = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA})
 WATCHED = ORDERS | {ApiKey.ALTER_PARTITION}
-ORDERS_LATE = 0.03
+ROLES_LATE = 0.15
+OTHER_ORDERS_LATE = 0.02
 PROPOSALS_LATE = 0.3
 JOINS_CAUGHT = 0.7
 
 
 class Ambush:
-    """`delay_s` is asked about each request on its way between two brokers. Not more than one is caught at a time."""
+    """`delay_s` is asked about each request on its way between two brokers. Not more than one question of a leader and
+    one order of the controller are caught at a time."""
 
     def __init__(self, world: World, faults: Faults, rng: random.Random) -> None:
         self._world = world
         self._faults = faults
         self._rng = rng
-        self._busy_until_s = self._quiet_until_s = 0.0
+        self._busy_until_s = self._quiet_until_s = self._order_until_s = 0.0
         self._late: dict[tuple[str, str], float] = {}
         """Until when proposals are held up on a link."""
 
@@ -48,10 +50,10 @@ class Ambush:
             held_s = self._late.get((source, target), 0.0) - now_s
             if held_s > 0:
                 return held_s
+        if key != ApiKey.ALTER_PARTITION:
+            return self._order(key, source, target, now_s)
         if now_s < self._busy_until_s:
             return 0.0
-        if key != ApiKey.ALTER_PARTITION:
-            return self._caught(0.3 + 3 * self._rng.random()) if self._rng.random() < ORDERS_LATE else 0.0
         joining = self._joining(source)
         if joining is not None and host_of(joining[1]) != target and self._rng.random() < JOINS_CAUGHT:
             what = self._rng.choice((self._comes_back_without, self._lags_again))
@@ -91,6 +93,17 @@ class Ambush:
                     if joining:
                         return partition, min(joining)
         return None
+
+    def _order(self, key: int, source: str, target: str, now_s: float) -> float:
+        """Of the controller: comes when it has given up, said it again, and perhaps something else since."""
+        odds = ROLES_LATE if key == ApiKey.LEADER_AND_ISR else OTHER_ORDERS_LATE
+        if now_s < self._order_until_s or self._rng.random() > odds:
+            return 0.0
+        timeout_s = int(self._world.settings["controller.socket.timeout.ms"]) / 1000
+        delay_s = timeout_s + 0.2 + 2.5 * self._rng.random()
+        self._order_until_s = now_s + delay_s
+        self._world.trace(f"{ApiKey(key).name} from {source} to {target} is {delay_s:.3f} s late")
+        return delay_s
 
     # -- what happens ----------------------------------------------------------------------------------------------
 

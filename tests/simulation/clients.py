@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.errors import ErrorCode
 from protocol.messages import (
+    DeleteRecordsRequest,
     FetchRequest,
     FetchResponse,
     InitProducerIdRequest,
@@ -18,7 +19,8 @@ from protocol.messages import (
 )
 from protocol.records import build_batch, iter_batches
 from replication.peer import Peer, PeerError
-from tests.simulation.node import host_of
+from tests.simulation.ledger import is_compacted, key_of
+from tests.simulation.node import host_of, rack_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -109,9 +111,11 @@ class Producer(Client):
         for _ in range(self.rng.choice((1, 1, 1, 2, 5))):
             self._count += 1
             values.append(b"%s.%d" % (self.name.encode(), self._count))
+        if is_compacted(key):
+            values = [b"%s|k%d" % (value, self.rng.randrange(4)) for value in values]
         sequence = self._sequences.get(key, 0)
         batch = build_batch(
-            [(None, value) for value in values],
+            [(key_of(value), value) for value in values],
             timestamp_ms=self.world.now_ms(),
             producer_id=self.producer_id,
             producer_epoch=0 if self.idempotent else -1,
@@ -165,18 +169,25 @@ class Consumer(Client):
         self.key = key
         self.position = 0
         self._latest = 0
+        self._rack = rng.choice(("", *map(rack_of, world.broker_ids)))
+        self._preferred: tuple[int, int] | None = None
+        """The broker that the leader has sent us to, and in which epoch."""
 
     async def run(self) -> None:
         while True:
+            await asyncio.sleep(0.1 * self.rng.random())
             broker_id, epoch = await self.leader(self.key)
             try:
                 if self.rng.random() < 0.2:
                     await self._ask_latest(broker_id, epoch)
-                await self._fetch(broker_id, epoch)
+                if self._preferred is not None and (self._preferred[1] != epoch or self.rng.random() < 0.05):
+                    self._preferred = None
+                await self._fetch(broker_id if self._preferred is None else self._preferred[0], epoch)
             except PeerError:
+                self._preferred = None
                 await self.pause()
             if self.rng.random() < 0.02:
-                self.position = 0  # what was seen is seen again
+                self.position = self.world.ledger.deleted_below(self.key)  # what was seen is seen again
 
     async def _ask_latest(self, broker_id: int, epoch: int) -> None:
         one = ListOffsetsRequest.ListOffsetsPartition(
@@ -208,6 +219,7 @@ class Consumer(Client):
             min_bytes=1,
             max_bytes=1 << 20,
             session_epoch=-1,
+            rack_id=self._rack,
             topics=[FetchRequest.FetchTopic(topic=self.key[0], topic_id=topic_id, partitions=[one])],
         )
         answer: FetchResponse = await self.peer(broker_id).ask(request, 15)
@@ -217,9 +229,16 @@ class Consumer(Client):
         told = answer.responses[0].partitions[0]
         ledger = self.world.ledger
         if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            ledger.violation(f"a consumer at {self.position} of {self.key} is out of range at broker {broker_id}")
+            if self.position < ledger.deleted_below(self.key):
+                self.position = ledger.deleted_below(self.key)
+            elif self._preferred is None:
+                ledger.violation(f"a consumer at {self.position} of {self.key} is out of range at broker {broker_id}")
         if told.error_code:
+            self._preferred = None
             await self.pause()
+            return
+        if told.preferred_read_replica >= 0:
+            self._preferred = told.preferred_read_replica, epoch
             return
         records: Any = told.records
         for batch in iter_batches(records or b""):
@@ -231,3 +250,30 @@ class Consumer(Client):
             ledger.violation(
                 f"a consumer of {self.key} was given records above the high watermark {told.high_watermark}"
             )
+
+
+class Deleter(Client):
+    """Has the oldest records deleted now and then, never all of those that were promised."""
+
+    async def run(self) -> None:
+        while self.world.producing:
+            await asyncio.sleep(1.0 + 2 * self.rng.random())
+            key = self.rng.choice(self.world.keys)
+            if is_compacted(key):
+                continue
+            broker_id, _ = await self.leader(key)
+            offset = self.world.ledger.to_delete(key, self.rng.random())
+            one = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=key[1], offset=offset)
+            topic = DeleteRecordsRequest.DeleteRecordsTopic(name=key[0], partitions=[one])
+            try:
+                answer = await self.peer(broker_id).ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+            except PeerError:
+                await self.pause()
+                continue
+            told = answer.topics[0].partitions[0]
+            code = ErrorCode(told.error_code)
+            self.world.trace(f"{key[0]}-{key[1]} below {offset} at {broker_id}: {code.name}")
+            if code == ErrorCode.NONE:
+                self.world.ledger.deleted(key, offset, told.low_watermark)
+            else:
+                await self.pause()

@@ -59,7 +59,7 @@ class Faults:
             (self._jump_clock, 2),
             (self._slow, 2),
             (self._reassign, 2),
-            (self._create_or_delete, 1),
+            (self._create_or_delete, 2),
         ]
         fault = self._rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
         if self._lossy is not None and self._is_safe():
@@ -259,6 +259,11 @@ class Faults:
         elif world.zk.tree.exists(nodes.delete_topic_path(SPARE_TOPIC), None) is None:
             world.trace(f"topic {SPARE_TOPIC} is to be deleted")
             world.zk.write([Create(nodes.delete_topic_path(SPARE_TOPIC))], 0)
+            if self._rng.random() < 0.5:
+                # Who is to delete it finds it again at its next start.
+                broker_id = self._some_broker()
+                world.kill(broker_id)
+                self._later(0.5 * self._rng.random(), lambda: self._boot(broker_id))
 
     # -- clocks ----------------------------------------------------------------------------------------------------
 

@@ -19,12 +19,31 @@ if TYPE_CHECKING:
 Key = tuple[str, int]
 READ_BYTES = 1 << 24
 MIN_IN_SYNC = 2
+DELETED_KNOWN_S = 5.0
+"""After so long a life a broker has heard of what was deleted before it."""
 LAGGING_LONGEST = 1.5
 """Times replica.lag.time.max.ms: it is looked for every half of that."""
 
 
 class Violated(AssertionError):
     """An invariant does not hold."""
+
+
+def is_compacted(key: Key) -> bool:
+    return key[0] == "table"
+
+
+def key_of(value: bytes) -> bytes | None:
+    """A record's key, which is part of its value in compacted topics."""
+    return value.partition(b"|")[2] or None
+
+
+def is_there(records: dict[int, bytes], offset: int, value: bytes) -> bool:
+    """Whether a log holds a record, or, where it is compacted, a later one of the same key in its place."""
+    if offset in records:
+        return records[offset] == value
+    key = key_of(value)
+    return key is not None and any(later > offset and key_of(other) == key for later, other in records.items())
 
 
 def records_of(log: Log, start: int, end: int) -> dict[int, bytes]:
@@ -43,6 +62,11 @@ def records_of(log: Log, start: int, end: int) -> dict[int, bytes]:
         if offset == before:
             break
     return found
+
+
+def latest(records: dict[int, bytes]) -> dict[bytes | None, tuple[int, bytes]]:
+    """The last record of each key."""
+    return {key_of(value): (offset, value) for offset, value in sorted(records.items())}
 
 
 def bytes_below(log: Log, start: int, end: int) -> bytes:
@@ -81,6 +105,8 @@ class Ledger:
         self.read_count = 0
         self._values: dict[bytes, Key] = {}
         """Acknowledged ones."""
+        self._to_delete: dict[Key, int] = {}
+        """Below this somebody has asked to have records deleted."""
         self._leaders: dict[tuple[Key, int], int] = {}
         self._states: dict[Key, nodes.PartitionState] = {}
         self._high_watermarks: dict[tuple[Key, int, int], int] = {}
@@ -111,14 +137,35 @@ class Ledger:
         if known != value:
             self.violation(f"{key} offset {offset}: {value!r} {how}, but it was {known!r} before")
 
+    # -- what may be deleted ---------------------------------------------------------------------------------------
+
+    def to_delete(self, key: Key, share: float) -> int:
+        """Where the deletion of a share of the promised records ends. It may happen from now on."""
+        last = max(self.promised.get(key, {0: b""}))
+        offset = self._to_delete[key] = max(self.deleted_below(key), int(last * share))
+        return offset
+
+    def deleted_below(self, key: Key) -> int:
+        return self._to_delete.get(key, 0)
+
+    def deleted(self, key: Key, offset: int, low_watermark: int) -> None:
+        """A leader says that nobody in sync has anything below that any more."""
+        if low_watermark < offset:
+            self.violation(f"{key}: deletion below {offset} is answered with {low_watermark}")
+        for broker_id in self.isr(key):
+            log = self._world.log(broker_id, key)
+            lives_s = self._world.loop.time() - self._world.machines[broker_id].booted_s
+            if log is not None and log.log_start_offset < offset and lives_s > DELETED_KNOWN_S:
+                self.violation(f"{key}: deleted is what lies below {offset}, but broker {broker_id} begins earlier")
+
     # -- what the cluster writes -----------------------------------------------------------------------------------
 
-    def written(self, operations: list[Operation], _session_id: int) -> None:
+    def written(self, operations: list[Operation], session_id: int) -> None:
         """State nodes: epochs only grow, a leader is in sync, who joins the ISR has all that was promised."""
         for operation in operations:
             if isinstance(operation, (Create, Set)) and operation.path.endswith("/state"):
                 words = operation.path.split("/")
-                self._state_written((words[3], int(words[5])), nodes.decode_state(operation.data))
+                self._state_written((words[3], int(words[5])), nodes.decode_state(operation.data), session_id)
             elif isinstance(operation, Delete) and operation.path.endswith("/state"):
                 words = operation.path.split("/")
                 self._forget((words[3], int(words[5])))
@@ -128,7 +175,7 @@ class Ledger:
         self._states.pop(key, None)
         self._leaders = {place: leader for place, leader in self._leaders.items() if place[0] != key}
 
-    def _state_written(self, key: Key, state: nodes.PartitionState) -> None:
+    def _state_written(self, key: Key, state: nodes.PartitionState, session_id: int) -> None:
         self._world.trace(
             f"state {key[0]}-{key[1]}: leader {state.leader} epoch {state.leader_epoch} isr {state.isr}"
             f" by controller epoch {state.controller_epoch}"
@@ -149,8 +196,9 @@ class Ledger:
         if state.leader_epoch == before.leader_epoch and state.leader != before.leader:
             self.violation(f"{key}: two leaders in epoch {state.leader_epoch}: {before.leader}, {state.leader}")
         for broker_id in set(state.isr) - set(before.isr):
-            self._has_all(key, broker_id, "joins the ISR")
-        if state.leader >= 0 and state.leader != before.leader:
+            if self._world.is_known(broker_id, session_id):
+                self._has_all(key, broker_id, "joins the ISR")
+        if state.leader >= 0 and state.leader != before.leader and self._world.is_known(state.leader, session_id):
             self._has_all(key, state.leader, "is elected")
         leading = self._world.partition(state.leader, key) if state.leader >= 0 else None
         if leading is not None and leading.is_leader:
@@ -176,8 +224,13 @@ class Ledger:
         last = max(promised)
         if log.log_end_offset <= last:
             self.violation(f"{key}: broker {broker_id} {what} with {log.log_end_offset} records; {last} was promised")
-        elif records_of(log, last, last + 1).get(last) != promised[last]:
+        elif not is_there(records_of(log, last, self._end(key, log, last + 1)), last, promised[last]):
             self.violation(f"{key}: broker {broker_id} {what} with another record at {last} than was promised")
+
+    @staticmethod
+    def _end(key: Key, log: Log, end: int) -> int:
+        """Up to where one must read to find a record, or what stands in its place."""
+        return log.log_end_offset if is_compacted(key) else end
 
     def roles(self, leaders: Iterable[Partition], _followers: Iterable[Partition]) -> None:
         """A broker took roles."""
@@ -187,6 +240,9 @@ class Ledger:
             self._world.trace(f"broker {partition.local_id} leads {key[0]}-{key[1]} in epoch {partition.leader_epoch}")
             if known != partition.local_id:
                 self.violation(f"{key}: {known} and {partition.local_id} both lead in epoch {partition.leader_epoch}")
+            state = self._states.get(key)
+            if state is not None and state.leader_epoch == partition.leader_epoch:
+                self._has_all(key, partition.local_id, "leads")
 
     # -- from time to time -----------------------------------------------------------------------------------------
 
@@ -199,6 +255,8 @@ class Ledger:
                 if partition is None or partition.log is None:
                     continue
                 logs.append((broker_id, partition.log))
+                if partition.log_start_offset > self.deleted_below(key):
+                    self.violation(f"{key}: broker {broker_id} begins at {partition.log_start_offset}")
                 if partition.is_leader:
                     # Of one life: the next knows the last checkpoint, and shows no client an older end (KIP-207).
                     led = key, partition.leader_epoch, self._world.machines[broker_id].lives
@@ -210,7 +268,11 @@ class Ledger:
             for (first_id, first), (second_id, second) in pairwise(logs):
                 end = min(first.high_watermark, second.high_watermark)
                 start = max(first.log_start_offset, second.log_start_offset)
-                if end > start and bytes_below(first, start, end) != bytes_below(second, start, end):
+                if (
+                    end > start
+                    and not is_compacted(key)
+                    and bytes_below(first, start, end) != bytes_below(second, start, end)
+                ):
                     self.violation(f"{key}: brokers {first_id} and {second_id} differ below {end}")
 
     def _look_at_isr(self, key: Key, partition: Partition) -> None:
@@ -242,20 +304,26 @@ class Ledger:
             first = logs[0]
             end = first.log_end_offset
             for log in logs:
-                if log.log_start_offset > 0:
+                if log.log_start_offset > self.deleted_below(key):
                     self.violation(f"{key}: a replica begins at {log.log_start_offset}")
                     return
+            start = max(log.log_start_offset for log in logs)
             for log in logs[1:]:
-                if log.log_end_offset != end or bytes_below(log, 0, end) != bytes_below(first, 0, end):
+                if log.log_end_offset != end or (
+                    not is_compacted(key) and bytes_below(log, start, end) != bytes_below(first, start, end)
+                ):
                     self.violation(f"{key}: replicas differ in the end")
-            records = records_of(first, 0, end)
+            records = records_of(first, start, end)
+            for other in logs[1:] if is_compacted(key) else ():
+                if latest(records_of(other, start, end)) != latest(records):
+                    self.violation(f"{key}: replicas have different latest records in the end")
             for offset, value in sorted(self.promised.get(key, {}).items()):
-                if records.get(offset) != value:
+                if offset >= start and not is_there(records, offset, value):
                     self.violation(f"{key} offset {offset}: {value!r} was promised, {records.get(offset)!r} is there")
             seen: dict[bytes, int] = {}
             last: dict[bytes, int] = {}
             for offset, value in sorted(records.items()):
-                producer, _, number = value.partition(b".")
+                producer, _, number = value.partition(b"|")[0].partition(b".")
                 if producer.startswith(b"i"):
                     if value in seen:
                         self.violation(f"{key}: {value!r} is there twice, at {seen[value]} and {offset}")

@@ -77,8 +77,8 @@ MUTANTS = (
     Mutant(
         "a new leader's latest offset is answered too early",
         PARTITION,
-        "if log.high_watermark < self.epoch_start_offset:",
-        "if log.high_watermark < 0:",
+        "return self.is_leader and self.high_watermark < self.epoch_start_offset",
+        "return False",
     ),
     Mutant(
         "the ISR grows by whoever fetches",
@@ -201,24 +201,6 @@ MUTANTS = (
         "            self._pending.clear()\n",
     ),
     Mutant(
-        "a proposal that something newer overtook counts as refused",
-        ISR_CHANGES,
-        "        if said.error_code in UNDONE:\n",
-        "        if said.error_code:\n",
-    ),
-    Mutant(
-        "a decided proposal is repeated for what came in between",
-        ISR_CHANGES,
-        "            if not one.stands:\n                continue\n",
-        "",
-    ),
-    Mutant(
-        "what a controller said on a connection that it gave up is obeyed",
-        LOCAL_BROKER,
-        " or said < self._latest:",
-        ":",
-    ),
-    Mutant(
         "requests for an earlier life of the broker are obeyed",
         LOCAL_BROKER,
         "if 0 <= request.broker_epoch < self.broker_epoch:",
@@ -231,10 +213,61 @@ MUTANTS = (
         "",
     ),
     Mutant(
-        "a broker obeys whatever partition epoch it is told",
-        "replication/replica_manager.py",
-        "state.leader_epoch < partition.leader_epoch\n",
-        "False\n",
+        "who was sent to a follower is shown all that it has",
+        PARTITION,
+        "log.high_watermark if replica_id < 0 else",
+        "log.high_watermark if replica_id < 0 and self.is_leader else",
+    ),
+    Mutant(
+        "a follower counts as committed what its leader does, whether it has it or not",
+        PARTITION,
+        "min(max(leader_high_watermark, log.log_start_offset), log.log_end_offset)",
+        "max(leader_high_watermark, log.log_start_offset)",
+    ),
+    Mutant(
+        "of a high watermark alone no follower is told",
+        "broker/follower_fetch.py",
+        "        for place in self._quiet:\n",
+        "        for place in self._quiet[:0]:\n",
+    ),
+    Mutant(
+        "a deletion is answered before followers have heard of it",
+        PARTITION,
+        "if follower.log_start_offset < lowest and self._is_alive(follower.broker_id):",
+        "if False:",
+    ),
+    Mutant(
+        "a follower does not learn what was deleted",
+        PARTITION,
+        "        if start_offset > log.log_start_offset:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "a follower that lacks what was deleted does not begin anew",
+        "replication/fetcher.py",
+        "            elif start_offset > log.log_end_offset:\n",
+        "            elif False:\n",
+    ),
+    Mutant(
+        "the check of a log after a crash overlooks what producers did",
+        "storage/recovery.py",
+        "\n            self._producers.replay(batch)\n",
+        "\n            pass\n",
+        also=(
+            ("storage/recovery.py", "\n                self._producers.replay(batch)\n", "\n                pass\n"),
+        ),
+    ),
+    Mutant(
+        "what is said of a log that is being checked is forgotten",
+        "broker/late_partitions.py",
+        "                    self._kept[key] = _with_topics(request, [_with_states(topic, [state])])\n",
+        "                    pass\n",
+    ),
+    Mutant(
+        "a log deleted after its check is told to nobody",
+        "broker/late_partitions.py",
+        "            self.must_be_asked = True\n",
+        "            pass\n",
     ),
     Mutant(
         "followers do not learn what idempotent producers did",

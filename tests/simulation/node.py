@@ -6,7 +6,7 @@ import asyncio
 import functools
 import itertools
 import logging
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, cast
 
 from broker.context import Broker, Call
@@ -24,7 +24,9 @@ from config.listeners import Listener
 from protocol.api_keys import ApiKey
 from protocol.framing import SIZE_BYTES
 from protocol.messages import ApiVersionsResponse, RequestHeader, request_header_version
+from protocol.slices import Slices, run_slices
 from replication.brokers import Brokers
+from replication.closest_replica import RACK_AWARE_SELECTOR
 from replication.cluster import LiveBroker
 from replication.controller_answers import ControllerAnswers
 from replication.controller_link import ControllerLink
@@ -35,12 +37,13 @@ from replication.metadata_image import MetadataImage
 from replication.metadata_store import StoreError
 from replication.nodes import BrokerRegistration
 from replication.producer_ids import BlocksOfController, ProducerIdAllocator
-from replication.registration import join_cluster, make_persistent_nodes
+from replication.registration import announce_disk_event, join_cluster, make_persistent_nodes
 from replication.replica_manager import ReplicaManager
 from replication.topic_configs import TopicConfigs
 from replication.topics_admin import Admin
-from storage.log import LogSlice
+from storage.log import Log, LogSlice
 from storage.manager import LogManager
+from tests.simulation.compacting import Cleaner
 from tests.simulation.disks import Disk
 from tests.simulation.loop import Process, VirtualLoop
 from tests.simulation.network import Network
@@ -63,6 +66,7 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": "2000",
     "controlled.shutdown.max.retries": "2",
     "controlled.shutdown.retry.backoff.ms": "500",
+    "log.cleaner.backoff.ms": "700",
     "auto.create.topics.enable": "false",
 }
 _log = logging.getLogger("broker.simulated")
@@ -70,6 +74,10 @@ _log = logging.getLogger("broker.simulated")
 
 def host_of(broker_id: int) -> str:
     return f"b{broker_id}"
+
+
+def rack_of(broker_id: int) -> str:
+    return f"rack {broker_id % 2}"
 
 
 class Node:
@@ -84,7 +92,9 @@ class Node:
         network: Network,
         zk: Ensemble,
         settings: dict[str, str],
+        loading_s: float = 0.0,
     ) -> None:
+        """`loading_s`: how long the check of each log takes, at least that of the first."""
         self.broker_id = broker_id
         self.process = process
         self.files = files
@@ -95,6 +105,8 @@ class Node:
         )
         self._loop = loop
         self._network = network
+        self._loading_s = loading_s
+        self._loading: Iterator[Log | None] = iter(())
 
         def clock_ms() -> int:
             return wall_ms(loop)
@@ -153,8 +165,10 @@ class Node:
     async def start(self) -> None:
         store = self.store
         self.logs.load_meta(None, self.broker_id)
-        for _ in self.logs.load():
-            pass
+        self._loading = self.logs.load()
+        for _ in self._loading:
+            if self._loading_s and self.logs.listed:
+                break
         await store.start()
         await make_persistent_nodes(store)
         await join_cluster(store)
@@ -176,9 +190,40 @@ class Node:
         await self.member.join()
         await self.controller.start()
         replicating.start()
+        self.spawn(self._load_rest())
+        Cleaner(self.config, self.logs, cast("Any", self), self._clock_ms).on(self.files).start()
         self.spawn(LeaderBalance(self.controller, 0, BALANCE_S).run())
         self.spawn(self._maintain())
         self.started = True
+
+    async def _load_rest(self) -> None:
+        """As broker.wiring does it, at a disk's pace."""
+        await asyncio.sleep(self._loading_s)
+        for log in self._loading:
+            if log is not None:
+                self.local.loaded(log)
+                await asyncio.sleep(self._loading_s)
+        self.local.all_loaded()
+        while self.local.must_be_asked:
+            try:
+                await announce_disk_event(self.store, self.broker_id)
+                return
+            except StoreError:
+                await asyncio.sleep(1.0)
+
+    # What broker.background does on threads.
+
+    async def run(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+    fsync = run
+
+    async def search(self, work: Slices[Any]) -> Any:
+        return run_slices(work)
+
+    def remove_later(self, paths: Iterable[str], _delay_ms: int) -> None:
+        for path in paths:
+            self.files.unlink(path)
 
     def _fill(self, broker: Broker) -> None:
         broker.config = self.config
@@ -199,10 +244,14 @@ class Node:
         broker.follower_sessions = self.follower_sessions
         broker.fetch_sessions = FetchSessions(1000)
         broker.unadvertised = frozenset()
+        broker.background = cast("Any", self)
+        broker.sends_to_racks = self.config["replica.selector.class"] == RACK_AWARE_SELECTOR
 
     def _registration(self) -> BrokerRegistration:
         endpoint = Listener(LISTENER, host_of(self.broker_id), 9092, LISTENER)
-        return BrokerRegistration(self.broker_id, (endpoint,), timestamp_ms=self._clock_ms())
+        return BrokerRegistration(
+            self.broker_id, (endpoint,), timestamp_ms=self._clock_ms(), rack=rack_of(self.broker_id)
+        )
 
     async def stop(self) -> None:
         """What broker.wiring's hand_over and close do."""
@@ -225,6 +274,8 @@ class Node:
             if turn % int(FLUSH_S / CHECKPOINT_S) == self.broker_id % 2:
                 for log in list(self.logs.logs.values()):
                     log.flush(self._clock_ms())
+                    for path in log.delete_old_segments(self._clock_ms()):
+                        self.files.unlink(path)
                 self.logs.report(self.logs.checkpoints()())
             self.logs.report(self.logs.high_watermark_checkpoints()())
 

@@ -12,7 +12,9 @@ import pytest
 
 from replication.metadata_store import BadVersion, NodeExists, WatchEvent
 from tests.simulation.disks import Disk
+from tests.simulation.ledger import is_there
 from tests.simulation.loop import Process, Stuck, VirtualLoop
+from tests.simulation.mutants import MUTANTS, ROOT, Mutant
 from tests.simulation.virtual_time import virtual
 from tests.simulation.zookeeper import Ensemble, SimulatedStore
 
@@ -149,3 +151,20 @@ def test_writes_over_breaking_connections_are_done_once(loop: VirtualLoop, seed:
     assert not loop.problems
     assert len(counted) == len(set(counted)) == 60
     assert max(counted) <= 70
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_known_mistake_can_still_be_made(mutant: Mutant) -> None:
+    """Whoever changes one of these lines says here what the mistake looks like now."""
+    for path, old, _ in ((mutant.path, mutant.old, mutant.new), *mutant.also):
+        assert (ROOT / path).read_text().count(old) == 1, f"{path}: {old!r}"
+
+
+def test_a_compacted_record_is_there_while_a_later_one_of_its_key_is() -> None:
+    records = {3: b"i0.4|k1", 7: b"i1.2|k2", 9: b"p2.1"}
+    assert is_there(records, 3, b"i0.4|k1")
+    assert is_there(records, 2, b"i0.1|k2")
+    assert not is_there(records, 8, b"i0.9|k2")
+    assert not is_there(records, 3, b"i0.5|k1")
+    assert is_there(records, 9, b"p2.1")
+    assert not is_there(records, 2, b"p2.0")

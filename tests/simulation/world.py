@@ -11,11 +11,12 @@ from typing import Any
 
 from protocol.ids import Uuid
 from replication import nodes
+from replication.closest_replica import RACK_AWARE_SELECTOR
 from replication.metadata_store import Create
 from replication.nodes import ReplicaAssignment, TopicAssignment
 from replication.partition import Partition
 from storage.log import Log
-from tests.simulation.clients import Consumer, Producer
+from tests.simulation.clients import Consumer, Deleter, Producer
 from tests.simulation.disks import Disk
 from tests.simulation.faults import Faults
 from tests.simulation.ledger import MIN_IN_SYNC, Ledger, Violated
@@ -27,6 +28,8 @@ from tests.simulation.zookeeper import Ensemble
 
 Key = tuple[str, int]
 TOPIC = "orders"
+TABLE = "table"
+"""A compacted topic, of one partition."""
 ZK_HOST = "zk"
 LOOK_S = 0.7
 WHOLE_WITHIN_S = 60.0
@@ -42,6 +45,7 @@ class Machine:
         self.files.make_directory("/data")
         self.node: Node | None = None
         self.lives = 0
+        self.booted_s = 0.0
 
     @property
     def process(self) -> Process:
@@ -72,6 +76,9 @@ class World:
         self.machines = {broker_id: Machine(broker_id) for broker_id in self.broker_ids}
         self.topics = [TOPIC]
         self.keys: list[Key] = [(TOPIC, index) for index in range(rng.choice((1, 2, 3)))]
+        if self.rng("table").random() < 0.25:
+            self.topics.append(TABLE)
+            self.keys[-1] = TABLE, 0
         self._first_assignment = {key: tuple(rng.sample(self.broker_ids, 3)) for key in self.keys}
         self.producing = True
         self.produce_every_s = rng.choice((0.15, 0.3, 0.6))
@@ -79,6 +86,10 @@ class World:
             "replica.lag.time.max.ms": rng.choice(("600", "2000")),
             "controller.socket.timeout.ms": rng.choice(("500", "1500")),
         }
+        self.deletes_records = rng.random() < 0.4
+        if rng.random() < 0.4:
+            self.settings["replica.selector.class"] = RACK_AWARE_SELECTOR
+        self._loading = self.rng("loading")
         self.chaos_s = chaos_s
         self.faults = Faults(self, self.rng("faults"))
         self._graveyard: list[Node] = []
@@ -105,11 +116,26 @@ class World:
         node = self.machines[broker_id].running
         return None if node is None or node.local.broker_epoch < 0 else node.logs.logs.get(key)
 
+    def is_known(self, broker_id: int, session_id: int) -> bool:
+        """Whether the controller with this session knows of a broker's present life, and does not mean the last."""
+        node = self.machines[broker_id].running
+        for machine in self.machines.values():
+            session = None if machine.node is None else machine.node.store.client.session
+            if node is not None and machine.node is not None and session is not None and session.id == session_id:
+                cluster = machine.node.controller.cluster
+                known = None if cluster is None else cluster.brokers.get(broker_id)
+                return known is not None and known.epoch == node.local.broker_epoch
+        return False
+
     def copies(self, key: Key, offset: int) -> int:
-        """How many brokers, dead ones included, have written a record at this offset."""
-        nodes_ = [machine.node for machine in self.machines.values() if machine.node is not None]
-        logs = [node.logs.logs.get(key) for node in nodes_]
-        return sum(1 for log in logs if log is not None and log.log_end_offset > offset)
+        """How many brokers, dead ones included, have written a record at this offset; those count that do not know yet
+        what is on their disk."""
+        count = 0
+        for machine in self.machines.values():
+            if machine.node is not None:
+                log = machine.node.logs.logs.get(key)
+                count += machine.node.logs.is_loading(*key) if log is None else log.log_end_offset > offset
+        return count
 
     def assignment(self, key: Key) -> ReplicaAssignment:
         """By ZooKeeper."""
@@ -133,12 +159,16 @@ class World:
         if machine.running is not None:
             return
         machine.lives += 1
+        machine.booted_s = self.loop.time()
         process = Process(host_of(broker_id))
         if machine.node is not None:
             process.clock_ahead_ms = machine.node.process.clock_ahead_ms
             self._graveyard.append(machine.node)
         self.trace(f"broker {broker_id} boots")
-        node = machine.node = Node(broker_id, process, machine.files, self.loop, self.network, self.zk, self.settings)
+        loading_s = self._loading.choice((0.0, 0.0, 0.1, 1.0))
+        node = machine.node = Node(
+            broker_id, process, machine.files, self.loop, self.network, self.zk, self.settings, loading_s
+        )
         node.replicas.on_leadership.append(self.ledger.roles)
         self.loop.spawn(process, self._life(node), f"broker {broker_id}")
 
@@ -248,9 +278,12 @@ class World:
             "min.insync.replicas": str(MIN_IN_SYNC),
             "internal.segment.bytes": str(self.rng("segments").choice((600, 1500, 1 << 20))),
         }
-        partitions = {index: ReplicaAssignment(replicas) for (_, index), replicas in self._first_assignment.items()}
-        self.zk.write([Create(nodes.config_path("topics", TOPIC), nodes.encode_config(settings))], 0)
-        self.create_topic(TOPIC, partitions)
+        compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "internal.segment.bytes": "600"}
+        for name, more in ((TOPIC, {}), (TABLE, compacted)):
+            assigned = {key[1]: ReplicaAssignment(to) for key, to in self._first_assignment.items() if key[0] == name}
+            if assigned:
+                self.zk.write([Create(nodes.config_path("topics", name), nodes.encode_config(settings | more))], 0)
+                self.create_topic(name, assigned)
 
     def create_topic(self, name: str, partitions: dict[int, ReplicaAssignment]) -> None:
         topic_id: Uuid = self._ids.randbytes(16)
@@ -263,6 +296,9 @@ class World:
             name = f"{'i' if idempotent else 'p'}{number}"
             producer = Producer(self, self.rng(name), name, idempotent)
             self._producers.append(self.loop.spawn(Process(f"c{number}"), producer.run(), name))
+        if self.deletes_records:
+            deleter = Deleter(self, self.rng("deleter"))
+            self.loop.spawn(Process("d0"), deleter.run(), "deleter")
         for number, key in enumerate(self.keys):
             consumer = Consumer(self, self.rng(f"consumer {number}"), key)
             self.loop.spawn(Process(f"r{number}"), consumer.run(), f"consumer {number}")
@@ -304,6 +340,9 @@ class World:
             ):
                 marks = [p and p.high_watermark for _, p in found]
                 return f"{key} has high watermarks {marks} of {leaders[0].log_end_offset}"
+            begins = [p.log_start_offset for _, p in found if p is not None]
+            if not self.producing and min(begins) < leaders[0].log_start_offset:
+                return f"{key} begins at {begins}, at its leader at {leaders[0].log_start_offset}"
         return None
 
     @contextmanager
