@@ -104,6 +104,8 @@ class Maintenance:
         self._logs = logs
         self._background = background
         self._clock_ms = clock_ms
+        self._checkpointing = asyncio.Lock()
+        """Of recovery points: an older picture of them is not written over a newer one."""
         self.next_retention_ms = 0
         """When retention is looked at next, if nothing asks for it before."""
 
@@ -135,7 +137,7 @@ class Maintenance:
 
     async def _flush(self) -> None:
         now_ms = self._clock_ms()
-        await self._withdraw_recovery_points()
+        await self.withdraw_recovery_points()
         for log in await sliced(_due(list(self._logs.logs.values()), now_ms)):
             if log is None:
                 continue
@@ -152,15 +154,15 @@ class Maintenance:
                 if self._logs.get(log.topic, log.partition) is log and not is_full(error):
                     logger.error("flush failed: %s", error)
 
-    async def _withdraw_recovery_points(self) -> None:
-        """What a follower truncated was synced; what it has written there since is not, and a start after a power cut
-        must not take it for that."""
-        fell = [log for log in list(self._logs.logs.values()) if log.recovery_point_fell]
-        if not fell:
-            return
-        for log in fell:
-            log.recovery_point_fell = False
-        await self._checkpoint()
+    async def withdraw_recovery_points(self) -> None:
+        """What a follower truncated was synced; what it writes there since is not, and a start after a power cut must
+        not take it for that. Returns when the checkpoints say so."""
+        async with self._checkpointing:
+            fell = [log for log in list(self._logs.logs.values()) if log.recovery_point_fell]
+            for log in fell:
+                log.recovery_point_fell = False
+            if fell:
+                await self._write_checkpoints()
 
     async def retain(self) -> None:
         """Retention over all logs, now."""
@@ -177,6 +179,10 @@ class Maintenance:
         self._logs.report(await self._background.run(plan))
 
     async def _checkpoint(self) -> None:
+        async with self._checkpointing:
+            await self._write_checkpoints()
+
+    async def _write_checkpoints(self) -> None:
         plan = await self._background.in_slices(self._logs.checkpoints_in_slices())
         self._logs.report(await self._background.run(plan))
 

@@ -6,7 +6,7 @@ the balance of leaders while it is the controller, and others to hand over to wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from broker.handing_over import hand_over
@@ -51,11 +51,12 @@ class Member:
         background: Background,
         clock_ms: Callable[[], int],
         *,
+        withdraw: Callable[[], Awaitable[None]],
         registration: Callable[[], BrokerRegistration],
         end: Callable[[str], None],
     ) -> None:
-        """`link` makes ways to the controller, each for one question at a time. `registration` says what to register,
-        `end` stops the broker for a reason."""
+        """`link` makes ways to the controller, each for one question at a time. `withdraw` writes recovery points that
+        fell to where they are kept, `registration` says what to register, `end` stops the broker for a reason."""
         self._config = config
         self._store = store
         self._local = local
@@ -89,7 +90,7 @@ class Member:
 
         isr_changes = IsrChanges(config.broker_id, link(), store, broker_epoch, clock_ms, background.spawn)
         self._replicating = Replicating(
-            config, replicas, image, sessions, background, clock_ms, broker_epoch, isr_changes
+            config, replicas, image, sessions, background, clock_ms, broker_epoch, withdraw, isr_changes
         )
         configs.on_broker_changed.append(self._replicating.settings_changed)
 

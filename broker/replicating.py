@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from broker.log import logger
@@ -44,9 +44,11 @@ class Replicating:
         background: Background,
         clock_ms: Callable[[], int],
         broker_epoch: Callable[[], int],
+        withdraw: Callable[[], Awaitable[None]],
         isr_changes: IsrChanges | None = None,
     ) -> None:
-        """`broker_epoch` tells the epoch of this broker's present registration."""
+        """`broker_epoch` tells the epoch of this broker's present registration, `withdraw` writes recovery points that
+        fell to where they are kept."""
         self._config = config
         self._replicas = replicas
         self._background = background
@@ -69,7 +71,7 @@ class Replicating:
         image.on_update.append(self._brokers_changed)
         settings = FollowerSettings.of(config)
         self.followers = Followers(
-            settings, replicas, image, clock_ms, broker_epoch, config["num.replica.fetchers"], takes
+            settings, replicas, image, clock_ms, broker_epoch, withdraw, config["num.replica.fetchers"], takes
         )
 
     def start(self) -> None:

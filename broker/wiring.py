@@ -270,6 +270,7 @@ class Node:
                 follower_sessions,
                 self._background,
                 now_ms,
+                withdraw=maintenance.withdraw_recovery_points,
                 registration=self._registration,
                 end=self._give_up,
             )

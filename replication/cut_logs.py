@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
@@ -17,14 +18,19 @@ from protocol.errors import KafkaError
 if TYPE_CHECKING:
     from storage.log import Log
 
+MOST_TOGETHER = 50
+"""Cut logs that are synced before all of them are told of."""
+
 _log = logging.getLogger(__name__)
 
 
 class CutLogs:
     """Syncs on a thread. Each log is brought to the disk once, however often it is asked for meanwhile."""
 
-    def __init__(self, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, clock_ms: Callable[[], int], withdraw: Callable[[], Awaitable[None]]) -> None:
+        """`withdraw` writes recovery points that fell to where they are kept: what comes behind a cut is not synced."""
         self._clock_ms = clock_ms
+        self._withdraw = withdraw
         self._queue: dict[Log, list[Callable[[Log], None]]] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -45,23 +51,29 @@ class CutLogs:
     async def _run(self) -> None:
         try:
             while self._queue:
-                log = next(iter(self._queue))
-                try:
-                    await self._sync(log)
-                except KafkaError as error:
-                    # The disk failed, which its own watch sees; or is full, and the log is written again later.
-                    _log.warning("%s-%d was cut back, and that is not on the disk: %s", log.topic, log.partition, error)
-                for done in self._queue.pop(log, ()):
-                    done(log)
+                batch = list(islice(self._queue, MOST_TOGETHER))
+                failed = []
+                for log in batch:
+                    if log in self._queue and not await self._sync(log):
+                        failed.append(log)
+                await self._withdraw()
+                for log in batch:
+                    if log in failed or log.offline or not log.is_cut:  # else it was cut once more
+                        for done in self._queue.pop(log, ()):
+                            done(log)
         finally:
             self._task = None
 
-    async def _sync(self, log: Log) -> None:
-        while log.is_cut and not log.offline:
-            plan = log.plan_flush(self._clock_ms())
-            if plan is None:
-                return
-            try:
-                await asyncio.get_running_loop().run_in_executor(None, plan.run)
-            finally:
-                log.flushed(plan)
+    async def _sync(self, log: Log) -> bool:
+        """False if that cannot be done."""
+        try:
+            if (plan := log.plan_flush(self._clock_ms())) is not None:
+                try:
+                    await asyncio.get_running_loop().run_in_executor(None, plan.run)
+                finally:
+                    log.flushed(plan)
+        except KafkaError as error:
+            # The disk failed, which its own watch sees; or is full, and the log is written again later.
+            _log.warning("%s-%d was cut back, and that is not on the disk: %s", log.topic, log.partition, error)
+            return False
+        return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -76,9 +76,11 @@ class Followers:
         image: MetadataImage,
         clock_ms: Callable[[], int],
         broker_epoch: Callable[[], int],
+        withdraw: Callable[[], Awaitable[None]],
         fetchers_per_leader: int = 1,
         throttle: ReplicaThrottle | None = None,
     ) -> None:
+        """`withdraw` writes recovery points that fell to where they are kept (`cut_logs`)."""
         self.settings = settings
         self.image = image
         self.clock_ms = clock_ms
@@ -88,7 +90,7 @@ class Followers:
         self._links: dict[tuple[int, int], _Link] = {}
         """By leader and fetcher id."""
         self._where: dict[Key, _Link] = {}
-        self.cut_logs = CutLogs(clock_ms)
+        self.cut_logs = CutLogs(clock_ms, withdraw)
         self._closed = False
         self._replicas = replicas
         replicas.on_leadership.append(self._roles_changed)

@@ -21,6 +21,10 @@ def cut_log(files: Any, directory: str = "/logs/t-0") -> Log:
     return log
 
 
+async def withdraw() -> None:
+    """There are no recovery points."""
+
+
 async def drained(cut_logs: CutLogs) -> None:
     while cut_logs._task is not None:
         await cut_logs._task
@@ -31,7 +35,7 @@ async def test_each_is_synced_once_and_all_who_wait_are_told() -> None:
     files = MemoryFiles()
     logs = [cut_log(files, f"/logs/t-{index}") for index in range(3)]
     told: list[Any] = []
-    cut_logs = CutLogs(lambda: NOW_MS)
+    cut_logs = CutLogs(lambda: NOW_MS, withdraw)
 
     def first(log: Log) -> None:
         told.append(("first", log.directory, log.is_cut))
@@ -62,7 +66,7 @@ async def test_who_waits_for_a_disk_that_fails_is_told_too() -> None:
     log, other = cut_log(files), cut_log(files, "/logs/u-0")
     files.fail("sync", 1)
     told: list[Log] = []
-    cut_logs = CutLogs(lambda: NOW_MS)
+    cut_logs = CutLogs(lambda: NOW_MS, withdraw)
     cut_logs.sync(log, told.append)
     cut_logs.sync(other, told.append)
     await drained(cut_logs)
@@ -75,7 +79,7 @@ async def test_the_end_waits_for_no_more_than_is_under_way() -> None:
     files = MemoryFiles()
     logs = [cut_log(files, f"/logs/t-{index}") for index in range(2)]
     told: list[Any] = []
-    cut_logs = CutLogs(lambda: NOW_MS)
+    cut_logs = CutLogs(lambda: NOW_MS, withdraw)
     for log in logs:
         cut_logs.sync(log, told.append)
     await asyncio.sleep(0)
@@ -83,3 +87,34 @@ async def test_the_end_waits_for_no_more_than_is_under_way() -> None:
     assert [log.is_cut for log in logs] == [False, True]
     assert told == [] and cut_logs._task is None
     await cut_logs.close()
+
+
+@on_loop
+async def test_nobody_goes_on_before_recovery_points_are_withdrawn() -> None:
+    told: list[Any] = []
+    log = cut_log(MemoryFiles())
+
+    async def withdrawn() -> None:
+        assert not log.is_cut and not told
+        await asyncio.sleep(0)
+        told.append("withdrawn")
+
+    cut_logs = CutLogs(lambda: NOW_MS, withdrawn)
+    cut_logs.sync(log, told.append)
+    await drained(cut_logs)
+    assert told == ["withdrawn", log]
+
+
+@on_loop
+async def test_what_is_cut_again_meanwhile_is_synced_again() -> None:
+    log = cut_log(MemoryFiles())
+    told: list[Any] = []
+
+    async def cut_again() -> None:
+        if log.log_end_offset:
+            log.truncate_to(0)
+
+    cut_logs = CutLogs(lambda: NOW_MS, cut_again)
+    cut_logs.sync(log, lambda log: told.append((log.is_cut, log.log_end_offset)))
+    await drained(cut_logs)
+    assert told == [(False, 0)]

@@ -66,6 +66,10 @@ class Leader:
         self.partition(topic, index).append(batch(*values), now_ms(), 1)
 
 
+async def nothing() -> None:
+    """There are no recovery points."""
+
+
 def role(partition: Partition, leader: int, epoch: int, partition_epoch: int, controller_epoch: int) -> Any:
     state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
         partition_index=partition.partition,
@@ -99,7 +103,7 @@ class Follower:
         settings = FollowerSettings(
             FetcherSettings(FOLLOWER, backoff_ms=50, wait_max_ms=wait_max_ms), "PLAINTEXT", 60_000, -1
         )
-        self.followers = Followers(settings, self.replicas, self.image, now_ms, lambda: 5, fetchers)
+        self.followers = Followers(settings, self.replicas, self.image, now_ms, lambda: 5, nothing, fetchers)
         self.leader = leader
         self.partition_epoch = 0
 

@@ -180,6 +180,7 @@ class Node:
             cast("Any", self),
             self._clock_ms,
             self._broker_epoch,
+            self._checkpoint,
             IsrChanges(self.broker_id, self._link(), store, self._broker_epoch, self._clock_ms, self.spawn),
         )
         nothing: Any = dict.fromkeys(Broker.__slots__)
@@ -265,6 +266,9 @@ class Node:
         await self.store.close()
         self.logs.close_all(self.local.broker_epoch)
 
+    async def _checkpoint(self) -> None:
+        self.logs.report(self.logs.checkpoints()())
+
     async def _maintain(self) -> None:
         """What broker.maintenance does: flushes and checkpoints."""
         turn = 0
@@ -276,7 +280,7 @@ class Node:
                     log.flush(self._clock_ms())
                     for path in log.delete_old_segments(self._clock_ms()):
                         self.files.unlink(path)
-                self.logs.report(self.logs.checkpoints()())
+                await self._checkpoint()
             self.logs.report(self.logs.high_watermark_checkpoints()())
 
 
