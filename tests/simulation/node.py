@@ -278,6 +278,8 @@ class Node:
             if turn % int(FLUSH_S / CHECKPOINT_S) == self.broker_id % 2:
                 for log in list(self.logs.logs.values()):
                     log.flush(self._clock_ms())
+                    if self.replicas.get(log.topic, log.partition) is None:
+                        continue  # it may not have got its topic's settings yet
                     for path in log.delete_old_segments(self._clock_ms()):
                         self.files.unlink(path)
                 await self._checkpoint()
