@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+SILENT_LONGEST_S = 1.0
+"""Of a session that ends after 2 s."""
 SPARE_TOPIC = "spare"
 
 
@@ -163,6 +165,10 @@ class Faults:
             return False
         if host_of(broker_id) in world.network.slow:
             return False
+        registered = world.zk.tree.exists(nodes.broker_path(broker_id), None)
+        session = None if registered is None else world.zk.sessions.get(registered.ephemeral_owner)
+        if session is None or world.loop.time() - session.heard_s > SILENT_LONGEST_S:
+            return False  # it is lost to the cluster, or may be soon: no other may be at the same time
         return world.network.is_open(host_of(broker_id), "zk")
 
     def _is_safe(self) -> bool:
