@@ -283,7 +283,7 @@ class Ledger:
         process = world.machines[partition.local_id].process
         now_ms = EPOCH_MS + int(world.loop.time() * 1000) + process.clock_ahead_ms
         for broker_id in partition.replicas:
-            place = key, partition.local_id, broker_id
+            place = key, partition.leader_epoch, broker_id
             if (
                 broker_id not in partition.isr
                 or process.frozen
