@@ -238,7 +238,10 @@ class FollowerRead(RepeatedRead):
             topic.partitions.append(data)
             if throttle is not None and isinstance(data.records, LogSlice) and self._is_throttled(place, throttle):
                 throttle.charge(data.records.size_bytes)
-            place.told_high_watermark, place.told_log_start_offset = data.high_watermark, data.log_start_offset
+            if data.diverging_epoch.epoch >= 0:
+                place.forget_told()  # who has to truncate takes nothing else from the answer
+            else:
+                place.told_high_watermark, place.told_log_start_offset = data.high_watermark, data.log_start_offset
             if data.error_code:
                 self._name_leader(name, topic_id, data, leaders)
                 session.rest(place)

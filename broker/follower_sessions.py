@@ -67,12 +67,18 @@ class Place:
         self.key = key
         self.index = key[2]
         self.partition: Partition | None = None
-        self.told_high_watermark = self.told_log_start_offset = -1
+        self.forget_told()
+        self.leader_epoch = -1
         self._session = session
         self._handle = 0
         self._generation = -1
 
+    def forget_told(self) -> None:
+        self.told_high_watermark = self.told_log_start_offset = -1
+
     def ask(self, wanted: FetchRequest.FetchPartition) -> None:
+        if wanted.current_leader_epoch != self.leader_epoch:
+            self.forget_told()  # it has begun anew, and may have been told before it did
         self.leader_epoch = wanted.current_leader_epoch
         self.offset = wanted.fetch_offset
         self.last_fetched_epoch = wanted.last_fetched_epoch

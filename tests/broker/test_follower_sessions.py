@@ -428,6 +428,25 @@ def test_where_logs_diverge_is_told_and_the_high_watermark_stays(harness: Harnes
     assert partition_of(harness, topic).high_watermark == 0
 
 
+@pytest.mark.parametrize("why", ["diverged", "another-epoch"])
+def test_who_took_nothing_from_an_answer_is_told_again(harness: Harness, topic: str, why: str) -> None:
+    """How far records are committed, of a partition at rest: else its replica would not know before the next record."""
+    harness.produce(topic, b"a")  # epoch 1, as the fixture made it
+    partition = partition_of(harness, topic)
+    partition.isr_decided([0], partition.partition_epoch + 1, harness.broker.now_ms())
+    assert partition.high_watermark == 1
+    follower = Fetches(harness, topic)
+    request = follower.request({0: 1})
+    if why == "diverged":
+        request.topics[0].partitions[0].last_fetched_epoch = 0
+    else:
+        request.topics[0].partitions[0].current_leader_epoch = -1
+    follower.take(harness.ask(request, 17))
+    (told,) = follower.ask({0: 1}).values()
+    assert (told.error_code, told.high_watermark) == (0, 1)
+    assert follower.ask({}) == {}
+
+
 def test_a_long_answer_stays_within_its_limits(harness: Harness, topic: str) -> None:
     for index in range(3):
         harness.produce(topic, b"a" * 1000, partition=index)
