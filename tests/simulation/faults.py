@@ -154,7 +154,13 @@ class Faults:
     def _all_well_but(self, broker_id: int) -> bool:
         world = self._world
         for key in world.keys:
-            if not any(self._is_well(other) for other in world.ledger.isr(key) if other != broker_id):
+            leaders = [
+                led for id_ in world.broker_ids if (led := world.partition(id_, key)) is not None and led.is_leader
+            ]
+            # Whom its leader is about to put out may lack what the others have.
+            kept = [led.proposed_isr for led in leaders if led.proposed_isr is not None]
+            counted = [id_ for id_ in world.ledger.isr(key) if all(id_ in isr for isr in kept)]
+            if not any(self._is_well(other) for other in counted if other != broker_id):
                 return False
         return True
 
