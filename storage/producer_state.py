@@ -30,7 +30,10 @@ from storage.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_stem
 if TYPE_CHECKING:
     from storage.files import Files
 
-BATCHES_KEPT = 5
+BATCHES_KEPT = 10
+"""Of each producer, to tell a repetition by. Apache Kafka keeps as many as a client has under way on one connection: 5.
+But when the leader changes while the old one hangs, Java's has as many again under way at the new one before it repeats
+the first; what was stored already was refused then, and stored again under another epoch."""
 MOST_AWAITED = 1000
 DEFAULT_EXPIRATION_MS = 86_400_000
 """producer.id.expiration.ms"""
@@ -75,7 +78,7 @@ class ProducerEntry:
         self.producer_id = producer_id
         self.epoch = epoch
         self.batches: list[tuple[int, int, int, int]] = []
-        """The fields of up to five AppendedBatches, oldest first. (Plain: a named tuple is slow to make.)"""
+        """The fields of up to BATCHES_KEPT AppendedBatches, oldest first. (Plain: a named tuple is slow to make.)"""
         self.next_sequence = 0
         self.lost_sequence = -1
         """Of a batch that the disk did not take. While it is `next_sequence`, what follows cannot be taken either."""
