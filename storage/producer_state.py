@@ -1,7 +1,7 @@
 """What a log knows of the idempotent producers that wrote to it: enough to answer a batch that is sent twice.
 
-Per producer id: its epoch, and of its last five batches the sequence range, the offsets and the timestamp. A producer
-has at most five requests in flight, so a batch that comes again is one of these. (Kafka's ProducerStateManager,
+Per producer id: its epoch, and of its last ten batches the sequence range, the offsets and the timestamp. A producer
+has few requests in flight, so a batch that comes again is one of these. (Kafka's ProducerStateManager,
 ProducerStateEntry and ProducerAppendInfo; KIP-98, KIP-360.)
 
 A snapshot is taken where a segment begins and at a clean close, so that a start need not read the whole log:
@@ -150,7 +150,7 @@ class ProducerStates:
         """Whether a batch may be appended. Returns the batch it repeats, if it does; else None means yes.
 
         Raises INVALID_PRODUCER_EPOCH for an epoch that was fenced, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, for a new
-        epoch that does not begin with 0, and for a repetition of something older than the last five batches;
+        epoch that does not begin with 0, and for a repetition of something older than the last ten batches;
         KAFKA_STORAGE_ERROR for a gap that our own disk made, NOT_ENOUGH_REPLICAS for one that our refusal made: the
         producer is to send again, as it did nothing wrong. A producer that nothing is known of may begin anywhere: its
         earlier batches may have been deleted (KIP-360).
