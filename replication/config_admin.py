@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -24,6 +24,7 @@ from replication.metadata_store import BadVersion, Create, Delete, MetadataStore
 from replication.time_limit import TimeLimit
 from replication.topic_configs import TopicConfigs
 from replication.topic_names import name_problem
+from replication.turns import Turns
 
 TOPICS, BROKERS, GROUPS, CLIENT_METRICS = "topics", "brokers", "groups", "client-metrics"
 
@@ -110,10 +111,31 @@ class ConfigAdmin:
     # -- what is kept ----------------------------------------------------------------------------------------------
 
     async def texts(self, entity_type: str, name: str) -> dict[str, str]:
-        """The settings of its own that an entity has."""
-        path = nodes.config_path(entity_type, node_name(entity_type, name))
-        node = await TimeLimit().within(partial(self._store.get, path))
-        return nodes.decode_config(b"" if node is None else node[0])
+        """The settings of its own that an entity has. Raises KafkaError: see `texts_of`."""
+        found = (await self.texts_of(entity_type, [name]))[name]
+        if isinstance(found, KafkaError):
+            raise found
+        return found
+
+    async def texts_of(self, entity_type: str, names: Collection[str]) -> dict[str, dict[str, str] | KafkaError]:
+        """The settings of its own that each entity has, as they are kept now: a broker remembers those of its own
+        topics only, and of these it may have to hear yet. REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR (not to be read)
+        are among the values."""
+        paths = [nodes.config_path(entity_type, node_name(entity_type, name)) for name in names]
+        try:
+            found = await TimeLimit().within(partial(self._store.get_many, paths))
+        except KafkaError as error:
+            return dict.fromkeys(names, error)
+        texts: dict[str, dict[str, str] | KafkaError] = {}
+        turns = Turns()
+        for name, node in zip(names, found, strict=True):
+            await turns.next()
+            try:
+                texts[name] = nodes.decode_config(b"" if node is None else node[0])
+            except nodes.NodeFormatError as error:
+                why = f"the settings of {entity_type}/{name} cannot be read: {error}"
+                texts[name] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+        return texts
 
     async def names(self, entity_type: str) -> list[str]:
         """The groups or client metrics subscriptions that have settings of their own."""

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from broker.handlers.resources import ENTITY_TYPES, ResourceType, unknown_type
@@ -27,7 +27,7 @@ from config.describe import (
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
-from replication.config_admin import check_own_number
+from replication.config_admin import TOPICS, check_own_number
 
 if TYPE_CHECKING:
     from broker.context import Broker, Call
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 async def describe_configs(broker: Broker, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
     results = []
     odd = [one.resource_type for one in request.resources if one.resource_type not in tuple(ResourceType)]
+    topics = {one.resource_name for one in request.resources if one.resource_type == ResourceType.TOPIC}
+    known = [topic for topic in topics if broker.metadata.topic(topic) is not None]
+    own = await broker.admin.settings.texts_of(TOPICS, known) if known and not odd else {}
     turns = broker.gate.turns()
     for resource in request.resources:
         await turns.next()
@@ -47,7 +50,10 @@ async def describe_configs(broker: Broker, request: DescribeConfigsRequest, call
             if odd:
                 raise unknown_type(odd[0])
             wanted = frozenset(resource.configuration_keys or ())
-            entries = await _describe(broker, resource.resource_type, resource.resource_name, wanted)
+            if resource.resource_type == ResourceType.TOPIC:
+                entries = _describe_topic(broker, resource.resource_name, own)
+            else:
+                entries = await _describe(broker, resource.resource_type, resource.resource_name, wanted)
             result.configs = await sliced(
                 _entry(entry, request, call.version) for entry in entries if not wanted or entry.name in wanted
             )
@@ -57,13 +63,17 @@ async def describe_configs(broker: Broker, request: DescribeConfigsRequest, call
     return DescribeConfigsResponse(results=results)
 
 
+def _describe_topic(broker: Broker, name: str, own: Mapping[str, dict[str, str] | KafkaError]) -> Iterable[ConfigEntry]:
+    if not broker.admin.is_legal_topic_name(name):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
+    if (texts := own.get(name)) is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {name!r}")
+    if isinstance(texts, KafkaError):
+        raise texts
+    return describe_topic(texts, broker.config)
+
+
 async def _describe(broker: Broker, resource_type: int, name: str, wanted: Collection[str]) -> Iterable[ConfigEntry]:
-    if resource_type == ResourceType.TOPIC:
-        if not broker.admin.is_legal_topic_name(name):
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
-        if broker.metadata.topic(name) is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {name!r}")
-        return describe_topic(broker.topic_configs.overrides(name), broker.config)
     if resource_type == ResourceType.BROKER:
         if name == "":
             return describe_broker_defaults(broker.config)

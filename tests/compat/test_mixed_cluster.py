@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
 
 from protocol.errors import ErrorCode
-from protocol.messages import AlterPartitionReassignmentsRequest, ApiMessage, ElectLeadersRequest
+from protocol.messages import (
+    AlterPartitionReassignmentsRequest,
+    ApiMessage,
+    DescribeConfigsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+)
 from tests.compat.cluster_load import (
     WAIT_S,
     NumberedLoad,
@@ -37,6 +38,8 @@ pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 LOAD = "load"
 ASSIGNMENT = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 """Of the topic under load: each broker leads one partition."""
+TOPIC, SET = 2, 0
+"""A type of resource, and what to do with a setting of it."""
 SETTINGS = {"zookeeper.session.timeout.ms": "10000", "replica.lag.time.max.ms": "3000"}
 
 
@@ -57,6 +60,13 @@ def delete(cluster: MixedCluster, topic: str, absent: int) -> None:
     wait_in_sync(cluster, LOAD, 3)
 
 
+def ask(cluster: MixedCluster, broker_id: int, request: ApiMessage, version: int) -> Any:
+    """The answer of this very broker: clients ask the controller for whatever is a topic's."""
+    with RawConnection(cluster.brokers[broker_id].port) as connection:
+        connection.socket.settimeout(WAIT_S)
+        return connection.ask(request, version)
+
+
 def ask_controller(cluster: MixedCluster, request: ApiMessage, version: int) -> Any:
     """The answer of whoever it is by then."""
     answers: list[Any] = []
@@ -65,9 +75,7 @@ def ask_controller(cluster: MixedCluster, request: ApiMessage, version: int) -> 
         controller = cluster.controller()
         if controller is None:
             return False
-        with RawConnection(cluster.brokers[controller].port) as connection:
-            connection.socket.settimeout(WAIT_S)
-            answers.append(connection.ask(request, version))
+        answers.append(ask(cluster, controller, request, version))
         return bool(answers[-1].error_code != ErrorCode.NOT_CONTROLLER)
 
     until(asked, f"an answer of the controller to {type(request).__name__}", WAIT_S)
@@ -122,23 +130,27 @@ def holders(cluster: MixedCluster, topic: str) -> set[int]:
 
 
 def retention_of(cluster: MixedCluster, topic: str, broker_id: int) -> str | None:
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    client = admin(cluster, broker_id)
-    [future] = client.describe_configs([resource]).values()
-    try:
-        value: str | None = future.result(WAIT_S)["retention.ms"].value
-    except KafkaException:
-        return None
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC, resource_name=topic, configuration_keys=["retention.ms"]
+    )
+    [found] = ask(cluster, broker_id, DescribeConfigsRequest(resources=[resource]), 1).results
+    value: str | None = found.configs[0].value if found.configs else None
     return value
 
 
 def alter_retention(cluster: MixedCluster, topic: str, through: int, value: str) -> None:
-    """Over one broker; waits until each of them says so."""
-    entry = ConfigEntry("retention.ms", value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    client = admin(cluster, through)
-    [future] = client.incremental_alter_configs([resource]).values()
-    future.result(WAIT_S)
+    """Over one broker, once it has heard of the topic; waits until each of them says so."""
+    config = IncrementalAlterConfigsRequest.AlterableConfig(name="retention.ms", config_operation=SET, value=value)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=TOPIC, resource_name=topic, configs=[config]
+    )
+
+    def altered() -> bool:
+        [answer] = ask(cluster, through, IncrementalAlterConfigsRequest(resources=[resource]), 0).responses
+        assert answer.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), answer
+        return bool(answer.error_code == ErrorCode.NONE)
+
+    until(altered, f"broker {through} takes {value}", WAIT_S)
     for broker_id in range(len(cluster.brokers)):
         until(lambda broker_id=broker_id: retention_of(cluster, topic, broker_id) == value, f"{value} at {broker_id}")  # type: ignore[misc]
 

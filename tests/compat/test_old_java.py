@@ -39,6 +39,8 @@ CHECKS = [
 ]
 OLD_RECORDS = 300
 """In each topic that a check named records[...] writes."""
+KEPT = {"retention.ms": "-1"}
+"""Of topics that `produce` fills: its records are old, the next look at retention would delete them."""
 
 NewTopicFactory = Callable[..., str]
 Unique = Callable[[str], str]
@@ -93,8 +95,7 @@ def runs(bootstrap: str, new_topic: NewTopicFactory, unique: Unique, classes: pa
 
     def run(version: str) -> Run:
         if version not in made:
-            kept = {"retention.ms": "-1"}  # the records are old: the next look at retention would delete them
-            prefix, modern, zstd, partitions = unique("old"), new_topic(1, kept), new_topic(1, kept), new_topic(4)
+            prefix, modern, zstd, partitions = unique("old"), new_topic(1, KEPT), new_topic(1, KEPT), new_topic(4)
             for start, codec in enumerate(("none", "gzip", "snappy", "lz4")):
                 produce(bootstrap, modern, codec, range(10 * start, 10 * start + 10))
             produce(bootstrap, zstd, "zstd", range(1), "packed")
@@ -197,7 +198,7 @@ def test_console_producer_and_consumer(bootstrap: str, unique: Unique, release: 
 @release
 def test_get_offset_shell(bootstrap: str, new_topic: NewTopicFactory, release: str) -> None:
     # Up to 1.1 these are ListOffsets version 0 and Metadata version 0, without asking for API versions.
-    tools, topic = Tools(release, bootstrap), new_topic()
+    tools, topic = Tools(release, bootstrap), new_topic(1, KEPT)
     produce(bootstrap, topic, "none", range(7))
     assert tools.offsets(topic, "-1").split() == [f"{topic}:0:7"]
     assert tools.offsets(topic, "-2").split() == [f"{topic}:0:0"]
@@ -217,7 +218,7 @@ def test_simple_consumer_shell(bootstrap: str, unique: Unique, release: str) -> 
 @pytest.fixture
 def member(bootstrap: str, new_topic: NewTopicFactory, unique: Unique) -> Iterator[tuple[str, str]]:
     """A group with one member that has read and committed 4 of 7 records: its name and its topic."""
-    topic, group = new_topic(), unique("described")
+    topic, group = new_topic(1, KEPT), unique("described")
     produce(bootstrap, topic, "none", range(7))
     settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": bootstrap, **settings})

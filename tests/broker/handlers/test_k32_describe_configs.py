@@ -12,6 +12,7 @@ from config.inert_keys import inert_keys
 from config.topic_keys import TOPIC_KEYS
 from protocol.errors import ErrorCode
 from protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest
+from replication.nodes import config_path, encode_config
 from tests.broker.harness import Harness
 
 VERSIONS = range(1, 5)
@@ -161,6 +162,19 @@ def test_errors(harness: Harness, version: int, kind: int, name: str, error: Err
     assert ErrorCode(result.error_code) is error
     assert result.error_message
     assert result.configs == []
+
+
+def test_a_topics_settings_are_those_of_its_node_noticed_here_or_not(harness: Harness) -> None:
+    # As of a topic that has no replica on this broker, which nobody tells of them.
+    harness.create_topic("elsewhere", retention_ms="777")
+    store, path = harness.node._store, config_path("topics", "elsewhere")
+    assert store is not None
+    harness.run(store.set(path, encode_config({"retention.ms": "778"})))
+    assert entries(describe(harness, 4, TOPIC, "elsewhere"))["retention.ms"].value == "778"
+    harness.run(store.set(path, b"{"))
+    result = describe(harness, 4, TOPIC, "elsewhere")
+    assert (result.error_code, result.configs) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
+    assert "topics/elsewhere cannot be read" in result.error_message
 
 
 @pytest.mark.parametrize("version", range(5))
