@@ -33,8 +33,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.compression import DecompressionError, compress, decompress
 
 Buffer = bytes | bytearray | memoryview

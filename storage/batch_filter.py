@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.compression import DecompressionError, compress, decompress
 from protocol.record_spans import RecordSpan, record_spans, with_timestamp_delta
 from protocol.records import (

@@ -11,8 +11,7 @@ import errno
 import struct
 from typing import TYPE_CHECKING, NoReturn
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.errors import ErrorCode, KafkaError
 from storage.batches import (
     CRC_START,

@@ -16,8 +16,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.compression import CODEC_NAMES, GZIP, LZ4, NONE, ZSTD, DecompressionError, compress, decompress
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record_scan import fits, record_heads

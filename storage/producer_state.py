@@ -20,8 +20,7 @@ from collections.abc import Iterable
 from struct import Struct, error
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.errors import ErrorCode, KafkaError
 from storage.batches import CONTROL_BIT, NO_TIMESTAMP, SEQUENCE_MASK, TRANSACTIONAL_BIT, ScannedBatch
 from storage.disk_errors import is_full

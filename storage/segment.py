@@ -15,8 +15,7 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.errors import ErrorCode, KafkaError
 from storage.batches import (
     CRC_START,

@@ -20,8 +20,7 @@ from collections.abc import Generator, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from storage.batches import (
     CRC_START,
     HEADER_BYTES,

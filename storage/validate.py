@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.errors import ErrorCode, KafkaError
 from storage.batches import (
     APPEND_TIME_BIT,

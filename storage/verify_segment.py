@@ -23,8 +23,7 @@ from collections.abc import Callable, Generator, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.records import CorruptBatch, RecordBatch
 from storage.batches import (
     CRC_START,
