@@ -494,9 +494,9 @@ class Node:
                 steps.callback(self._mover.close)
             if self._store is not None:
                 steps.push_async_callback(self._store.close)
-            if self._member is not None:
-                steps.push_async_callback(self._member.close)
             steps.push_async_callback(self._background.close)
+            if self._member is not None:  # what it waits for is on a thread of the background
+                steps.push_async_callback(self._member.close)
             steps.push_async_callback(self._scan_helper.close)
             if self._controller is not None:
                 steps.push_async_callback(self._controller.stop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -242,6 +243,20 @@ def test_a_node_can_be_closed_at_any_point_of_its_start(tmp_path: Path, steps: i
     harness.stop()
     with running(tmp_path) as again:
         again.create_topic("t")
+
+
+def test_a_member_of_a_cluster_ends_while_there_are_threads(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    harness.run(harness.node.open_storage())
+    ended = []
+
+    async def close() -> None:
+        ended.append(await harness.node._background.fsync(lambda: "flushed"))
+
+    member: Any = SimpleNamespace(close=close)
+    harness.node._member = member
+    harness.stop()
+    assert ended == ["flushed"]
 
 
 def test_a_client_is_told_the_address_it_came_by_where_none_was_promised(tmp_path: Path) -> None:
