@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from broker.log import logger
+from broker.maintenance import flush_log
 from replication.closest_replica import RACK_AWARE_SELECTOR
 from replication.followers import Followers, FollowerSettings
 from replication.replica_throttle import ReplicaThrottle
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from replication.metadata_image import MetadataImage
     from replication.partition import Partition
     from replication.replica_manager import ReplicaManager
+    from storage.log import Log
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 _PROPOSALS_NAMED = 20
@@ -69,9 +71,16 @@ class Replicating:
         self._image = image
         self._alive = frozenset(image.brokers)
         image.on_update.append(self._brokers_changed)
-        settings = FollowerSettings.of(config)
         self.followers = Followers(
-            settings, replicas, image, clock_ms, broker_epoch, withdraw, config["num.replica.fetchers"], takes
+            FollowerSettings.of(config),
+            replicas,
+            image,
+            clock_ms,
+            broker_epoch,
+            self._flush,
+            withdraw,
+            config["num.replica.fetchers"],
+            takes,
         )
 
     def start(self) -> None:
@@ -80,6 +89,9 @@ class Replicating:
     def settings_changed(self) -> None:
         """Dynamic settings of the broker may be others."""
         self.followers.resize(self._config["num.replica.fetchers"])
+
+    async def _flush(self, log: Log) -> None:
+        await flush_log(log, self._background, self._clock_ms())
 
     async def close(self) -> None:
         await self.followers.close()

@@ -25,11 +25,12 @@ _log = logging.getLogger(__name__)
 
 
 class CutLogs:
-    """Syncs on a thread. Each log is brought to the disk once, however often it is asked for meanwhile."""
+    """Each log is brought to the disk once, however often it is asked for meanwhile."""
 
-    def __init__(self, clock_ms: Callable[[], int], withdraw: Callable[[], Awaitable[None]]) -> None:
-        """`withdraw` writes recovery points that fell to where they are kept: what comes behind a cut is not synced."""
-        self._clock_ms = clock_ms
+    def __init__(self, flush: Callable[[Log], Awaitable[None]], withdraw: Callable[[], Awaitable[None]]) -> None:
+        """`flush` brings a log to the disk, or raises KafkaError. `withdraw` writes recovery points that fell to where
+        they are kept: what comes behind a cut is not synced."""
+        self._flush = flush
         self._withdraw = withdraw
         self._queue: dict[Log, list[Callable[[Log], None]]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -67,11 +68,7 @@ class CutLogs:
     async def _sync(self, log: Log) -> bool:
         """False if that cannot be done."""
         try:
-            if (plan := log.plan_flush(self._clock_ms())) is not None:
-                try:
-                    await asyncio.get_running_loop().run_in_executor(None, plan.run)
-                finally:
-                    log.flushed(plan)
+            await self._flush(log)
         except KafkaError as error:
             # The disk failed, which its own watch sees; or is full, and the log is written again later.
             _log.warning("%s-%d was cut back, and that is not on the disk: %s", log.topic, log.partition, error)

@@ -76,11 +76,13 @@ class Followers:
         image: MetadataImage,
         clock_ms: Callable[[], int],
         broker_epoch: Callable[[], int],
+        flush: Callable[[Log], Awaitable[None]],
         withdraw: Callable[[], Awaitable[None]],
         fetchers_per_leader: int = 1,
         throttle: ReplicaThrottle | None = None,
     ) -> None:
-        """`withdraw` writes recovery points that fell to where they are kept (`cut_logs`)."""
+        """`flush` brings a log to the disk, `withdraw` writes recovery points that fell to where they are kept
+        (`cut_logs`)."""
         self.settings = settings
         self.image = image
         self.clock_ms = clock_ms
@@ -90,7 +92,7 @@ class Followers:
         self._links: dict[tuple[int, int], _Link] = {}
         """By leader and fetcher id."""
         self._where: dict[Key, _Link] = {}
-        self.cut_logs = CutLogs(clock_ms, withdraw)
+        self.cut_logs = CutLogs(flush, withdraw)
         self._closed = False
         self._replicas = replicas
         replicas.on_leadership.append(self._roles_changed)

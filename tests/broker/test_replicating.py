@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from broker.background import Background
 from broker.replicating import Replicating
+from storage.memory_files import MemoryFiles
+from tests.storage.logs import NOW_MS, batch, open_log
 
 
 class Led:
@@ -49,3 +53,31 @@ def test_a_partition_over_which_a_look_fails_keeps_no_other_from_it(caplog: pyte
 
     asyncio.run(watching())
     assert "t-0: who is in sync was not looked at" in caplog.text
+
+
+def test_a_cut_log_is_flushed_on_the_thread_for_that() -> None:
+    threads = []
+    files = MemoryFiles()
+    log = open_log(files)
+    for _ in range(2):
+        log.append_as_leader(batch(), 0, NOW_MS)
+    log.flush()
+    log.truncate_to(1)
+
+    async def flushing() -> None:
+        replicating: Any = object.__new__(Replicating)
+        replicating._background = background = Background()
+        replicating._clock_ms = lambda: NOW_MS
+        flush = background.fsync
+
+        async def fsync(call: Any) -> None:
+            threads.append(await flush(lambda: (call(), threading.current_thread().name)[1]))
+
+        background.fsync = fsync  # type: ignore[assignment, method-assign]
+        await replicating._flush(log)
+        await background.close()
+
+    asyncio.run(flushing())
+    assert threads == ["fsync_0"] and not log.is_cut
+    files.crash()
+    assert open_log(files).log_end_offset == 1

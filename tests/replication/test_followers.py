@@ -24,6 +24,7 @@ from replication.metadata_image import Endpoint, LiveBroker, MetadataImage
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
 from storage.files import OsFiles
+from storage.log import Log
 from storage.manager import LogManager
 from tests.broker.harness import batch
 from tests.replication.fakes import on_loop
@@ -66,6 +67,10 @@ class Leader:
         self.partition(topic, index).append(batch(*values), now_ms(), 1)
 
 
+async def flush(log: Log) -> None:
+    log.flush(now_ms())
+
+
 async def nothing() -> None:
     """There are no recovery points."""
 
@@ -103,7 +108,7 @@ class Follower:
         settings = FollowerSettings(
             FetcherSettings(FOLLOWER, backoff_ms=50, wait_max_ms=wait_max_ms), "PLAINTEXT", 60_000, -1
         )
-        self.followers = Followers(settings, self.replicas, self.image, now_ms, lambda: 5, nothing, fetchers)
+        self.followers = Followers(settings, self.replicas, self.image, now_ms, lambda: 5, flush, nothing, fetchers)
         self.leader = leader
         self.partition_epoch = 0
 
