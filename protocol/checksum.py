@@ -29,9 +29,11 @@ def compiled_part(package: ModuleSpec | None) -> Crc32c | None:
 
 def _load() -> Crc32c:
     function = compiled_part(find_spec("crc32c"))
-    if function is None:
-        from crc32c import crc32c as function
-    return function
+    if function is not None:
+        return function
+    from crc32c import crc32c as whole
+
+    return whole
 
 
 crc32c = _load()
