@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -18,9 +19,20 @@ from confluent_kafka.admin import (
 
 from broker.zookeeper_server import ZooKeeperMissing
 from protocol.ids import random_uuid
+from protocol.messages import (
+    ApiMessage,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeConfigsRequest,
+    FindCoordinatorRequest,
+    IncrementalAlterConfigsRequest,
+    MetadataRequest,
+    MetadataResponse,
+)
 from replication import nodes
 from tests.support.gate import Gate
 from tests.support.gregor_cluster import PATIENCE_S, SESSION_TIMEOUT_MS, GregorCluster, until
+from tests.support.wire import RawConnection
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.very_slow]
 
@@ -194,3 +206,60 @@ def test_a_broker_that_alone_has_no_zookeeper_leads_no_longer(cluster: GregorClu
         cluster.until_isr("cut-off", [0, 7])
         assert cluster.stop(7) == 0
         del cluster.brokers[7]
+
+
+def test_any_broker_answers_for_the_whole_cluster(cluster: GregorCluster) -> None:
+    # Each topic has its only replica on one broker, and clients ask whom they like.
+    names = [f"only-{id_}" for id_ in cluster.brokers]
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    new = [NewTopic(name, 1, replica_assignment=[[id_]]) for name, id_ in zip(names, cluster.brokers, strict=True)]
+    for made in admin.create_topics(new, request_timeout=PATIENCE_S).values():
+        made.result(PATIENCE_S)
+
+    def asked(request: ApiMessage, version: int) -> list[Any]:
+        answers = []
+        for broker in cluster.brokers.values():
+            with RawConnection(broker.port) as connection:
+                answers.append(connection.ask(request, version))
+        return answers
+
+    def alter(through: int, type_: ResourceType, name: str, key: str, value: str) -> None:
+        config = IncrementalAlterConfigsRequest.AlterableConfig(name=key, config_operation=0, value=value)
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=type_.value, resource_name=name, configs=[config]
+        )
+        with RawConnection(cluster.brokers[through].port) as connection:
+            [answer] = connection.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+        assert answer.error_code == 0, answer.error_message
+
+    groups = FindCoordinatorRequest(key_type=0, coordinator_keys=[f"group-{number}" for number in range(10)])
+    until(
+        lambda: all(not one.error_code for a in asked(groups, 4) for one in a.coordinators), "groups are looked after"
+    )
+    topics = MetadataRequest.MetadataRequestTopic
+    for request, version in (
+        (MetadataRequest(topics=[topics(name=name) for name in names]), 9),
+        (DescribeClusterRequest(), 1),
+        (groups, 4),
+    ):
+        until(lambda r=request, v=version: _alike(asked(r, v)), f"all brokers answer {request} alike")  # type: ignore[misc]
+    for through in cluster.brokers:
+        for name in names:
+            alter(through, ResourceType.TOPIC, name, "retention.ms", str(10**9 + through))
+        wanted = [
+            DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None)
+            for name in names
+        ]
+        answers = asked(DescribeConfigsRequest(resources=wanted, include_synonyms=True), 4)
+        assert _alike(answers)
+        for result in answers[0].results:
+            assert {one.name: one.value for one in result.configs}["retention.ms"] == str(10**9 + through)
+
+
+def _alike(answers: list[Any]) -> bool:
+    for answer in answers:
+        if isinstance(answer, MetadataResponse):
+            answer.brokers.sort(key=lambda broker: broker.node_id)
+        elif isinstance(answer, DescribeClusterResponse):
+            answer.brokers.sort(key=lambda broker: broker.broker_id)
+    return all(answer == answers[0] for answer in answers)
