@@ -26,6 +26,7 @@ from broker.membership import until_informed
 from broker.open_listeners import OpenListeners
 from broker.reloading import HangUp, reload_file
 from broker.wiring import Node, StartError
+from config.listeners import address_text
 
 if TYPE_CHECKING:
     from broker.context import Broker
@@ -153,8 +154,7 @@ class Server:
         self._node.stalls.start(loop)
         self._control_socket = ControlSocket(self._node.control, self._config.log_dirs[0])
         await self._control_socket.start()
-        shown = ((name, f"[{host}]" if ":" in host else host, port) for name, host, port in self.info.listeners)
-        addresses = ", ".join(f"{name}://{host}:{port}" for name, host, port in shown)
+        addresses = ", ".join(f"{name}://{address_text(host, port)}" for name, host, port in self.info.listeners)
         logger.info("broker %d of cluster %s started, listening on %s", broker.broker_id, broker.cluster_id, addresses)
         self._tell_where(broker)
 

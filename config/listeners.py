@@ -30,8 +30,12 @@ class Listener(NamedTuple):
 
     @property
     def text(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}://{address_text(self.host, self.port)}"
+
+
+def address_text(host: str, port: int) -> str:
+    """`host:port`, `[::1]:port`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:

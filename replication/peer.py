@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from struct import Struct
 from typing import Any, TypeVar, cast
 
+from config.listeners import address_text
 from protocol.api_keys import ApiKey
 from protocol.errors import MalformedMessage
 from protocol.messages import (
@@ -285,7 +286,7 @@ class Peer:
             self._wire = None
 
     def __str__(self) -> str:
-        return f"{self.address[0]}:{self.address[1]}"
+        return address_text(*self.address)
 
     async def _connect(self) -> None:
         transport, self._wire = await self._opened()

@@ -3,6 +3,7 @@
 import re
 import socket
 
+from config.listeners import address_text
 from spark_jobs.errors import JobError
 
 CONNECT_TIMEOUT_S = 5.0
@@ -27,6 +28,6 @@ def require_broker(text: str, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
             socket.create_connection((host, port), timeout=timeout_s).close()
             return
         except OSError as error:
-            failures.append(f"    {host}:{port}: {error.strerror or error}")
+            failures.append(f"    {address_text(host, port)}: {error.strerror or error}")
     failures.append("Start one with `gregor start`, or name another with --bootstrap-server.")
     raise JobError("\n".join(["no broker answers:", *failures]))

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from broker.cli.errors import CommandError, kafka_error
+from config.listeners import address_text
 from config.properties import PropertiesError, load_properties
 
 K = TypeVar("K")
@@ -70,7 +71,7 @@ def check_reachable(bootstrap: str, timeout_s: float = START_TIMEOUT_S) -> None:
                 causes.append(f"{host} is not the name of a host")
             except OSError as error:
                 hopeless = False
-                causes.append(f"{host}:{port}: {(error.strerror or str(error)).lower()}")
+                causes.append(f"{address_text(host, port)}: {(error.strerror or str(error)).lower()}")
             else:
                 return
         if hopeless or time.monotonic() > deadline:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from broker.cli.log_dirs import UNKNOWN_BYTES, size_text
+from config.listeners import address_text
 from protocol.errors import ErrorCode
 from protocol.messages import DescribeLogDirsResponse, MetadataResponse
 
@@ -33,11 +34,6 @@ class Finding:
     level: Level
     text: str
     remedy: str = ""
-
-
-def address_text(host: str, port: int) -> str:
-    """`host:port`, `[::1]:port`."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @dataclass(slots=True)

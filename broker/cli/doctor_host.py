@@ -13,6 +13,7 @@ from typing import Any
 from broker.cli.doctor_checks import Finding, Level
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
+from config.listeners import address_text
 from storage.checkpoints import MalformedFile
 from storage.identity import META_PROPERTIES_FILE, MetaProperties, parse_meta_properties
 
@@ -78,7 +79,7 @@ def check_number(config: BrokerConfig, live: Mapping[int, tuple[str, int]]) -> l
         return []
     host, port = found
     mine = [one for one in config.advertised_listeners if not one.port or (one.port == port and one.host in ("", host))]
-    there = f"broker {config.broker_id} is in the cluster already, as {host}:{port}"
+    there = f"broker {config.broker_id} is in the cluster already, as {address_text(host, port)}"
     if not any(os.path.exists(f"{folder}/{META_PROPERTIES_FILE}") for folder in config.log_dirs):
         text = f"{there}, and its data is not in log.dirs={','.join(config.log_dirs)}"
         return [Finding(Level.WRONG, text, "give this broker another broker.id; if it is that one, correct log.dirs")]

@@ -9,9 +9,10 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from broker.advertising import is_loopback
-from broker.cli.doctor_checks import AHEAD_MS, Finding, Level, Seen, address_text
+from broker.cli.doctor_checks import AHEAD_MS, Finding, Level, Seen
 from broker.local_zookeeper import DEFAULT_PORT, ask
 from broker.store_choice import STOCK
+from config.listeners import address_text
 
 SESSION_MS = 6000
 CONNECT_MS = 5000

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from broker.cli.parser import Parser
+from config.listeners import address_text
 
 if TYPE_CHECKING:
     from broker.server import ServerInfo
@@ -109,7 +110,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def banner(info: ServerInfo, program: str) -> str:
     """What a newcomer wants to know of a broker that has just become ready."""
-    listeners = dict.fromkeys(f"{name}://{_in_url(host)}:{port}" for name, host, port in info.listeners)
+    listeners = dict.fromkeys(f"{name}://{address_text(host, port)}" for name, host, port in info.listeners)
     bootstrap = _bootstrap(info)
     return "\n".join(
         [
@@ -127,17 +128,13 @@ def banner(info: ServerInfo, program: str) -> str:
     )
 
 
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
 def _bootstrap(info: ServerInfo) -> str:
     """The flag that leads the other commands to this broker; nothing where their default does."""
     _, host, port = next((entry for entry in info.listeners if entry[0] == "PLAINTEXT"), info.listeners[0])
     local = host in ("127.0.0.1", "0.0.0.0", "::", "localhost")  # which seldom leads to ::1
     if local and port == 9092:
         return ""
-    return f" --bootstrap-server {'localhost' if local else _in_url(host)}:{port}"
+    return f" --bootstrap-server {address_text('localhost' if local else host, port)}"
 
 
 def program_name() -> str:

@@ -23,6 +23,7 @@ from broker.supervisor import Child, StartFailed, Supervisor, broker_command, cp
 from broker.zookeeper_server import ZooKeeperMissing
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
+from config.listeners import address_text
 from config.members import MAX_MEMBERS, MEMBER_FOLDER, OFFSETS_COPIES, copies_for, member_folder, member_settings
 
 ZOOKEEPER_FOLDER = "zookeeper"
@@ -188,5 +189,5 @@ def bootstrap_of(brokers: Sequence[Child]) -> str:
     for child in brokers:
         for _, host, port in child.info.get("listeners", ())[:1]:
             host = "localhost" if host in ("127.0.0.1", "0.0.0.0", "::") else host  # which seldom leads to ::1
-            found.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+            found.append(address_text(host, port))
     return ",".join(found)

@@ -21,6 +21,7 @@ from broker.cli.client import (
     parse_bootstrap,
 )
 from broker.cli.errors import CommandError
+from config.listeners import address_text
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, MalformedMessage
 from protocol.messages import (
@@ -56,7 +57,7 @@ class _Link:
     """A connection to one broker."""
 
     def __init__(self, host: str, port: int, client_id: str) -> None:
-        self.name = f"{host}:{port}"
+        self.name = address_text(host, port)
         self._client_id = client_id
         self._correlation_ids = itertools.count(1)
         try:

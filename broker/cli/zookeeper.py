@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.cli.parser import Parser
+from config.listeners import address_text
 
 if TYPE_CHECKING:
     from storage.folder_lock import FolderLock
@@ -146,7 +147,8 @@ def check_port(settings: Mapping[str, str]) -> None:
             remedy = "is a ZooKeeper running already? Give another --client-port"
         elif error.errno == errno.EACCES:
             remedy = "give a --client-port above 1023"
-        raise NotStarted(f"{host or '*'}:{text} cannot be listened on: {error.strerror}; {remedy}") from None
+        place = address_text(host or "*", int(text))
+        raise NotStarted(f"{place} cannot be listened on: {error.strerror}; {remedy}") from None
 
 
 def _trial(family: int, address: object) -> OSError | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from config.definitions import ConfigError
-from config.listeners import Listener, check_ports, parse_listeners, parse_protocol_map
+from config.listeners import Listener, address_text, check_ports, parse_listeners, parse_protocol_map
 
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "OUTSIDE": "PLAINTEXT", "SSL": "SSL"}
 NOBODY: frozenset[str] = frozenset()
@@ -29,6 +29,8 @@ def test_forms(text: str, listener: tuple[str, str, int]) -> None:
 def test_text() -> None:
     assert Listener("A", "::1", 1, "PLAINTEXT").text == "A://[::1]:1"
     assert Listener("A", "host", 1, "PLAINTEXT").text == "A://host:1"
+    assert address_text("::1", 9092) == "[::1]:9092"
+    assert address_text("localhost", 9092) == "localhost:9092"
 
 
 @pytest.mark.parametrize(
