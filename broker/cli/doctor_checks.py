@@ -220,7 +220,7 @@ def check_partitions(seen: Seen) -> list[Finding]:
 
 
 def check_clock(seen: Seen) -> list[Finding]:
-    """A newest record from the future shows a clock that is ahead; one behind shows in ZooKeeper (`doctor_host`)."""
+    """A newest record from the future shows a clock ahead; one behind shows in ZooKeeper (`doctor_zookeeper`)."""
     ahead = {name: newest for name, newest in seen.newest_ms.items() if newest - seen.now_ms > AHEAD_MS}
     if ahead:
         name = max(ahead, key=ahead.__getitem__)
