@@ -58,6 +58,7 @@ from replication.replica_manager import ReplicaManager
 from replication.topic_configs import TopicConfigs
 from replication.topics_admin import Admin
 from storage.checkpoints import MalformedFile
+from storage.disk_errors import error_text
 from storage.files import OsFiles
 from storage.folder_lock import FolderInUse
 from storage.identity import InconsistentFolder
@@ -136,8 +137,7 @@ class Node:
         except NodeFormatError as error:
             raise StartError(f"a node of the metadata store is broken; mend or delete it: {error}") from error
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            raise StartError(f"{where}{error.strerror or error}; check log.dirs and its permissions") from error
+            raise StartError(f"{error_text(error)}; check log.dirs and its permissions") from error
 
     async def _open_own_store(self) -> MetadataStore:
         config, logs = self._config, self._logs

@@ -20,6 +20,7 @@ import time
 
 from protocol.records import CorruptBatch
 from storage.cleaner import CleaningJob, CleaningRun
+from storage.disk_errors import error_text
 from storage.throttle import Throttle
 from storage.worker import ParentGone, Worker, run_worker
 
@@ -40,8 +41,7 @@ class CleanerWorker(Worker):
             try:
                 self._clean(CleaningJob.from_fields(message["job"]), producers, message["bytes_per_second"])
             except OSError as error:
-                where = f"{error.filename}: " if error.filename else ""
-                self._answer(error=f"{where}{error.strerror or error}", errno=error.errno)
+                self._answer(error=error_text(error), errno=error.errno)
             except (CorruptBatch, ValueError) as error:
                 self._answer(error=str(error), errno=None)
             producers = {}

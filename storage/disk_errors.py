@@ -18,6 +18,12 @@ OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINT
 """A limit of this process or machine: the disk is as good as before."""
 
 
+def error_text(error: OSError, path: str = "") -> str:
+    """What failed, of the file that the error names, or else of `path`."""
+    where = error.filename or path
+    return f"{where}: {error.strerror or error}" if where else error.strerror or str(error)
+
+
 def is_full(error: BaseException | None) -> bool:
     """Whether the error, or the one that it was raised from, says that there is no room."""
     while error is not None:

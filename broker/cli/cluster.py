@@ -39,6 +39,7 @@ from config.broker import BrokerConfig
 from config.definitions import ConfigError
 from config.members import OFFSETS_COPIES, TOPICS_COPIES, copies_for, member_settings
 from protocol.messages import MetadataRequest
+from storage.disk_errors import error_text
 
 LOOK_EVERY_S = 1.0
 FIRST_PORT = 9092
@@ -78,7 +79,7 @@ def cluster(count: int, folder: Path, overrides: Sequence[tuple[str, str]], zook
     except (ConfigError, NoSuchStore, ZooKeeperMissing) as error:
         raise CommandError(f"{error}.") from None
     except OSError as error:
-        raise CommandError(f"{error.filename or folder}: {error.strerror or error}.") from None
+        raise CommandError(f"{error_text(error, str(folder))}.") from None
     code = asyncio.run(_run(plan))
     if code:
         raise click.exceptions.Exit(code)

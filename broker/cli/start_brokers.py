@@ -25,6 +25,7 @@ from config.broker import BrokerConfig
 from config.definitions import ConfigError
 from config.listeners import address_text
 from config.members import MAX_MEMBERS, MEMBER_FOLDER, OFFSETS_COPIES, copies_for, member_folder, member_settings
+from storage.disk_errors import error_text
 
 ZOOKEEPER_FOLDER = "zookeeper"
 
@@ -49,8 +50,7 @@ def run_brokers(given: argparse.Namespace, config: BrokerConfig) -> int:
                 "with such brokers on several machines, set broker.rack on each: replicas are spread over racks"
             )
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"gregor start: {where}{error.strerror or error}", file=sys.stderr)
+        print(f"gregor start: {error_text(error)}", file=sys.stderr)
         return 1
     except (ConfigError, NoSuchStore, ZooKeeperMissing) as error:
         print(f"gregor start: {error}", file=sys.stderr)
