@@ -17,6 +17,7 @@ from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopRep
 from replication import controller_orders, nodes
 from replication.cluster import Cluster, PartitionKey
 from replication.controller import decide
+from replication.controller_election import ControllerElection
 from replication.controller_events import (
     Action,
     BrokersChanged,
@@ -47,15 +48,11 @@ from replication.controller_writes import ControllerWrites, Fenced
 from replication.local_broker import BrokerResponse
 from replication.metadata_store import (
     BadVersion,
-    Check,
-    Create,
     Delete,
     MetadataStore,
     NodeExists,
     NoNode,
     SessionExpired,
-    Set,
-    Stat,
     StoreError,
     StoreFailed,
     StoreFull,
@@ -71,7 +68,6 @@ STAND_AGAIN_S = 1.0
 """So long after an election that failed the next one is tried."""
 _WATCHES = "watches"
 """In place of a path: some nodes are to be watched."""
-RESIGN_WITHIN_S = 5.0
 _LOOK_EVERY_S = 0.01
 
 _log = logging.getLogger(__name__)
@@ -118,10 +114,10 @@ class ControllerLoop:
         self._store = store
         self._channels = channels
         self._configs = configs
-        self._clock_ms = clock_ms
         self._listener = listener
         self._delete_topics = delete_topics
         self._reader = ControllerReader(store, configs, lambda path: self._put(_Read(path)))
+        self._election = ControllerElection(broker_id, store, self._reader.exists, clock_ms)
         self._writes = ControllerWrites(store)
         self._queue: asyncio.Queue[_Item] = asyncio.Queue()
         self._queued: set[str] = set()  # paths waiting to be read again: reading once is enough
@@ -153,11 +149,7 @@ class ControllerLoop:
         self._task = None
         if self.is_active:
             self._resign()
-            if self._store.is_connected:  # else the session ends by itself
-                with suppress(NoNode, BadVersion, SessionExpired, StoreFailed, StoreFull, TimeoutError):
-                    check = Check(nodes.CONTROLLER_EPOCH, self._writes.epoch_version)
-                    async with asyncio.timeout(RESIGN_WITHIN_S):
-                        await self._store.multi([check, Delete(nodes.CONTROLLER)])
+            await self._election.give_up(self._writes.epoch_version)
         while not self._queue.empty():
             item = self._queue.get_nowait()
             if isinstance(item, _Turn):
@@ -325,60 +317,18 @@ class ControllerLoop:
     # -- election --------------------------------------------------------------------------------------------------
 
     async def _stand_for_election(self) -> None:
-        while True:
-            current = await self._reader.exists(nodes.CONTROLLER)
-            if current is not None:
-                if current.ephemeral_owner != self._store.session_id:
-                    self._resign()
-                elif not self.is_active and await self._gives_up_claim():
-                    continue
-                return
-            self._resign()
-            epoch_node = await self._store.get(nodes.CONTROLLER_EPOCH)
-            if epoch_node is None:
-                with suppress(NodeExists):
-                    first = nodes.encode_controller_epoch(nodes.INITIAL_CONTROLLER_EPOCH)
-                    await self._store.create(nodes.CONTROLLER_EPOCH, first)
-                continue
-            epoch = nodes.decode_controller_epoch(epoch_node[0]) + 1
-            claim = nodes.encode_controller(self.broker_id, self._clock_ms())
-            try:
-                results = await self._store.multi(
-                    [
-                        Create(nodes.CONTROLLER, claim, ephemeral=True),
-                        Set(nodes.CONTROLLER_EPOCH, nodes.encode_controller_epoch(epoch), epoch_node[1].version),
-                    ]
-                )
-            except (NodeExists, BadVersion):
-                continue
-            stat = results[1]
-            assert isinstance(stat, Stat)
-            break
-        _log.info("Controller with epoch %d", epoch)
-        self._writes.epoch_version = stat.version
-        self.cluster = Cluster(self.broker_id, epoch)
+        term = await self._election.stand(self.is_active, self._resign)
+        if term is None:
+            return
+        _log.info("Controller with epoch %d", term.epoch)
+        self._writes.epoch_version = term.epoch_version
+        self.cluster = Cluster(self.broker_id, term.epoch)
         with suppress(NodeExists):
             if await self._store.exists(nodes.FEATURE) is None:
                 await self._store.create(nodes.FEATURE, nodes.encode_feature())
         await self._drop_notices(nodes.ISR_CHANGES)
         await self._drop_notices(nodes.LOG_DIR_EVENTS)
         await self._read_everything()
-
-    async def _gives_up_claim(self) -> bool:
-        """Whether the election node was this broker's, which is no controller: somebody else wrote the epoch, or an
-        election ended half-way. While the node stands there can be no other election."""
-        epoch_node = await self._store.get(nodes.CONTROLLER_EPOCH)
-        claim = await self._store.get(nodes.CONTROLLER)  # as of that epoch, or later
-        if claim is not None:
-            if (
-                claim[1].ephemeral_owner != self._store.session_id
-                or nodes.decode_controller(claim[0]) != self.broker_id
-            ):
-                return False
-            check = [] if epoch_node is None else [Check(nodes.CONTROLLER_EPOCH, epoch_node[1].version)]
-            with suppress(NoNode, BadVersion):
-                await self._store.multi([*check, Delete(nodes.CONTROLLER)])
-        return True
 
     def _resign(self) -> None:
         self.cluster = None
