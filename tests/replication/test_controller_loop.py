@@ -12,7 +12,7 @@ import pytest
 from config.broker import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.messages import ControlledShutdownRequest, LeaderAndIsrRequest
-from replication import controller_loop, controller_writes, nodes
+from replication import controller_loop, controller_senders, controller_writes, nodes
 from replication.controller import decide
 from replication.controller_answers import ControllerAnswers
 from replication.controller_loop import ControllerLoop
@@ -57,7 +57,7 @@ async def test_the_others_need_not_wait_until_the_controller_s_own_broker_is_thr
 
 @on_loop
 async def test_a_broker_that_does_not_answer_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_loop, "RETRY_DELAY_S", 0.001)
+    monkeypatch.setattr(controller_senders, "RETRY_DELAY_S", 0.001)
     async with running(tmp_path, 2) as subject:
         subject.brokers.unreachable.add(2)
         heard_before = len(subject.brokers.to(2))
@@ -79,7 +79,7 @@ async def test_a_broker_that_does_not_answer_holds_nobody_up(tmp_path: Path, mon
 async def test_what_was_meant_for_an_earlier_life_is_not_sent_to_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller_loop, "RETRY_DELAY_S", 0.001)
+    monkeypatch.setattr(controller_senders, "RETRY_DELAY_S", 0.001)
     async with running(tmp_path, 2) as subject:
         subject.brokers.unreachable.add(2)
         await subject.create("t", (2,))
