@@ -29,6 +29,9 @@ _PR_SET_PDEATHSIG = 1
 
 STOP_TIMEOUT_S = 60.0
 """A child that has not ended so long after it was asked to is killed."""
+ALONE_S = 3.0
+"""So long a broker has to stop before the next one is asked to, too. Mostly it is done by then; else it waits for
+others to take over that have stopped before it, and so will those after it: they wait together."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 STEADY_S = 60.0
 """Who ran for so long is started again as if it had never failed."""
@@ -304,15 +307,21 @@ class Supervisor:
     async def stop(self) -> None:
         """Brokers first, then ZooKeeper, each given time; nothing of it is left when this returns."""
         self._stopping = True
+        ending: list[asyncio.Future[None]] = []
         for child in reversed(self.brokers):
-            running = child.state is not State.DOWN
-            await self._stop(child)
-            # Who has not come far enough to listen to signals ends at once, and has nothing open yet.
-            fine = (0,) if child in self._served else (0, -signal.SIGTERM)
-            if running and child.exit_code not in fine:
-                self.clean = False
+            ending.append(asyncio.ensure_future(self._stop_broker(child)))
+            await asyncio.wait(ending[-1:], timeout=ALONE_S)
+        await asyncio.gather(*ending)
         if self.zookeeper is not None:
             await self._stop(self.zookeeper)
+
+    async def _stop_broker(self, child: Child) -> None:
+        running = child.state is not State.DOWN
+        await self._stop(child)
+        # Who has not come far enough to listen to signals ends at once, and has nothing open yet.
+        fine = (0,) if child in self._served else (0, -signal.SIGTERM)
+        if running and child.exit_code not in fine:
+            self.clean = False
 
     async def _stop(self, child: Child) -> None:
         watcher = self._watchers.get(child)

@@ -198,6 +198,25 @@ def test_who_does_not_obey_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     run(scenario())
 
 
+def test_who_takes_long_to_end_does_not_keep_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tested, "ALONE_S", 0.01)
+
+    async def scenario() -> None:
+        waits = child("trap '' TERM; " + READY + SLEEP, "broker 1")
+        zookeeper = child(OBEY + SLEEP, "zookeeper")
+        watched = Watched([child(SERVE, "broker 0"), waits], zookeeper)
+        await watched.supervisor.start(lambda: True)
+        stopping = asyncio.ensure_future(watched.supervisor.stop())
+        await until(lambda: watched.supervisor.brokers[0].state is State.DOWN)
+        assert (waits.state, zookeeper.state) == (State.STOPPING, State.READY)
+        waits.tell(signal.SIGKILL)
+        await stopping
+        assert {waits.state, zookeeper.state} == {State.DOWN}
+        assert not watched.supervisor.clean
+
+    run(scenario())
+
+
 def test_asked_again_and_again_it_ends_at_once() -> None:
     async def scenario() -> None:
         brokers = [child("trap '' TERM; " + READY + SLEEP, f"broker {index}") for index in range(2)]
