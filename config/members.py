@@ -13,7 +13,8 @@ Everything else is the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 
 from config.addresses import OLD_ADDRESS_KEYS
@@ -29,6 +30,17 @@ MEMBER_FOLDER = "broker-{}"
 def member_folder(folder: str, index: int) -> str:
     """The data folder of one member in a folder that all share."""
     return f"{folder.rstrip('/') or '/'}/{MEMBER_FOLDER.format(index)}"
+
+
+def members_in(folders: Iterable[str]) -> list[int]:
+    """The indexes, in order, of the members that have data below folders like these."""
+    held = {
+        index
+        for folder in folders
+        for index in range(MAX_MEMBERS)
+        if os.path.exists(f"{member_folder(folder, index)}/meta.properties")
+    }
+    return sorted(held)
 
 
 def member_settings(config: BrokerConfig, count: int) -> list[dict[str, str]]:

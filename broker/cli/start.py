@@ -186,17 +186,15 @@ def main(arguments: Sequence[str]) -> int:
 def check_no_members(log_dirs: Sequence[str]) -> None:
     """ConfigError if a folder holds those of several brokers: `broker-0` would be taken for a partition of a topic."""
     from config.definitions import ConfigError
-    from config.members import MAX_MEMBERS, member_folder
+    from config.members import MEMBER_FOLDER, members_in
 
     for folder in log_dirs:
-        found = [member_folder(folder, index) for index in range(MAX_MEMBERS)]
-        found = [own for own in found if os.path.exists(f"{own}/meta.properties")]
-        if found:
+        if found := members_in([folder]):
             raise ConfigError(
                 "log.dirs",
                 folder,
-                f"is of brokers that were started together, which have {', '.join(map(os.path.basename, found))} in it:"
-                f" start them with --brokers {len(found)} (or `gregor cluster`) again, or name another folder",
+                f"is of brokers that were started together, which have {', '.join(map(MEMBER_FOLDER.format, found))} in"
+                f" it: start them with --brokers {len(found)} (or `gregor cluster`) again, or name another folder",
             )
 
 

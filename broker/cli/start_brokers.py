@@ -24,7 +24,7 @@ from broker.zookeeper_server import ZooKeeperMissing
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
 from config.listeners import address_text
-from config.members import MAX_MEMBERS, MEMBER_FOLDER, OFFSETS_COPIES, copies_for, member_folder, member_settings
+from config.members import MEMBER_FOLDER, OFFSETS_COPIES, copies_for, member_settings, members_in
 from storage.disk_errors import error_text
 
 ZOOKEEPER_FOLDER = "zookeeper"
@@ -89,18 +89,13 @@ def check_folders(log_dirs: Sequence[str]) -> None:
 
 def left_out(log_dirs: Sequence[str], count: int) -> list[str]:
     """Lines about members of an earlier run that are not among this one's."""
-    found = {
-        index
-        for folder in log_dirs
-        for index in range(count, MAX_MEMBERS)
-        if os.path.exists(f"{member_folder(folder, index)}/meta.properties")
-    }
+    found = [index for index in members_in(log_dirs) if index >= count]
     if not found:
         return []
-    names = ", ".join(MEMBER_FOLDER.format(index) for index in sorted(found))
+    names = ", ".join(MEMBER_FOLDER.format(index) for index in found)
     return [
         f"{names} in {','.join(log_dirs)} took part earlier and is not started: partitions that are only there have no"
-        f" leader, and others miss a replica, until it is again (--brokers {max(found) + 1}), or until its replicas are"
+        f" leader, and others miss a replica, until it is again (--brokers {found[-1] + 1}), or until its replicas are"
         " moved to the others by a reassignment"
     ]
 
