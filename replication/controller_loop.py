@@ -68,7 +68,7 @@ STAND_AGAIN_S = 1.0
 """So long after an election that failed the next one is tried."""
 _WATCHES = "watches"
 """In place of a path: some nodes are to be watched."""
-_LOOK_EVERY_S = 0.01
+_LOOK_FIRST_S, _LOOK_EVERY_S = 0.001, 0.01
 
 _log = logging.getLogger(__name__)
 
@@ -179,11 +179,16 @@ class ControllerLoop:
             self._progress()
 
     async def until_told(self, most_s: float) -> None:
-        """Until all live brokers have answered what this controller has told them, but not longer than this."""
-        for _ in range(round(most_s / _LOOK_EVERY_S)):
-            if all(one.idle for one in self._senders.values()):
+        """Until all live brokers have answered what this controller has told them by now, but not longer than this."""
+        end_s = asyncio.get_running_loop().time() + most_s
+        asked = [(sender, sender.count) for sender in self._senders.values()]
+        pause_s = _LOOK_FIRST_S
+        while any(sender.answered_count < count and not sender.ended for sender, count in asked):
+            left_s = end_s - asyncio.get_running_loop().time()
+            if left_s <= 0:
                 break
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, _LOOK_EVERY_S)
 
     async def in_turn(self, work: Callable[[Cluster, Step], Awaitable[ResultT]]) -> ResultT:
         """What `work` returns: it gets the picture between two events, and may have more of them decided. Raises

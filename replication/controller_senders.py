@@ -42,15 +42,17 @@ class Sender:
         self._channels = channels
         self._answered = answered
         self._queue: asyncio.Queue[BrokerRequest] = asyncio.Queue()
-        self.idle = True
-        """Whether all that was put has been answered."""
+        self.count = self.answered_count = 0
+        """Of the requests that were put, and of those of them that are answered."""
+        self.ended = False
         self._task = asyncio.create_task(self._run(), name=f"controller to broker {broker_id}")
 
     def put(self, request: BrokerRequest) -> None:
-        self.idle = False
+        self.count += 1
         self._queue.put_nowait(request)
 
     def cancel(self) -> None:
+        self.ended = True
         self._task.cancel()
         self._channels.close(self._broker_id)
 
@@ -70,7 +72,7 @@ class Sender:
                         text = "Broker %d: %s; trying again every %g s"
                         _log.log(level, text, self._broker_id, told, RETRY_DELAY_S, exc_info=trace)
                 await asyncio.sleep(RETRY_DELAY_S)
-            self.idle = self._queue.empty()
+            self.answered_count += 1
             try:
                 self._answered(self._broker_id, request, response)
             except Exception:

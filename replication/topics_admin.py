@@ -28,6 +28,9 @@ from replication.topic_configs import TopicConfigs
 from replication.topic_names import CLUSTER_METADATA_TOPIC, colliding, may_collide, name_problem
 from replication.turns import Turns
 
+TOLD_WITHIN_MS = 1000
+"""So long, at most, an answer waits for the other brokers to know what it tells."""
+
 ItemT = TypeVar("ItemT")
 
 
@@ -39,6 +42,8 @@ class Controller(Protocol):
     def look(self) -> None: ...
 
     async def wait_until(self, predicate: Callable[[], bool], timeout_ms: int | None = None) -> bool: ...
+
+    async def until_told(self, most_s: float) -> None: ...
 
     async def elect(self, keys: Collection[PartitionKey], unclean: bool) -> dict[PartitionKey, int | KafkaError]: ...
 
@@ -451,8 +456,13 @@ class Admin:
         return cluster
 
     async def _wait(self, predicate: Callable[[], bool], limit: TimeLimit) -> bool:
+        """Until it holds here, and until the other brokers know, if they answer soon: a client asks any of them next.
+        (Beyond Apache Kafka, with which the next request may find nothing of what this one made.)"""
         left_ms = limit.left_ms
-        return left_ms > 0 and await self._controller.wait_until(predicate, left_ms)
+        holds = left_ms > 0 and await self._controller.wait_until(predicate, left_ms)
+        if holds:
+            await self._controller.until_told(min(limit.left_ms, TOLD_WITHIN_MS) / 1000)
+        return holds
 
     def _is_led(self, name: str, partitions: int) -> bool:
         topic = self._image.topic(name)

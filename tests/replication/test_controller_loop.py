@@ -11,7 +11,7 @@ import pytest
 
 from config.broker import BrokerConfig
 from protocol.errors import ErrorCode
-from protocol.messages import ControlledShutdownRequest, LeaderAndIsrRequest
+from protocol.messages import ControlledShutdownRequest, LeaderAndIsrRequest, UpdateMetadataRequest
 from replication import controller_loop, controller_senders, controller_writes, nodes
 from replication.controller import decide
 from replication.controller_answers import ControllerAnswers
@@ -73,6 +73,45 @@ async def test_a_broker_that_does_not_answer_holds_nobody_up(tmp_path: Path, mon
         # Everything, in order: the role first, then the news.
         await subject.brokers.until(lambda: topics_told()[-4:] == [["t"], ["t"], ["u"], ["u"]])
         assert subject.brokers.led_by(2) == {("t", 1), ("u", 0)}
+
+
+@on_loop
+async def test_who_waits_until_all_are_told_waits_for_what_was_said_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_senders, "RETRY_DELAY_S", 0.001)
+    async with running(tmp_path, 2, 3) as subject:
+        await subject.loop.until_told(30)
+        subject.brokers.unreachable.add(2)
+        await subject.create("t", (3,))
+        await subject.loop.until_told(0.01)  # not for ever
+        await subject.brokers.until(lambda: "t" in topics_of(subject.brokers.to(3)))
+        assert "t" not in topics_of(subject.brokers.to(2))
+        waiting = asyncio.ensure_future(subject.loop.until_told(30))
+        await asyncio.sleep(0.005)
+        assert not waiting.done()
+        subject.brokers.unreachable.clear()
+        await waiting
+        assert "t" in topics_of(subject.brokers.to(2))
+        # Who is gone is waited for no longer.
+        subject.brokers.unreachable.add(2)
+        await subject.create("u", (3,))
+        waiting = asyncio.ensure_future(subject.loop.until_told(30))
+        await asyncio.sleep(0)
+        await subject.store.delete(nodes.broker_path(2))
+        await subject.settle()
+        await waiting
+        assert "u" not in topics_of(subject.brokers.to(2))
+
+
+def topics_of(requests: list[Any]) -> set[str]:
+    """Those that the metadata is about."""
+    return {
+        topic.topic_name
+        for request in requests
+        if isinstance(request, UpdateMetadataRequest)
+        for topic in request.topic_states
+    }
 
 
 @on_loop

@@ -31,7 +31,7 @@ from replication.nodes import BrokerRegistration
 from replication.registration import announce_disk_event, join_cluster, make_persistent_nodes, register
 from replication.replica_manager import ReplicaManager
 from replication.topic_configs import TopicConfigs
-from replication.topics_admin import Admin, NewTopic
+from replication.topics_admin import TOLD_WITHIN_MS, Admin, NewTopic
 from storage.files import OsFiles
 from storage.manager import LogManager
 from tests.replication.fakes import on_loop
@@ -405,3 +405,26 @@ async def test_a_topic_on_the_move_is_not_widened(tmp_path: Path) -> None:
         with pytest.raises(KafkaError) as refused:
             await running.admin.create_partitions("t", 2)
         assert refused.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+
+
+@on_loop
+async def test_whoever_changed_topics_is_answered_when_the_other_brokers_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node(tmp_path) as running:
+        told: list[int] = []
+
+        async def until_told(most_s: float) -> None:
+            assert 0 < most_s <= TOLD_WITHIN_MS / 1000
+            topic = running.image.topic("t")
+            told.append(0 if topic is None else len(topic.partitions))
+
+        monkeypatch.setattr(running.controller, "until_told", until_told)
+        await running.admin.create_topic("t", 1, 1)
+        await running.admin.create_partitions("t", 3)
+        assert await running.admin.delete_topics(["t"]) == [None]
+        assert told == [1, 3, 0]
+        # Who does not wait is not kept waiting.
+        topic = NewTopic("u", 1, 1)
+        [answer] = await running.admin.create_topics([topic], 0)
+        assert isinstance(answer, KafkaError) and len(told) == 3
