@@ -125,6 +125,13 @@ class RawConnection:
         self.close()
 
 
+def ask(port: int, request: ApiMessage, version: int, timeout_s: float = TIMEOUT_S) -> Any:
+    """The answer of this very broker, on a connection of its own: a client would ask the controller, or a leader."""
+    with RawConnection(port) as connection:
+        connection.socket.settimeout(timeout_s)
+        return connection.ask(request, version)
+
+
 def memory_kb(pid: int) -> int:
     """Resident memory of a process."""
     with open(f"/proc/{pid}/status") as status:
