@@ -43,6 +43,8 @@ from protocol.records import Record, build_batch, iter_batches
 ResultT = TypeVar("ResultT")
 
 PORT = 9092
+LIMIT_S = 30.0
+"""Of every wait, on a busy machine as well."""
 QUICK: Mapping[str, str] = {
     "offsets.topic.num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
@@ -105,7 +107,7 @@ class Harness:
         shutil.copytree(self.folder, folder, ignore=shutil.ignore_patterns(".lock", "*.tmp"))
         return folder
 
-    def run(self, work: Awaitable[ResultT], timeout_s: float = 10.0) -> ResultT:
+    def run(self, work: Awaitable[ResultT], timeout_s: float = LIMIT_S) -> ResultT:
         return self.loop.run_until_complete(asyncio.wait_for(work, timeout_s))
 
     def turn(self, times: int = 5) -> None:
@@ -113,7 +115,7 @@ class Harness:
         for _ in range(times):
             self.loop.run_until_complete(asyncio.sleep(0))
 
-    def until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    def until(self, condition: Callable[[], bool], timeout_s: float = LIMIT_S) -> None:
         """Run the loop until the condition holds, which may ask the broker itself."""
         end = time.monotonic() + timeout_s
         while not condition():

@@ -81,7 +81,7 @@ def test_a_folder_that_goes_away_takes_only_its_partitions_offline(
     assert len(lost) == len(kept) == 2
     waiting = harness.begin(fetch_request([("orders", lost[0], 1)], max_wait_ms=9000), 12)
     (tmp_path / "b").rename(tmp_path / "away")
-    harness.until(lambda: [leader for leader, _ in led(harness).values()].count(-1) == 2, 30)
+    harness.until(lambda: [leader for leader, _ in led(harness).values()].count(-1) == 2)
     assert led(harness) == {index: (-1, [0]) if index in lost else (0, []) for index in range(4)}
     assert errors(harness) == {index: (FAILED, FAILED) if index in lost else (0, 0) for index in range(4)}
     assert harness.run(waiting).responses[0].partitions[0].error_code == FAILED
@@ -274,11 +274,11 @@ def test_a_disk_that_fails_while_its_logs_are_loaded_takes_its_folder_offline(
     harness = started(tmp_path)
     if late:
         gate.append(True)
-    harness.until(lambda: harness.node._loading is None, 30)
+    harness.until(lambda: harness.node._loading is None)
     if both:
-        harness.until(lambda: bool(ended), 30)
+        harness.until(lambda: bool(ended))
     else:
-        harness.until(lambda: [leader for leader, _ in led(harness).values()].count(-1) == 2, 30)
+        harness.until(lambda: [leader for leader, _ in led(harness).values()].count(-1) == 2)
         assert errors(harness) == {index: (FAILED, FAILED) if index in lost else (0, 0) for index in range(4)}
         assert [folder.failure is not None for folder in harness.broker.logs.folders] == [False, True]
         assert not ended

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.follower_sessions import EVICT_AFTER_MS
+from broker.follower_sessions import EVICT_AFTER_MS, FollowerSession
 from protocol.errors import ErrorCode
 from protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
 from replication.partition import Partition
@@ -66,7 +66,7 @@ class Fetches:
         return self.take(self.harness.ask(self.request(offsets, **fields), self.version, self.client_id))
 
     def error(self, offsets: dict[int, int]) -> int:
-        """With nothing else."""
+        """Of an answer that has nothing else."""
         answer: FetchResponse = self.harness.ask(self.request(offsets), self.version, self.client_id)
         assert not answer.responses
         return answer.error_code
@@ -100,6 +100,17 @@ def state_of(partition: Partition) -> Any:
     return partition._followers[FOLLOWER]
 
 
+def idle(harness: Harness, topic: str) -> tuple[Fetches, FollowerSession]:
+    """A follower that is level with partition 0, and has nothing to say of it for an hour in its session, the only
+    one."""
+    follower = Fetches(harness, topic)
+    follower.ask({0: 0})
+    follower.ask({})
+    (session,) = harness.broker.follower_sessions._sessions.values()
+    session.last_fetch_ms += 3_600_000
+    return follower, session
+
+
 @pytest.mark.parametrize("version", [12, 13, 14, 15, 16, 17, 18])
 def test_only_what_moves_is_looked_at(harness: Harness, topic: str, version: int) -> None:
     follower = Fetches(harness, topic, version)
@@ -128,12 +139,8 @@ def test_an_answer_that_was_lost_is_given_again(harness: Harness, topic: str) ->
 
 def test_one_that_was_idle_was_level_until_its_sessions_last_fetch(harness: Harness, topic: str) -> None:
     """Else it would be put out of the set by the first record after a long silence."""
-    follower = Fetches(harness, topic)
-    follower.ask({0: 0})
-    follower.ask({})
     partition = partition_of(harness, topic)
-    (session,) = harness.broker.follower_sessions._sessions.values()
-    session.last_fetch_ms += 3_600_000
+    _, session = idle(harness, topic)
     harness.produce(topic, b"a")
     assert state_of(partition).last_caught_up_ms == session.last_fetch_ms
     assert partition.isr_to_shrink(session.last_fetch_ms + 30_000) is None
@@ -141,27 +148,19 @@ def test_one_that_was_idle_was_level_until_its_sessions_last_fetch(harness: Harn
 
 
 def test_one_that_was_idle_was_level_until_its_session_ended(harness: Harness, topic: str) -> None:
-    follower = Fetches(harness, topic)
-    follower.ask({0: 0})
-    follower.ask({})
-    (session,) = harness.broker.follower_sessions._sessions.values()
-    session.last_fetch_ms += 3_600_000
+    _, session = idle(harness, topic)
     Fetches(harness, topic).ask({1: 0})
     assert state_of(partition_of(harness, topic)).last_caught_up_ms == session.last_fetch_ms
 
 
 def test_one_that_was_idle_was_level_until_its_follower_gave_it_up(harness: Harness, topic: str) -> None:
-    """For now: it may be back in a moment, and records may have come meanwhile."""
-    follower = Fetches(harness, topic)
-    follower.ask({0: 0})
-    follower.ask({})
-    (session,) = harness.broker.follower_sessions._sessions.values()
-    session.last_fetch_ms += 3_600_000
-    before_ms = session.last_fetch_ms
+    """It may be back in a moment, and records may have come meanwhile: until then it is not put out of the set."""
+    follower, session = idle(harness, topic)
+    level_ms = session.last_fetch_ms
     request = follower.request({})
     request.forgotten_topics_data = [FetchRequest.ForgottenTopic(topic_id=follower.name, partitions=[0])]
     follower.take(harness.ask(request, 17, follower.client_id))
-    assert state_of(partition_of(harness, topic)).last_caught_up_ms == before_ms
+    assert state_of(partition_of(harness, topic)).last_caught_up_ms == level_ms
 
 
 def test_a_waiting_fetch_is_woken_by_records(harness: Harness, topic: str) -> None:
@@ -207,7 +206,7 @@ def test_where_retention_has_the_log_begin_is_told_of_a_partition_at_rest(harnes
     assert partition.log is not None
     partition.log.advance_log_start_offset(2)
     partition.look_again(harness.broker.now_ms())
-    (found,) = harness.loop.run_until_complete(waiting).responses
+    (found,) = harness.run(waiting).responses
     assert [data.log_start_offset for data in found.partitions] == [2]
 
 
@@ -361,7 +360,7 @@ def test_many_that_may_not_join_the_set_keep_nobody_waiting_and_nobody_busy(
     waiting = follower.begin({})
     assert not waiting.done(), "there is nothing to tell, and it was told"
     harness.produce(topic, b"a", partition=2)
-    (found,) = harness.loop.run_until_complete(waiting).responses
+    (found,) = harness.run(waiting).responses
     assert [data.partition_index for data in found.partitions] == [2]
     looked.clear()
     for _ in range(4):
@@ -389,7 +388,7 @@ def test_many_that_are_throttled_keep_nobody_waiting_and_nobody_busy(
     waiting = follower.begin({})
     assert not waiting.done()
     harness.produce(topic, b"b", partition=2)
-    (found,) = harness.loop.run_until_complete(waiting).responses
+    (found,) = harness.run(waiting).responses
     assert [data.partition_index for data in found.partitions] == [2]
     given = set()
     for _ in range(6):
