@@ -1,4 +1,4 @@
-"""What a leader does about its followers by the clock."""
+"""What a broker does about replicas by the clock, and where a log that was cut is flushed."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from tests.support.processes import BrokerProcess, free_port
 
 @pytest.mark.slow
 def test_a_healthy_broker_and_its_folder(
-    broker: BrokerProcess, capsys: pytest.CaptureFixture[str], tmp_path: Any
+    broker: BrokerProcess, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "server.properties"
     file.write_text(f"log.dirs={broker.folder / 'data'}\nbroker.id=0\n")
@@ -55,7 +56,7 @@ def test_somebody_else_there_ends_with_1(capsys: pytest.CaptureFixture[str]) -> 
     assert "-> is it a PLAINTEXT listener of a Kafka broker?" in capsys.readouterr().out
 
 
-def test_an_alert_or_a_certificate_is_tls() -> None:
+def test_an_alert_is_tls_and_other_answers_are_not() -> None:
     alert = bytes.fromhex("15 03 03 00 02 02 28")
     for answer, tls in ((alert, True), (b"", False), (b"HTTP/1.1 400 Bad Request\r\n\r\n", False)):
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -73,7 +74,7 @@ def test_an_alert_or_a_certificate_is_tls() -> None:
             thread.join()
 
 
-def test_what_the_command_itself_cannot_is_no_finding(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+def test_what_the_command_itself_cannot_is_no_finding(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "client.properties").write_text("security.protocol=SASL_SSL")
     assert main(["doctor", "--command-config", str(tmp_path / "client.properties")]) == 1
     said = capsys.readouterr()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.checksum import compiled_part, crc32c
+from tests.support.processes import ROOT, clean_environment
 
 REVERSED_POLYNOMIAL = 0x82F63B78
 
@@ -33,14 +34,19 @@ def test_it_is_the_librarys(first: bytes, second: bytes) -> None:
 
 
 def test_the_check_value_of_the_standard() -> None:
-    assert crc32c(b"123456789") == 0xE3069283  # RFC 3720, B.4 names the polynomial; the usual check input
+    assert crc32c(b"123456789") == 0xE3069283  # of CRC-32C (RFC 3720), for the input that such values are given for
 
 
 def test_it_is_found_without_the_library_around_it() -> None:
     found = compiled_part(find_spec("crc32c"))
     assert found is not None and found(b"123456789") == 0xE3069283
-    script = "import sys, protocol.checksum; sys.exit('crc32c' in sys.modules or 'importlib.metadata' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], timeout=30).returncode == 0
+    script = "import sys; before = set(sys.modules); import protocol.checksum; print(*sorted({*sys.modules} - before))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=clean_environment(), capture_output=True, text=True
+    )
+    loaded = done.stdout.split()
+    assert "protocol.checksum" in loaded, done.stderr
+    assert {"crc32c", "importlib.metadata"}.isdisjoint(loaded)
 
 
 def test_a_library_that_keeps_it_elsewhere() -> None:
