@@ -23,16 +23,15 @@ from protocol.messages import (
     ApiMessage,
     DescribeClusterRequest,
     DescribeClusterResponse,
-    DescribeConfigsRequest,
     FindCoordinatorRequest,
-    IncrementalAlterConfigsRequest,
     MetadataRequest,
     MetadataResponse,
 )
 from replication import nodes
 from tests.support.gate import Gate
 from tests.support.gregor_cluster import PATIENCE_S, SESSION_TIMEOUT_MS, GregorCluster, until
-from tests.support.wire import RawConnection
+from tests.support.topic_settings import alteration, description
+from tests.support.wire import ask
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.very_slow]
 
@@ -52,12 +51,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GregorCluster]
 MakeTopic = Callable[[str], str]
 
 
-@pytest.fixture
-def make_topic(cluster: GregorCluster) -> MakeTopic:
-    def made(name: str) -> bool:
+def create(cluster: GregorCluster, new: NewTopic) -> None:
+    def made() -> bool:
         # A client of this kind does not look for the new controller itself.
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        (creation,) = admin.create_topics([NewTopic(name, PARTITIONS, 3)], request_timeout=PATIENCE_S).values()
+        (creation,) = admin.create_topics([new], request_timeout=PATIENCE_S).values()
         try:
             creation.result(PATIENCE_S)
         except KafkaException as error:
@@ -65,8 +63,13 @@ def make_topic(cluster: GregorCluster) -> MakeTopic:
             return False
         return True
 
+    until(made, f"the controller makes {new.topic}")
+
+
+@pytest.fixture
+def make_topic(cluster: GregorCluster) -> MakeTopic:
     def make(name: str) -> str:
-        until(lambda: made(name), f"the controller makes {name}")
+        create(cluster, NewTopic(name, PARTITIONS, 3))
         for index in range(PARTITIONS):
             cluster.until_led(name, index)
         return name
@@ -211,50 +214,28 @@ def test_a_broker_that_alone_has_no_zookeeper_leads_no_longer(cluster: GregorClu
 def test_any_broker_answers_for_the_whole_cluster(cluster: GregorCluster) -> None:
     # Each topic has its only replica on one broker, and clients ask whom they like.
     names = [f"only-{id_}" for id_ in cluster.brokers]
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    new = [NewTopic(name, 1, replica_assignment=[[id_]]) for name, id_ in zip(names, cluster.brokers, strict=True)]
-    for made in admin.create_topics(new, request_timeout=PATIENCE_S).values():
-        made.result(PATIENCE_S)
+    for name, id_ in zip(names, cluster.brokers, strict=True):
+        create(cluster, NewTopic(name, 1, replica_assignment=[[id_]]))
 
     def asked(request: ApiMessage, version: int) -> list[Any]:
-        answers = []
-        for broker in cluster.brokers.values():
-            with RawConnection(broker.port) as connection:
-                answers.append(connection.ask(request, version))
-        return answers
-
-    def alter(through: int, type_: ResourceType, name: str, key: str, value: str) -> None:
-        config = IncrementalAlterConfigsRequest.AlterableConfig(name=key, config_operation=0, value=value)
-        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-            resource_type=type_.value, resource_name=name, configs=[config]
-        )
-        with RawConnection(cluster.brokers[through].port) as connection:
-            [answer] = connection.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
-        assert answer.error_code == 0, answer.error_message
+        return [ask(broker.port, request, version) for broker in cluster.brokers.values()]
 
     groups = FindCoordinatorRequest(key_type=0, coordinator_keys=[f"group-{number}" for number in range(10)])
     until(
         lambda: all(not one.error_code for a in asked(groups, 4) for one in a.coordinators), "groups are looked after"
     )
-    topics = MetadataRequest.MetadataRequestTopic
-    for request, version in (
-        (MetadataRequest(topics=[topics(name=name) for name in names]), 9),
-        (DescribeClusterRequest(), 1),
-        (groups, 4),
-    ):
+    topics = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names])
+    until(lambda: all(not one.error_code for a in asked(topics, 9) for one in a.topics), "topics are known")
+    for request, version in ((topics, 9), (DescribeClusterRequest(), 1), (groups, 4)):
         until(lambda r=request, v=version: _alike(asked(r, v)), f"all brokers answer {request} alike")  # type: ignore[misc]
     for through in cluster.brokers:
         for name in names:
-            alter(through, ResourceType.TOPIC, name, "retention.ms", str(10**9 + through))
-        wanted = [
-            DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=ResourceType.TOPIC.value, resource_name=name, configuration_keys=["retention.ms"]
-            )
-            for name in names
-        ]
-        answers = asked(DescribeConfigsRequest(resources=wanted, include_synonyms=True), 4)
+            request = alteration(name, "retention.ms", str(10**9 + through))
+            [answer] = ask(cluster.brokers[through].port, request, 1).responses
+            assert answer.error_code == 0, answer.error_message
+        answers = asked(description(names, "retention.ms"), 4)
         assert _alike(answers)
-        assert [result.configs[0].value for result in answers[0].results] == [str(10**9 + through)] * 3
+        assert [result.configs[0].value for result in answers[0].results] == [str(10**9 + through)] * len(names)
 
 
 def _alike(answers: list[Any]) -> bool:

@@ -15,11 +15,12 @@ from protocol.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    IncrementalAlterConfigsRequest,
 )
 from replication import nodes
+from replication.time_limit import LEAST_MS
 from tests.support.gate import Gate
 from tests.support.gregor_cluster import GregorCluster, until
+from tests.support.topic_settings import alteration
 from tests.support.wire import TIMEOUT_S, RawConnection
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.very_slow]
@@ -71,22 +72,17 @@ def test_requests_to_a_controller_that_has_lost_zookeeper(cluster: GregorCluster
         left = RawConnection(broker.port)
         left.send(creation("left"), 5)
         left.close()
-        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-            resource_type=2,
-            resource_name="before",
-            configs=[IncrementalAlterConfigsRequest.AlterableConfig(name="retention.ms", value="1")],
-        )
         wider = CreatePartitionsRequest.CreatePartitionsTopic(name="before", count=2)
         requests = [
             creation("refused", 3000),
             DeleteTopicsRequest(topic_names=["before"], timeout_ms=1000),
             CreatePartitionsRequest(topics=[wider], timeout_ms=1000),
         ]
-        assert TIMEOUT_S > 6
+        assert TIMEOUT_S > LEAST_MS / 1000
         assert asked(*requests) == [ErrorCode.REQUEST_TIMED_OUT] * len(requests)
         # One that names no time, and is done after all, since there is a connection in time.
         with RawConnection(broker.port) as connection:
-            correlation_id = connection.send(IncrementalAlterConfigsRequest(resources=[resource]), 0)
+            correlation_id = connection.send(alteration("before", "retention.ms", "1"), 0)
             gate.open()
             answered, answer = connection.receive()
             assert (answered, error_of(answer)) == (correlation_id, ErrorCode.NONE)
@@ -94,6 +90,8 @@ def test_requests_to_a_controller_that_has_lost_zookeeper(cluster: GregorCluster
         until(lambda: made.issuperset(asked(creation("after", 10_000))), "topics are made again")
         assert sorted(cluster.nodes.get_children(nodes.TOPICS)) == ["after", "before"]
         assert cluster.nodes.get_children(nodes.DELETE_TOPICS) == []
+        kept = nodes.decode_topic("before", cluster.nodes.get(nodes.topic_path("before"))[0])
+        assert list(kept.partitions) == [0]
 
         cluster.add(OTHER)
         cluster.start(OTHER)
