@@ -10,20 +10,16 @@ from typing import Any
 import pytest
 
 from broker.cli import doctor_host
-from broker.cli.doctor_checks import Finding, Level
+from broker.cli.doctor_checks import Level
 from broker.cli.doctor_host import check_addresses, check_config, check_limits, check_number
 from config.broker import BrokerConfig
+from tests.cli.findings import wrong
 
 
 @pytest.fixture(autouse=True)
 def room_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """However full this machine's is."""
     monkeypatch.setattr(doctor_host.shutil, "disk_usage", lambda _: SimpleNamespace(total=100, used=50, free=50))
-
-
-def wrong(findings: list[Finding]) -> list[Finding]:
-    assert all(one.remedy for one in findings if one.level is not Level.OK)
-    return [one for one in findings if one.level is Level.WRONG]
 
 
 def config(tmp_path: Path, *lines: str) -> str:

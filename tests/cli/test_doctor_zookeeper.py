@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.cli.doctor_checks import Finding, Level, Seen, SeenBroker
+from broker.cli.doctor_checks import Level, Seen, SeenBroker
 from broker.cli.doctor_zookeeper import (
     Registered,
     all_reachable,
@@ -18,13 +18,9 @@ from broker.cli.doctor_zookeeper import (
     servers_of,
 )
 from protocol.messages import MetadataResponse
+from tests.cli.findings import wrong
 
 SRVR = "Zookeeper version: 3.9.3-abc, built on x\nLatency min/avg/max: 0/0/0\nMode: {}\nNode count: 5\n"
-
-
-def wrong(findings: list[Finding]) -> list[Finding]:
-    assert all(one.remedy for one in findings if one.level is not Level.OK)
-    return [one for one in findings if one.level is Level.WRONG]
 
 
 def answers(*modes: str) -> Callable[[str, int, bytes], bytes]:

@@ -130,6 +130,13 @@ def propose(it: Subject, partition: Partition, *isr: int) -> None:
     it.changes.submit(partition)
 
 
+async def propose_and_wait(it: Subject, partition: Partition, *isr: int) -> None:
+    """Until the controller has the question, which it answers when `go` is set."""
+    it.controller.go.clear()
+    propose(it, partition, *isr)
+    await it.until(lambda: len(it.controller.asked) == 1)
+
+
 @pytest.mark.parametrize("version", range(4))
 @on_loop
 async def test_what_is_asked_and_granted(tmp_path: Path, version: int) -> None:
@@ -162,10 +169,8 @@ async def test_a_topic_without_an_id_is_named(tmp_path: Path) -> None:
 @on_loop
 async def test_what_comes_up_meanwhile_goes_together_in_the_next(tmp_path: Path) -> None:
     async with subject(tmp_path) as it:
-        it.controller.go.clear()
         partitions = [leader("t", 0), leader("t", 1), leader("u", 0)]
-        propose(it, partitions[0], 0)
-        await it.until(lambda: len(it.controller.asked) == 1)
+        await propose_and_wait(it, partitions[0], 0)
         propose(it, partitions[1], 0)
         propose(it, partitions[2], 0, 1)
         it.controller.go.set()
@@ -220,11 +225,9 @@ async def test_who_has_started_anew_since_is_not_asked_for_again(
     monkeypatch.setattr(isr_changes, "RETRY_DELAY_S", 0.001)
     async with subject(tmp_path) as it:
         it.controller.failures = [PeerError("nobody there")] * 2
-        it.controller.go.clear()
         partition = leader()
         partition.update_follower(1, 0, 0, broker_epoch=8)
-        propose(it, partition, 0, 1)
-        await it.until(lambda: len(it.controller.asked) == 1)
+        await propose_and_wait(it, partition, 0, 1)
         partition.update_follower(1, 0, 0, broker_epoch=9)
         it.controller.go.set()
         await it.until(lambda: partition.isr == [0, 1])
@@ -253,10 +256,8 @@ async def test_a_refusal_is_final(tmp_path: Path, error: ErrorCode) -> None:
 @on_loop
 async def test_newer_metadata_makes_the_proposal_void(tmp_path: Path) -> None:
     async with subject(tmp_path) as it:
-        it.controller.go.clear()
         partition = leader()
-        propose(it, partition, 0)
-        await it.until(lambda: len(it.controller.asked) == 1)
+        await propose_and_wait(it, partition, 0)
         lead(partition, 4, 6)
         propose(it, partition, 0, 2)
         # The answer to the first comes too late, and is not taken for one to the second.
