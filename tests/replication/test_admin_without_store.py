@@ -128,6 +128,8 @@ async def test_who_was_replaced_meanwhile_learns_from_the_next_controller_how_it
         await running.admin.create_topic("u")
         await asyncio.sleep(0)
         running.controller._resign()
+        for _ in range(5):
+            await asyncio.sleep(0)
         assert not decided.done()
         known = running.image._topics["u"]
         running.image._topics["t"] = known

@@ -107,7 +107,7 @@ class Ambush:
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
-    def _is_late(self, source: str, target: str, *_: object) -> float:
+    def _is_late(self, source: str, target: str) -> float:
         """Said again meanwhile, if not overtaken by other things."""
         delay_s = self._rng.choice((0.1, 1.0, 4.0)) * (0.5 + self._rng.random())
         self._world.trace(f"a proposal from {source} to {target} is {delay_s:.3f} s late")
