@@ -31,7 +31,7 @@ with warnings.catch_warnings():
 
 # Clients that lose their broker may leave a socket or a task to the garbage collector.
 LEAKS = "ignore::pytest.PytestUnraisableExceptionWarning"
-pytestmark = [pytest.mark.compat, pytest.mark.very_slow, pytest.mark.filterwarnings(LEAKS)]
+pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow, pytest.mark.filterwarnings(LEAKS)]
 
 PARTITIONS = 3
 PAUSE_S = 0.02
@@ -39,6 +39,7 @@ SETTINGS = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": str(PARTITIONS),
     "auto.leader.rebalance.enable": "false",
 }
 

@@ -10,13 +10,7 @@ import pytest
 from confluent_kafka import KafkaException
 
 from protocol.errors import ErrorCode
-from protocol.messages import (
-    AlterPartitionReassignmentsRequest,
-    ApiMessage,
-    DescribeConfigsRequest,
-    ElectLeadersRequest,
-    IncrementalAlterConfigsRequest,
-)
+from protocol.messages import AlterPartitionReassignmentsRequest, ApiMessage, ElectLeadersRequest
 from tests.compat.cluster_load import (
     WAIT_S,
     NumberedLoad,
@@ -31,15 +25,14 @@ from tests.compat.cluster_load import (
 )
 from tests.compat.records import until
 from tests.support.mixed_cluster import GREGOR, KAFKA, MixedCluster
-from tests.support.wire import RawConnection
+from tests.support.topic_settings import alteration, description
+from tests.support.wire import ask
 
 pytestmark = [pytest.mark.compat, pytest.mark.jvm, pytest.mark.very_slow]
 
 LOAD = "load"
 ASSIGNMENT = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 """Of the topic under load: each broker leads one partition."""
-TOPIC, SET = 2, 0
-"""A type of resource, and what to do with a setting of it."""
 SETTINGS = {"zookeeper.session.timeout.ms": "10000", "replica.lag.time.max.ms": "3000"}
 
 
@@ -60,13 +53,6 @@ def delete(cluster: MixedCluster, topic: str, absent: int) -> None:
     wait_in_sync(cluster, LOAD, 3)
 
 
-def ask(cluster: MixedCluster, broker_id: int, request: ApiMessage, version: int) -> Any:
-    """The answer of this very broker: clients ask the controller for whatever is a topic's."""
-    with RawConnection(cluster.brokers[broker_id].port) as connection:
-        connection.socket.settimeout(WAIT_S)
-        return connection.ask(request, version)
-
-
 def ask_controller(cluster: MixedCluster, request: ApiMessage, version: int) -> Any:
     """The answer of whoever it is by then."""
     answers: list[Any] = []
@@ -75,7 +61,7 @@ def ask_controller(cluster: MixedCluster, request: ApiMessage, version: int) -> 
         controller = cluster.controller()
         if controller is None:
             return False
-        answers.append(ask(cluster, controller, request, version))
+        answers.append(ask(cluster.brokers[controller].port, request, version, WAIT_S))
         return bool(answers[-1].error_code != ErrorCode.NOT_CONTROLLER)
 
     until(asked, f"an answer of the controller to {type(request).__name__}", WAIT_S)
@@ -130,23 +116,18 @@ def holders(cluster: MixedCluster, topic: str) -> set[int]:
 
 
 def retention_of(cluster: MixedCluster, topic: str, broker_id: int) -> str | None:
-    resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=TOPIC, resource_name=topic, configuration_keys=["retention.ms"]
-    )
-    [found] = ask(cluster, broker_id, DescribeConfigsRequest(resources=[resource]), 1).results
+    port = cluster.brokers[broker_id].port
+    [found] = ask(port, description([topic], "retention.ms"), 1, WAIT_S).results
     value: str | None = found.configs[0].value if found.configs else None
     return value
 
 
 def alter_retention(cluster: MixedCluster, topic: str, through: int, value: str) -> None:
     """Over one broker, once it has heard of the topic; waits until each of them says so."""
-    config = IncrementalAlterConfigsRequest.AlterableConfig(name="retention.ms", config_operation=SET, value=value)
-    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=TOPIC, resource_name=topic, configs=[config]
-    )
+    port = cluster.brokers[through].port
 
     def altered() -> bool:
-        [answer] = ask(cluster, through, IncrementalAlterConfigsRequest(resources=[resource]), 0).responses
+        [answer] = ask(port, alteration(topic, "retention.ms", value), 0, WAIT_S).responses
         assert answer.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), answer
         return bool(answer.error_code == ErrorCode.NONE)
 
