@@ -144,7 +144,8 @@ class LogCleaner:
                 if self._idle:
                     pause_s = min(pause_s, IDLE_WORKER_S)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), max(pause_s, 0.01))
+                    async with asyncio.timeout(max(pause_s, 0.01)):
+                        await self._wake.wait()
         finally:
             # A run that was cancelled before its first step closes nothing and answers nobody.
             orders = [*(order for _, order in self._ordered.values()), *self._carried_out.values()]

@@ -333,7 +333,8 @@ class Supervisor:
         self._say(f"stopping {child.name}")
         child.tell(signal.SIGTERM)
         try:
-            await asyncio.wait_for(child.wait(), STOP_TIMEOUT_S)
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await child.wait()
         except TimeoutError:
             self._warn(f"{child.name} has not ended {STOP_TIMEOUT_S:g} s after SIGTERM, it is killed")
             child.tell(signal.SIGKILL)

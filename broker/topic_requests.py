@@ -100,7 +100,8 @@ class TopicRequests:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[future] = holds
         try:
-            await asyncio.wait_for(future, KNOWN_WITHIN_S)
+            async with asyncio.timeout(KNOWN_WITHIN_S):
+                await future
         except TimeoutError:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "its leaders are not known here yet") from None
         finally:

@@ -197,7 +197,8 @@ class Node:
         """Between two steps of loading logs."""
         if self._logs.waits:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._scan_helper.wait(), most_s)
+                async with asyncio.timeout(most_s):
+                    await self._scan_helper.wait()
         else:
             await asyncio.sleep(0)
 

@@ -167,7 +167,8 @@ class ControllerLoop:
         entry = (predicate, future)
         self._waiting.append(entry)
         try:
-            return await asyncio.wait_for(future, None if timeout_ms is None else timeout_ms / 1000)
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                return await future
         except TimeoutError:
             return False
         finally:

@@ -260,7 +260,8 @@ class _Link:
 
     async def _pause(self, wait_ms: int) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), wait_ms / 1000)
+            async with asyncio.timeout(wait_ms / 1000):
+                await self._changed.wait()
 
     async def _ask(self, address: tuple[str, int]) -> None:
         followers, settings = self._followers, self._followers.settings

@@ -338,7 +338,8 @@ class ZooKeeperStore:
             return None
         try:
             self._multi_read(client, ("/zookeeper",)).rawlink(partial(self._post, _settle, answered))
-            await asyncio.wait_for(answered, PROBED_FOR_S)
+            async with asyncio.timeout(PROBED_FOR_S):
+                await answered
             return True
         except (TimeoutError, kazoo_errors.KazooException, kazoo_errors.ConnectionClosedError) as error:
             _log.info("ZooKeeper reads one node at a time: it does not know multiRead (%r)", error)

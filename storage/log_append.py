@@ -71,8 +71,8 @@ class LogAppends(LogState):
         be looked at, or compressed anew, is refused with NeedsPreparation unless it is small (storage.prepare).
 
         Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
-        INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
-        KAFKA_STORAGE_ERROR. Then the log is as it was before.
+        INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE, and those of ProducerStates.check,
+        KAFKA_STORAGE_ERROR among them. Then the log is as it was before.
         """
         view = records if type(records) is memoryview else memoryview(records)
         size_bytes = len(view)
@@ -110,7 +110,12 @@ class LogAppends(LogState):
                     check_batch(view, self._config, from_client=from_client)
                     last_sequence = -1
                 duplicate = self._producers.check(
-                    producer_id, producer_epoch, first_sequence, last_sequence, from_client=from_client
+                    producer_id,
+                    producer_epoch,
+                    first_sequence,
+                    last_sequence,
+                    self.high_watermark,
+                    from_client=from_client,
                 )
                 if duplicate is not None:
                     return self._repeated(duplicate)

@@ -1,8 +1,12 @@
 """What a log knows of the idempotent producers that wrote to it: enough to answer a batch that is sent twice.
 
-Per producer id: its epoch, and of its last ten batches the sequence range, the offsets and the timestamp. A producer
-has few requests in flight, so a batch that comes again is one of these. (Kafka's ProducerStateManager,
-ProducerStateEntry and ProducerAppendInfo; KIP-98, KIP-360.)
+Per producer id: its epoch, since which sequence the log holds everything of it, and of its last ten batches the
+sequence range, the offsets and the timestamp. A producer has few requests in flight, so a batch that comes again is
+mostly one of these. (Kafka's ProducerStateManager, ProducerStateEntry and ProducerAppendInfo; KIP-98, KIP-360.)
+
+Beyond Kafka, a repetition of something older is told from a gap. When a leader hangs, Java's client goes on at the next
+one, with any number of batches, before it repeats there what the old one did not answer. Refused as out of order, that
+is sent again for delivery.timeout.ms, and then under another epoch, in which it is stored a second time.
 
 A snapshot is taken where a segment begins and at a clean close, so that a start need not read the whole log:
 
@@ -30,9 +34,10 @@ if TYPE_CHECKING:
     from storage.files import Files
 
 BATCHES_KEPT = 10
-"""Of each producer, to tell a repetition by. Apache Kafka keeps as many as a client has under way on one connection: 5.
-But when the leader changes while the old one hangs, Java's has as many again under way at the new one before it repeats
-the first; what was stored already was refused then, and stored again under another epoch."""
+"""Of each producer, to tell a repetition's offsets by. Apache Kafka keeps as many as a client has under way on one
+connection: 5. When the leader changes while the old one hangs, there are as many again under way at the new one."""
+MOST_SEQUENCES_BACK = 1 << 30
+"""A repetition of something older than that, and a batch far ahead, cannot be told apart: sequences go round."""
 MOST_AWAITED = 1000
 DEFAULT_EXPIRATION_MS = 86_400_000
 """producer.id.expiration.ms"""
@@ -64,6 +69,7 @@ class ProducerEntry:
 
     __slots__ = (
         "batches",
+        "begins_at",
         "coordinator_epoch",
         "epoch",
         "last_timestamp",
@@ -78,6 +84,8 @@ class ProducerEntry:
         self.epoch = epoch
         self.batches: list[tuple[int, int, int, int]] = []
         """The fields of up to BATCHES_KEPT AppendedBatches, oldest first. (Plain: a named tuple is slow to make.)"""
+        self.begins_at = -1
+        """From this sequence to the next one the log got every batch of the epoch; -1: that is not known."""
         self.next_sequence = 0
         self.lost_sequence = -1
         """Of a batch that the disk did not take. While it is `next_sequence`, what follows cannot be taken either."""
@@ -91,18 +99,29 @@ class ProducerEntry:
         if epoch != self.epoch:
             self.epoch = epoch
             batches.clear()
+            self.begins_at = (batch[0] - batch[2]) & SEQUENCE_MASK if batch[0] >= 0 else -1
         batches.append(batch)
         if len(batches) > BATCHES_KEPT:
             del batches[0]
         self.next_sequence = (batch[0] + 1) & SEQUENCE_MASK
         self.last_timestamp = batch[3]
 
+    def held_before(self, first_sequence: int, last_sequence: int) -> bool:
+        """Whether the log got a batch of these sequences, in this epoch, before the oldest of `batches`."""
+        if self.begins_at < 0 or not self.batches:
+            return False
+        oldest = AppendedBatch._make(self.batches[0]).first_sequence
+        known = (oldest - self.begins_at) & SEQUENCE_MASK
+        back = (oldest - first_sequence) & SEQUENCE_MASK
+        count = ((last_sequence - first_sequence) & SEQUENCE_MASK) + 1
+        return count <= back <= min(known, MOST_SEQUENCES_BACK)
+
     def end_transaction(self, epoch: int, timestamp: int, coordinator_epoch: int) -> None:
         """A control batch (commit or abort marker) was appended."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
-            self.next_sequence = 0
+            self.begins_at = self.next_sequence = 0
         self.coordinator_epoch = coordinator_epoch
         self.transaction_first_offset = -1
         self.last_timestamp = timestamp
@@ -144,15 +163,24 @@ class ProducerStates:
         self.awaited[producer_id] = sequence
 
     def check(
-        self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int, *, from_client: bool = True
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        high_watermark: int = 0,
+        *,
+        from_client: bool = True,
     ) -> AppendedBatch | None:
-        """Whether a batch may be appended. Returns the batch it repeats, if it does; else None means yes.
+        """Whether a batch may be appended. Returns the batch it repeats, if that is one of the last ten; else None
+        means yes.
 
-        Raises INVALID_PRODUCER_EPOCH for an epoch that was fenced, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, for a new
-        epoch that does not begin with 0, and for a repetition of something older than the last ten batches;
-        KAFKA_STORAGE_ERROR for a gap that our own disk made, NOT_ENOUGH_REPLICAS for one that our refusal made: the
-        producer is to send again, as it did nothing wrong. A producer that nothing is known of may begin anywhere: its
-        earlier batches may have been deleted (KIP-360).
+        Raises INVALID_PRODUCER_EPOCH for an epoch that was fenced, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, and for a
+        new epoch that does not begin with 0; KAFKA_STORAGE_ERROR for a gap that our own disk made, NOT_ENOUGH_REPLICAS
+        for one that our refusal made: the producer is to send again, as it did nothing wrong. For an older repetition
+        DUPLICATE_SEQUENCE_NUMBER, which clients take for a success without an offset, once it is committed, and before
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND. A producer that nothing is known of may begin anywhere: its earlier batches
+        may have been deleted (KIP-360).
         """
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -178,6 +206,8 @@ class ProducerStates:
                     f"producer {producer_id} begins epoch {epoch} with sequence {first_sequence}, not 0",
                 )
         elif first_sequence != entry.next_sequence:
+            if entry.held_before(first_sequence, last_sequence):
+                raise _stored_before(entry, first_sequence, high_watermark)
             if entry.lost_sequence == entry.next_sequence:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -219,6 +249,8 @@ class ProducerStates:
         if attributes & CONTROL_BIT:
             entry.end_transaction(epoch, timestamp, max(coordinator_epoch, entry.coordinator_epoch))
             return
+        if base_sequence != entry.next_sequence:
+            entry.begins_at = base_sequence
         delta = last_offset - base_offset
         last_sequence = (base_sequence + delta) & SEQUENCE_MASK if base_sequence >= 0 else -1
         entry.add(epoch, (last_sequence, last_offset, delta, timestamp))
@@ -328,6 +360,16 @@ class ProducerStates:
         return entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
 
 
+def _stored_before(entry: ProducerEntry, first_sequence: int, high_watermark: int) -> KafkaError:
+    # What it repeats lies below the oldest batch that is kept.
+    committed = AppendedBatch._make(entry.batches[0]).first_offset <= high_watermark
+    return KafkaError(
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER if committed else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        f"producer {entry.producer_id}, epoch {entry.epoch}: sequence {first_sequence} was stored before"
+        + ("" if committed else ", and is not committed yet"),
+    )
+
+
 def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     parts = [
         _SNAPSHOT_ENTRY.pack(
@@ -362,9 +404,10 @@ def parse_snapshot(data: bytes) -> list[ProducerEntry]:
         raise ValueError("snapshot has a wrong checksum")
     entries = []
     for producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset in rows:
-        entry = ProducerEntry(producer_id, epoch)
+        entry = ProducerEntry(producer_id)
         if last_offset >= 0:
             entry.add(epoch, (last_sequence, last_offset, delta, timestamp))
+        entry.epoch = epoch
         entry.last_timestamp = timestamp
         entry.coordinator_epoch = coordinator_epoch
         entry.transaction_first_offset = first_offset

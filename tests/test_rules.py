@@ -47,6 +47,13 @@ def test_every_module_says_what_it_is() -> None:
     assert [path for path in SOURCES if not path.read_text().startswith('"""')] == []
 
 
+def test_nobody_waits_in_a_way_that_swallows_a_cancellation() -> None:
+    """In Python 3.11 asyncio.wait_for does, where what it waits for is done in the same turn: whoever cancelled a task
+    that goes round then waits for ever for its end. asyncio.timeout does not."""
+    found = [path for path in SOURCES if re.search(r"asyncio\.wait_for\b|import.*\bwait_for\b", path.read_text())]
+    assert found == []
+
+
 def test_top_level_holds_only_what_the_readme_names() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in tracked_files()} <= TOP_LEVEL
 

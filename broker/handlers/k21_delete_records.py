@@ -108,7 +108,8 @@ async def _all_reached(loop: asyncio.AbstractEventLoop, waits: list[_Wait], time
 
     watched = [(wait.partition, wait.partition.watch(moved)) for wait in left]
     try:
-        await asyncio.wait_for(done, timeout_s)
+        async with asyncio.timeout(timeout_s):
+            await done
     except TimeoutError:
         return
     finally:

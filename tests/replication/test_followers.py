@@ -285,3 +285,26 @@ def test_fetcher_ids_are_those_of_kafka(topic: str) -> None:
         expected = 0 if hashed == -(2**31) else abs(hashed)
         for count in (1, 2, 3, 8):
             assert fetcher_id(topic, index, count) == expected % count
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_link_ends_though_there_was_news_just_then(turns: int) -> None:
+    """As when a broker that stops is told a role just before its followers end."""
+
+    async def end() -> None:
+        link: Any = object.__new__(_Link)
+        link._changed = asyncio.Event()
+        link._followers = SimpleNamespace(lost=lambda _: False, clock_ms=lambda: 0)
+        link.fetcher = SimpleNamespace(cut_logs=list, wait_ms=lambda _: 60_000)
+        link._address, link._peer, link._kick = lambda: ("leader", 9092), None, None
+        link._task = asyncio.create_task(link._run())
+        for _ in range(2):
+            await asyncio.sleep(0)
+        link._changed.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing = asyncio.create_task(link.close())
+        await asyncio.wait([closing], timeout=30)
+        assert closing.done(), "it waits for ever"
+
+    asyncio.run(end())

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import ErrorCode, KafkaError
+from storage.log import Log
 from storage.memory_files import MemoryFiles
 from storage.producer_state import (
+    BATCHES_KEPT,
     MOST_AWAITED,
     AppendedBatch,
     ProducerEntry,
@@ -26,18 +28,23 @@ LAST_SEQUENCE = 2**31 - 1
 
 
 class NaiveProducer:
-    """Every batch of one producer, and the rules of Kafka's ProducerAppendInfo in the order it applies them."""
+    """Every batch of one producer, and the rules of Kafka's ProducerAppendInfo in the order it applies them, with an
+    answer of its own for what was stored long ago."""
 
-    def __init__(self) -> None:
+    def __init__(self, old_repetition: ErrorCode) -> None:
+        self.old_repetition = old_repetition
         self.epoch: int | None = None
         self.appended: list[tuple[list[int], int]] = []  # sequences of a batch, its first offset
 
     def append(self, epoch: int, sequences: list[int], offset: int) -> int | ErrorCode:
         """The offset the batch has, whether new or not; or the error."""
         if epoch == self.epoch:
-            for known, first_offset in self.appended[-5:]:
+            for known, first_offset in self.appended[-BATCHES_KEPT:]:
                 if known == sequences:
                     return first_offset
+            stored = {sequence for known, _ in self.appended[:-BATCHES_KEPT] for sequence in known}
+            if stored.issuperset(sequences):
+                return self.old_repetition
         if self.epoch is not None and epoch < self.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if self.epoch is not None:
@@ -57,19 +64,20 @@ attempts = st.lists(
         st.integers(0, 2),  # epoch
         st.sampled_from(["next", "next", "next", "repeat", "repeat", "gap", "zero", "split"]),
         st.integers(1, 3),  # records
-        st.integers(1, 8),  # how far back a repetition goes
+        st.integers(1, 16),  # how far back a repetition goes
     ),
-    max_size=40,
+    max_size=60,
 )
 
 
-@settings(max_examples=25, deadline=None)
-@given(attempts, st.sampled_from([0, 5, LAST_SEQUENCE - 4]))
+@settings(max_examples=40, deadline=None)
+@given(attempts, st.sampled_from([0, 5, LAST_SEQUENCE - 4]), st.booleans())
 def test_log_answers_as_a_producer_model_that_forgets_nothing(
-    attempts: list[tuple[int, int, str, int, int]], start: int
+    attempts: list[tuple[int, int, str, int, int]], start: int, committed: bool
 ) -> None:
     log = open_log(MemoryFiles())
-    models = {11: NaiveProducer(), 12: NaiveProducer()}
+    old = ErrorCode.DUPLICATE_SEQUENCE_NUMBER if committed else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    models = {11: NaiveProducer(old), 12: NaiveProducer(old)}
     for producer_id, epoch, kind, count, back in attempts:
         model = models[producer_id]
         first = start
@@ -94,6 +102,7 @@ def test_log_answers_as_a_producer_model_that_forgets_nothing(
             assert (info.first_offset, info.last_offset) == (expected, info.first_offset + count - 1)
             assert info.duplicate == (expected != end_offset)
             assert log.log_end_offset == (end_offset if info.duplicate else end_offset + count)
+            log.high_watermark = log.log_end_offset if committed else 0
 
 
 def test_duplicate_is_answered_with_the_first_times_offsets_and_timestamp() -> None:
@@ -108,15 +117,69 @@ def test_duplicate_is_answered_with_the_first_times_offsets_and_timestamp() -> N
     assert log.size_bytes == size_bytes
 
 
-def test_repetition_of_something_older_than_ten_batches_is_out_of_order() -> None:
-    """Five may be under way at a leader that hangs, and five more at the next one, before the first comes again."""
+def answer(log: Log, sequence: int, count: int = 1, epoch: int = 0) -> ErrorCode:
+    try:
+        log.append_as_leader(sequenced(7, epoch, sequence, count), 0, NOW_MS)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def test_repetition_of_something_old_is_told_as_one_once_that_is_committed() -> None:
+    """Any number of batches may follow at the next leader, before one comes again that was under way at a leader that
+    hung."""
     log = open_log(MemoryFiles())
-    for sequence in range(11):
-        log.append_as_leader(sequenced(7, 0, sequence), 0, NOW_MS)
-    with pytest.raises(KafkaError) as raised:
-        log.append_as_leader(sequenced(7, 0, 0), 0, NOW_MS)
-    assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert log.append_as_leader(sequenced(7, 0, 1), 0, NOW_MS).duplicate
+    for sequence in range(0, 2 * BATCHES_KEPT + 4, 2):
+        assert answer(log, sequence, 2) is ErrorCode.NONE
+    for high_watermark, code in (
+        (0, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+        (3, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+        (4, ErrorCode.DUPLICATE_SEQUENCE_NUMBER),
+    ):
+        log.high_watermark = high_watermark
+        assert [answer(log, 0, 2), answer(log, 2, 2), answer(log, 0, 4)] == [code] * 3
+    assert log.append_as_leader(sequenced(7, 0, 4, 2), 0, NOW_MS).duplicate  # one of the last ten
+    # Into what is kept, with other bounds; ahead; and another epoch's.
+    for sequence, count in ((3, 2), (4, 1), (40, 1)):
+        assert answer(log, sequence, count) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert answer(log, 0, 2, epoch=1) is ErrorCode.NONE
+    assert answer(log, 0, 1, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_what_nobody_saw_being_stored_is_not_called_a_repetition() -> None:
+    """The producer was unknown when it came, or was read from a snapshot, which has its last batch only."""
+    files = MemoryFiles()
+    log = open_log(files)
+    for sequence in range(50, 52 + BATCHES_KEPT):
+        assert answer(log, sequence) is ErrorCode.NONE
+    log.high_watermark = log.log_end_offset
+    assert answer(log, 49) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert answer(log, 49, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert answer(log, 50) is answer(log, 51) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    log.close(clean=True)
+    log = open_log(files)
+    for sequence in range(52 + BATCHES_KEPT, 53 + 2 * BATCHES_KEPT):
+        assert answer(log, sequence) is ErrorCode.NONE
+    log.high_watermark = log.log_end_offset
+    assert answer(log, 50 + BATCHES_KEPT) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert answer(log, 51 + BATCHES_KEPT) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+def test_a_follower_knows_what_it_saw_being_stored() -> None:
+    leader, follower = open_log(MemoryFiles()), open_log(MemoryFiles())
+    sent = []
+    for sequence in (*range(30), 40, *range(41, 60)):  # as if 30 to 39 were compacted away
+        batch = sequenced(7, 0, sequence)
+        if sequence == 40:
+            leader._producers.clear()
+        leader.append_as_leader(batch, 0, NOW_MS)
+        sent.append(bytes(batch))
+    follower.append_as_follower(b"".join(sent), NOW_MS)
+    follower.high_watermark = follower.log_end_offset
+    assert answer(follower, 29) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert answer(follower, 39) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert answer(follower, 40) is answer(follower, 49) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert answer(follower, 60) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("roll", [False, True])
