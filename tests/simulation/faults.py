@@ -160,9 +160,23 @@ class Faults:
             # Whom its leader is about to put out may lack what the others have.
             kept = [led.proposed_isr for led in leaders if led.proposed_isr is not None]
             counted = [id_ for id_ in world.ledger.isr(key) if all(id_ in isr for isr in kept)]
-            if not any(self._is_well(other) for other in counted if other != broker_id):
+            if not any(
+                self._is_well(other) and self._counts(other, broker_id, nodes.state_path(*key))
+                for other in counted
+                if other != broker_id
+            ):
                 return False
         return True
+
+    def _counts(self, broker_id: int, lossy: int, state_path: str) -> bool:
+        """Whether a controller that begins now takes this broker before the lossy one: it was not away since the ISR
+        was written, or it is back for longer. Its session's end and the other's power would be two losses."""
+        tree = self._world.zk.tree
+        state = tree.exists(state_path, None)
+        own, other = (tree.exists(nodes.broker_path(id_), None) for id_ in (broker_id, lossy))
+        if own is None or state is None:
+            return False
+        return own.czxid < state.mzxid or other is None or own.czxid < other.czxid
 
     def _is_well(self, broker_id: int) -> bool:
         world = self._world
