@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from replication import nodes
@@ -154,11 +154,8 @@ class Faults:
     def _all_well_but(self, broker_id: int) -> bool:
         world = self._world
         for key in world.keys:
-            leaders = [
-                led for id_ in world.broker_ids if (led := world.partition(id_, key)) is not None and led.is_leader
-            ]
             # Whom its leader is about to put out may lack what the others have.
-            kept = [led.proposed_isr for led in leaders if led.proposed_isr is not None]
+            kept = self._proposed(key)
             counted = [id_ for id_ in world.ledger.isr(key) if all(id_ in isr for isr in kept)]
             if not any(
                 self._is_well(other) and self._counts(other, broker_id, nodes.state_path(*key))
@@ -192,14 +189,19 @@ class Faults:
         return world.network.is_open(host_of(broker_id), "zk")
 
     def _is_safe(self) -> bool:
-        """The one that lost bytes is out of all ISRs, or was back since with everything."""
+        """The one that lost bytes is out of all ISRs, and nobody wants it in; or was back since with everything."""
         world = self._world
         for key in world.keys:
-            if self._lossy in world.ledger.isr(key):
+            if self._lossy in world.ledger.isr(key) or any(self._lossy in isr for isr in self._proposed(key)):
                 partition = world.partition(self._lossy or 0, key)
                 if partition is None or partition.leader_epoch < 0:
                     return False
         return True
+
+    def _proposed(self, key: tuple[str, int]) -> list[Sequence[int]]:
+        """What those who lead a partition have asked for: it may be granted late."""
+        partitions = (self._world.partition(id_, key) for id_ in self._world.broker_ids)
+        return [led.proposed_isr for led in partitions if led is not None and led.is_leader and led.proposed_isr]
 
     # -- network ---------------------------------------------------------------------------------------------------
 
