@@ -231,7 +231,8 @@ class Consumer(Client):
         if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if self.position < ledger.deleted_below(self.key):
                 self.position = ledger.deleted_below(self.key)
-            elif self._preferred is None:
+            elif self._preferred is None and epoch >= ledger.leader_epoch(self.key):
+                # (Who leads no longer, and has not heard of it, may lack what was deleted at the next one.)
                 ledger.violation(f"a consumer at {self.position} of {self.key} is out of range at broker {broker_id}")
         if told.error_code:
             self._preferred = None

@@ -212,6 +212,11 @@ class Ledger:
             if missing:
                 self.violation(f"{key}: leader {partition.local_id} does not wait for {missing}, who are in sync")
 
+    def leader_epoch(self, key: Key) -> int:
+        """By ZooKeeper; -1 before there is one."""
+        state = self._states.get(key)
+        return -1 if state is None else state.leader_epoch
+
     def isr(self, key: Key) -> tuple[int, ...]:
         state = self._states.get(key)
         return () if state is None else state.isr
