@@ -15,7 +15,7 @@ from broker.connection import Connection
 from broker.listening import BindError, backlog, bind
 from broker.log import logger
 from config.definitions import ConfigError
-from config.listeners import address_text
+from config.listeners import listener_text
 
 if TYPE_CHECKING:
     from broker.context import Broker
@@ -128,9 +128,7 @@ class OpenListeners:
                 self._close(listener)
         for name in {one.name for one in gone} - {one.name for one in self._sockets}:
             asyncio.get_running_loop().call_later(_LAST_ANSWERS_S, self._broker.connections.close_listener, name)
-        logger.info(
-            "listening on %s", ", ".join(f"{name}://{address_text(host, port)}" for name, host, port in self.bound)
-        )
+        logger.info("listening on %s", ", ".join(listener_text(*one) for one in self.bound))
         self._broker.background.spawn(self._settle(opened, self._broker))
         if missing:
             self._go_without(self._broker)

@@ -26,7 +26,7 @@ from broker.membership import until_informed
 from broker.open_listeners import OpenListeners
 from broker.reloading import HangUp, reload_file
 from broker.wiring import Node, StartError
-from config.listeners import address_text
+from config.listeners import listener_text
 
 if TYPE_CHECKING:
     from broker.context import Broker
@@ -154,7 +154,7 @@ class Server:
         self._node.stalls.start(loop)
         self._control_socket = ControlSocket(self._node.control, self._config.log_dirs[0])
         await self._control_socket.start()
-        addresses = ", ".join(f"{name}://{address_text(host, port)}" for name, host, port in self.info.listeners)
+        addresses = ", ".join(listener_text(*one) for one in self.info.listeners)
         logger.info("broker %d of cluster %s started, listening on %s", broker.broker_id, broker.cluster_id, addresses)
         self._tell_where(broker)
 

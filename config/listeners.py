@@ -30,12 +30,17 @@ class Listener(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{self.name}://{address_text(self.host, self.port)}"
+        return listener_text(self.name, self.host, self.port)
 
 
 def address_text(host: str, port: int) -> str:
     """`host:port`, `[::1]:port`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def listener_text(name: str, host: str, port: int) -> str:
+    """`NAME://host:port`, as in `listeners`."""
+    return f"{name}://{address_text(host, port)}"
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:

@@ -181,11 +181,12 @@ class ControllerLoop:
 
     async def until_told(self, most_s: float) -> None:
         """Until all live brokers have answered what this controller has told them by now, but not longer than this."""
-        end_s = asyncio.get_running_loop().time() + most_s
+        now_s = asyncio.get_running_loop().time
+        end_s = now_s() + most_s
         asked = [(sender, sender.count) for sender in self._senders.values()]
         pause_s = _LOOK_FIRST_S
         while any(sender.answered_count < count and not sender.ended for sender, count in asked):
-            left_s = end_s - asyncio.get_running_loop().time()
+            left_s = end_s - now_s()
             if left_s <= 0:
                 break
             await asyncio.sleep(min(pause_s, left_s))

@@ -44,15 +44,17 @@ class Sender:
         self._queue: asyncio.Queue[BrokerRequest] = asyncio.Queue()
         self.count = self.answered_count = 0
         """Of the requests that were put, and of those of them that are answered."""
-        self.ended = False
         self._task = asyncio.create_task(self._run(), name=f"controller to broker {broker_id}")
 
     def put(self, request: BrokerRequest) -> None:
         self.count += 1
         self._queue.put_nowait(request)
 
+    @property
+    def ended(self) -> bool:
+        return self._task.done()
+
     def cancel(self) -> None:
-        self.ended = True
         self._task.cancel()
         self._channels.close(self._broker_id)
 

@@ -168,7 +168,7 @@ class ProducerStates:
         epoch: int,
         first_sequence: int,
         last_sequence: int,
-        high_watermark: int = 0,
+        high_watermark: int,
         *,
         from_client: bool = True,
     ) -> AppendedBatch | None:

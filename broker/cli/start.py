@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from broker.cli.parser import Parser
-from config.listeners import address_text
+from config.listeners import address_text, listener_text
 
 if TYPE_CHECKING:
     from broker.server import ServerInfo
@@ -110,7 +110,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def banner(info: ServerInfo, program: str) -> str:
     """What a newcomer wants to know of a broker that has just become ready."""
-    listeners = dict.fromkeys(f"{name}://{address_text(host, port)}" for name, host, port in info.listeners)
+    listeners = dict.fromkeys(listener_text(*one) for one in info.listeners)
     bootstrap = _bootstrap(info)
     return "\n".join(
         [

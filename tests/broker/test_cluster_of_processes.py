@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -220,6 +221,9 @@ def test_any_broker_answers_for_the_whole_cluster(cluster: GregorCluster) -> Non
     def asked(request: ApiMessage, version: int) -> list[Any]:
         return [ask(broker.port, request, version) for broker in cluster.brokers.values()]
 
+    def agreed(request: ApiMessage, version: int) -> bool:
+        return _alike(asked(request, version))
+
     groups = FindCoordinatorRequest(key_type=0, coordinator_keys=[f"group-{number}" for number in range(10)])
     until(
         lambda: all(not one.error_code for a in asked(groups, 4) for one in a.coordinators), "groups are looked after"
@@ -227,7 +231,7 @@ def test_any_broker_answers_for_the_whole_cluster(cluster: GregorCluster) -> Non
     topics = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names])
     until(lambda: all(not one.error_code for a in asked(topics, 9) for one in a.topics), "topics are known")
     for request, version in ((topics, 9), (DescribeClusterRequest(), 1), (groups, 4)):
-        until(lambda r=request, v=version: _alike(asked(r, v)), f"all brokers answer {request} alike")  # type: ignore[misc]
+        until(partial(agreed, request, version), f"all brokers answer {request} alike")
     for through in cluster.brokers:
         for name in names:
             request = alteration(name, "retention.ms", str(10**9 + through))

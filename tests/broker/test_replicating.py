@@ -55,7 +55,7 @@ def test_a_partition_over_which_a_look_fails_keeps_no_other_from_it(caplog: pyte
     assert "t-0: who is in sync was not looked at" in caplog.text
 
 
-def test_a_cut_log_is_flushed_on_the_thread_for_that() -> None:
+def test_a_cut_log_is_flushed_on_the_thread_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = []
     files = MemoryFiles()
     log = open_log(files)
@@ -73,7 +73,7 @@ def test_a_cut_log_is_flushed_on_the_thread_for_that() -> None:
         async def fsync(call: Any) -> None:
             threads.append(await flush(lambda: (call(), threading.current_thread().name)[1]))
 
-        background.fsync = fsync  # type: ignore[assignment, method-assign]
+        monkeypatch.setattr(background, "fsync", fsync)
         await replicating._flush(log)
         await background.close()
 

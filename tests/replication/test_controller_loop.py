@@ -88,7 +88,7 @@ async def test_who_waits_until_all_are_told_waits_for_what_was_said_by_then(
         await subject.brokers.until(lambda: "t" in topics_of(subject.brokers.to(3)))
         assert "t" not in topics_of(subject.brokers.to(2))
         waiting = asyncio.ensure_future(subject.loop.until_told(30))
-        await asyncio.sleep(0.005)
+        await subject.settle()
         assert not waiting.done()
         subject.brokers.unreachable.clear()
         await waiting
