@@ -65,8 +65,8 @@ class ReplicaManager:
         self.on_stopped: list[StopListener] = []
         self.on_log_moved: list[Callable[[Partition], None]] = []
         self._set_aside: set[tuple[str, int]] = set()
-        self._refused: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
-        """By partition and producer id: the sequence of the first batch refused lately, and when."""
+        self._refused: dict[tuple[str, int], dict[int, tuple[int, int, int]]] = {}
+        """By partition and producer id: epoch and sequence of the first batch refused lately, and when."""
         self._logs = logs
         self._topic_config = topic_config
         self._clock_ms = clock_ms
@@ -192,27 +192,28 @@ class ReplicaManager:
             followers.append(partition)
         return ErrorCode.NONE
 
-    def note_refused(self, key: tuple[str, int], producer_id: int, sequence: int) -> None:
+    def note_refused(self, key: tuple[str, int], producer_id: int, epoch: int, sequence: int) -> None:
         """A producer's batch was refused because this broker does not lead the partition, or too few replicas are in
         sync. Both may change before the next request of the same producer is looked at, which was sent behind it: it is
         not to be taken before."""
         partition, now_ms = self.partitions.get(key), self._clock_ms()
         if partition is not None and partition.is_leader and partition.log is not None:
-            partition.log.await_sequence(producer_id, sequence)
+            partition.log.await_sequence(producer_id, epoch, sequence)
         elif self._logs.get(*key) is not None:
             noted = self._refused.setdefault(key, {})
-            if producer_id not in noted or now_ms - noted[producer_id][1] > REFUSED_LATELY_MS:
+            known_epoch, _, at_ms = noted.get(producer_id, (-1, 0, 0))
+            if known_epoch != epoch or now_ms - at_ms > REFUSED_LATELY_MS:
                 if len(noted) >= MOST_REFUSED:
                     noted.clear()
-                noted[producer_id] = sequence, now_ms
+                noted[producer_id] = epoch, sequence, now_ms
 
     def _await_refused(self, key: tuple[str, int], partition: Partition, now_ms: int) -> None:
         log = partition.log
         assert log is not None
-        log.await_no_sequences()
-        for producer_id, (sequence, at_ms) in self._refused.pop(key, {}).items():
+        log.begin_to_lead(now_ms if partition.leader_epoch and len(partition.replicas) > 1 else None)
+        for producer_id, (epoch, sequence, at_ms) in self._refused.pop(key, {}).items():
             if now_ms - at_ms <= REFUSED_LATELY_MS:
-                log.await_sequence(producer_id, sequence)
+                log.await_sequence(producer_id, epoch, sequence)
 
     def _take_topic_id(self, partition: Partition, topic_id: Uuid) -> bool:
         """Whether it had none so far: an old release made the topic, and a controller has given it one since."""

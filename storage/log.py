@@ -147,14 +147,16 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
     def producer_expiration_ms(self) -> int:
         return self._producers.expiration_ms
 
-    def await_sequence(self, producer_id: int, sequence: int) -> None:
+    def await_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
         """A producer's batch that begins with this sequence was refused, for a reason that passes: nothing that it sent
         behind that batch is taken first."""
-        self._producers.await_sequence(producer_id, sequence)
+        self._producers.await_sequence(producer_id, epoch, sequence)
 
-    def await_no_sequences(self) -> None:
-        """What was refused before counts no more."""
+    def begin_to_lead(self, since_ms: int | None) -> None:
+        """What was refused before counts no more. `since_ms`: the present time if clients wrote to another broker until
+        now, so that something of theirs may come later than what they sent behind it."""
         self._producers.awaited.clear()
+        self._producers.led_since_ms = since_ms
 
     def expire_producers(self, now_ms: int) -> None:
         self._producers.expire(now_ms)

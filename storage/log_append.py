@@ -115,6 +115,7 @@ class LogAppends(LogState):
                     first_sequence,
                     last_sequence,
                     self.high_watermark,
+                    now_ms,
                     from_client=from_client,
                 )
                 if duplicate is not None:

@@ -8,6 +8,10 @@ Beyond Kafka, a repetition of something older is told from a gap. When a leader 
 one, with any number of batches, before it repeats there what the old one did not answer. Refused as out of order, that
 is sent again for delivery.timeout.ms, and then under another epoch, in which it is stored a second time.
 
+Beyond Kafka too, a gap is no error where a leader is new. What the one before refused comes again, and what was sent
+behind it may be here first. Told that it is out of order, librdkafka takes another epoch for all its partitions, and
+what was under way elsewhere is stored a second time.
+
 A snapshot is taken where a segment begins and at a clean close, so that a start need not read the whole log:
 
     <offset in 20 digits>.snapshot      the state from all batches below the offset, big-endian
@@ -39,6 +43,9 @@ connection: 5. When the leader changes while the old one hangs, there are as man
 MOST_SEQUENCES_BACK = 1 << 30
 """A repetition of something older than that, and a batch far ahead, cannot be told apart: sequences go round."""
 MOST_AWAITED = 1000
+NEW_LEADER_MS = 30_000
+"""How long what the leader before left undone may take to come: clients wait so long for an answer that does not come
+(request.timeout.ms)."""
 DEFAULT_EXPIRATION_MS = 86_400_000
 """producer.id.expiration.ms"""
 
@@ -136,6 +143,7 @@ class ProducerStates:
         "awaited",
         "entries",
         "expiration_ms",
+        "led_since_ms",
         "snapshot_offsets",
         "unsynced_snapshots",
     )
@@ -145,10 +153,12 @@ class ProducerStates:
         self._directory = directory
         self.expiration_ms = expiration_ms
         self.entries: dict[int, ProducerEntry] = {}
-        self.awaited: dict[int, int] = {}
-        """Producer id -> sequence of a batch that was refused for a reason that passes. It comes again, and what was
-        sent behind it must not be taken before. Of MOST_AWAITED producers, who may have made up their ids; those
-        refused longest ago are forgotten, and taken as Kafka takes them."""
+        self.awaited: dict[int, tuple[int, int]] = {}
+        """Producer id -> epoch and sequence of the first batch that was refused for a reason that passes, and has not
+        come since. What was sent behind it must not be taken before. Of MOST_AWAITED producers, who may have made up
+        their ids; those refused longest ago are forgotten, and taken as Kafka takes them."""
+        self.led_since_ms: int | None = None
+        """Since when this log is written to by clients that wrote to another one before; None: they did not."""
         self.snapshot_offsets: list[int] = []
         """Of the snapshots in the folder, ascending. Filled by `list_snapshots`."""
         self.unsynced_snapshots: list[str] = []
@@ -156,11 +166,14 @@ class ProducerStates:
 
     # Checks and updates
 
-    def await_sequence(self, producer_id: int, sequence: int) -> None:
+    def await_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
+        awaited = epoch, sequence
+        if self._is_behind_refused(producer_id, epoch, sequence):
+            awaited = self.awaited[producer_id]
         self.awaited.pop(producer_id, None)
         if len(self.awaited) >= MOST_AWAITED:
             del self.awaited[next(iter(self.awaited))]
-        self.awaited[producer_id] = sequence
+        self.awaited[producer_id] = awaited
 
     def check(
         self,
@@ -169,6 +182,7 @@ class ProducerStates:
         first_sequence: int,
         last_sequence: int,
         high_watermark: int,
+        now_ms: int,
         *,
         from_client: bool = True,
     ) -> AppendedBatch | None:
@@ -177,15 +191,15 @@ class ProducerStates:
 
         Raises INVALID_PRODUCER_EPOCH for an epoch that was fenced, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, and for a
         new epoch that does not begin with 0; KAFKA_STORAGE_ERROR for a gap that our own disk made, NOT_ENOUGH_REPLICAS
-        for one that our refusal made: the producer is to send again, as it did nothing wrong. For an older repetition
-        DUPLICATE_SEQUENCE_NUMBER, which clients take for a success without an offset, once it is committed, and before
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND. A producer that nothing is known of may begin anywhere: its earlier batches
-        may have been deleted (KIP-360).
+        for one that our refusal made, or that of the leader before: the producer is to send again, as it did nothing
+        wrong. For an older repetition DUPLICATE_SEQUENCE_NUMBER, which clients take for a success without an offset,
+        once it is committed, and before NOT_ENOUGH_REPLICAS_AFTER_APPEND. A producer that nothing is known of may begin
+        anywhere, save where a leader is new: its earlier batches may have been deleted (KIP-360).
         """
         entry = self.entries.get(producer_id)
         if entry is None:
-            if from_client and first_sequence > self.awaited.get(producer_id, first_sequence):
-                raise self._refused_before(producer_id)
+            if from_client and first_sequence > 0:
+                self._check_passing(producer_id, epoch, first_sequence, now_ms)
             return None
         if epoch == entry.epoch and from_client:
             for fields in entry.batches:
@@ -201,6 +215,7 @@ class ProducerStates:
             return None
         if epoch != entry.epoch:
             if first_sequence != 0 and entry.epoch != -1:
+                self._check_passing(producer_id, epoch, first_sequence, now_ms)
                 raise KafkaError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"producer {producer_id} begins epoch {epoch} with sequence {first_sequence}, not 0",
@@ -213,19 +228,42 @@ class ProducerStates:
                     ErrorCode.KAFKA_STORAGE_ERROR,
                     f"producer {producer_id}: sequence {entry.lost_sequence} before it could not be written",
                 )
-            if self.awaited.get(producer_id) == entry.next_sequence:
-                raise self._refused_before(producer_id)
+            self._check_passing(producer_id, epoch, first_sequence, now_ms)
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id}, epoch {epoch}: sequence {entry.next_sequence} expected, got {first_sequence}",
             )
         return None
 
-    def _refused_before(self, producer_id: int) -> KafkaError:
-        return KafkaError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"producer {producer_id}: sequence {self.awaited[producer_id]} before it was refused just now",
-        )
+    def _check_passing(self, producer_id: int, epoch: int, first_sequence: int, now_ms: int) -> None:
+        """Raises NOT_ENOUGH_REPLICAS for a gap that fills up: by what was refused here, or by the leader before."""
+        if self._is_behind_refused(producer_id, epoch, first_sequence):
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"producer {producer_id}: sequence {self.awaited[producer_id][1]} before it was refused just now",
+            )
+        since_ms = self.led_since_ms
+        if since_ms is None or not 0 <= now_ms - since_ms < NEW_LEADER_MS:
+            return
+        expected = self._expected(producer_id, epoch)
+        if (first_sequence - expected) & SEQUENCE_MASK < MOST_SEQUENCES_BACK:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"producer {producer_id}: sequence {expected} expected, got {first_sequence}; the leader is new, and"
+                " what the one before refused may come yet",
+            )
+
+    def _is_behind_refused(self, producer_id: int, epoch: int, sequence: int) -> bool:
+        refused_epoch, refused = self.awaited.get(producer_id, (-1, 0))
+        if refused_epoch != epoch:
+            return False
+        expected = self._expected(producer_id, epoch)
+        ahead = (sequence - expected) & SEQUENCE_MASK
+        return (refused - expected) & SEQUENCE_MASK < ahead < MOST_SEQUENCES_BACK
+
+    def _expected(self, producer_id: int, epoch: int) -> int:
+        entry = self.entries.get(producer_id)
+        return entry.next_sequence if entry is not None and entry.epoch == epoch else 0
 
     def entry(self, producer_id: int) -> ProducerEntry:
         """The producer's entry, made if there is none."""

@@ -295,10 +295,10 @@ class _Appends:
         records = data.records
         if not records or len(records) < RECORD_BATCH_OVERHEAD or records[MAGIC_AT] != 2:
             return
-        producer_id, _, sequence = _PRODUCER.unpack_from(records, PRODUCER_AT)
+        producer_id, epoch, sequence = _PRODUCER.unpack_from(records, PRODUCER_AT)
         name = topic.name or self._broker.metadata.topic_name(topic.topic_id)
         if producer_id >= 0 and name:
-            self._broker.replicas.note_refused((name, data.index), producer_id, sequence)
+            self._broker.replicas.note_refused((name, data.index), producer_id, epoch, sequence)
 
     def _append(
         self,

@@ -10,6 +10,7 @@ from protocol.errors import ErrorCode
 from protocol.messages import ProduceResponse, ResponseHeader
 from replication.partition import Partition
 from tests.broker.harness import Harness, Wire, batch, one_partition, produce_request, request_frame
+from tests.storage.logs import sequenced
 
 FOLLOWER = 5
 VERSION = 12
@@ -151,6 +152,29 @@ def test_too_few_in_sync(producer: Producer) -> None:
     partition.isr_decided([0, FOLLOWER], partition.partition_epoch + 1, producer.harness.broker.now_ms())
     producer.harness.turn()
     assert producer.answers() == [(0, 1), (ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+
+
+def test_what_an_idempotent_producer_sent_behind_refused_batches_waits_for_them(producer: Producer) -> None:
+    harness, partition = producer.harness, producer.partition
+    assert partition is not None
+    harness.alter_topic(producer.topic, min_insync_replicas="2")
+
+    def send(sequence: int) -> None:
+        request = produce_request(producer.topic, sequenced(7, 0, sequence), acks=-1, timeout_ms=60_000)
+        producer.wire.send(request_frame(request, VERSION))
+        harness.turn()
+
+    send(0)
+    producer.fetched()
+    partition.isr_decided([0], partition.partition_epoch + 1, harness.broker.now_ms())
+    for sequence in (1, 2, 3):
+        send(sequence)
+    partition.isr_decided([0, FOLLOWER], partition.partition_epoch + 1, harness.broker.now_ms())
+    for sequence in (4, 3, 1, 2, 3, 4):  # the client had 4 on its way when it learned about the others
+        send(sequence)
+    producer.fetched()
+    refused = ErrorCode.NOT_ENOUGH_REPLICAS, -1
+    assert producer.answers() == [(0, 1), *[refused] * 5, (0, 2), (0, 3), (0, 4), (0, 5)]
 
 
 def test_who_leaves_is_owed_nothing(producer: Producer) -> None:

@@ -23,13 +23,15 @@ class CountingLog:
     min_insync_replicas: int = 1
     epochs: list[tuple[int, int]] = field(default_factory=list)
     refuse: KafkaError | None = None
-    awaited: dict[int, int] = field(default_factory=dict)
+    awaited: dict[int, tuple[int, int]] = field(default_factory=dict)
+    led_since_ms: int | None = None
 
-    def await_sequence(self, producer_id: int, sequence: int) -> None:
-        self.awaited[producer_id] = sequence
+    def await_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
+        self.awaited[producer_id] = epoch, sequence
 
-    def await_no_sequences(self) -> None:
+    def begin_to_lead(self, since_ms: int | None) -> None:
         self.awaited.clear()
+        self.led_since_ms = since_ms
 
     @property
     def config(self) -> Any:

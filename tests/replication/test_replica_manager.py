@@ -124,24 +124,41 @@ def test_what_is_set_aside_for_want_of_room_follows_again_afterwards(subject: Su
 
 def test_what_was_refused_lately_is_awaited_by_who_leads_from_now_on(subject: Subject) -> None:
     clock: Any = subject.manager._clock_ms
-    subject.manager.note_refused(("t", 0), 7, 0)  # no log: nothing is noted for names that anybody may make up
+    subject.manager.note_refused(("t", 0), 7, 1, 0)  # no log: nothing is noted for names that anybody may make up
     subject.lead(1)
     partition = subject.manager.get("t", 0)
     assert partition is not None
     log: Any = partition.log
-    subject.manager.note_refused(("t", 0), 6, 3)
+    subject.manager.note_refused(("t", 0), 6, 1, 3)
     clock.now_ms += 25_000
     for sequence in (5, 9):
-        subject.manager.note_refused(("t", 0), 7, sequence)
+        subject.manager.note_refused(("t", 0), 7, 1, sequence)
     clock.now_ms += 10_000
     subject.lead(0, epoch=1)
-    assert log.awaited == {7: 5}
+    assert log.awaited == {7: (1, 5)}
     # As the leader with too few in sync.
-    subject.manager.note_refused(("t", 0), 8, 2)
-    assert log.awaited == {7: 5, 8: 2}
+    subject.manager.note_refused(("t", 0), 8, 1, 2)
+    assert log.awaited == {7: (1, 5), 8: (1, 2)}
     subject.lead(1, epoch=2)
     subject.lead(0, epoch=3)
     assert log.awaited == {}
+
+
+def test_clients_of_a_new_leader_wrote_to_another_one_before(subject: Subject) -> None:
+    clock: Any = subject.manager._clock_ms
+    subject.lead(0, epoch=0)
+    partition = subject.manager.get("t", 0)
+    assert partition is not None
+    log: Any = partition.log
+    assert log.led_since_ms is None  # nobody led before
+    subject.lead(1, epoch=1)
+    clock.now_ms += 1000
+    subject.lead(0, epoch=2)
+    began_ms = clock.now_ms
+    assert log.led_since_ms == began_ms
+    clock.now_ms += 1000
+    subject.lead(0, epoch=3)
+    assert log.led_since_ms == began_ms
 
 
 def test_repeated_and_older_epochs_change_nothing(subject: Subject) -> None:

@@ -16,6 +16,7 @@ from storage.memory_files import MemoryFiles
 from storage.producer_state import (
     BATCHES_KEPT,
     MOST_AWAITED,
+    NEW_LEADER_MS,
     AppendedBatch,
     ProducerEntry,
     ProducerStates,
@@ -204,44 +205,86 @@ def test_what_follows_a_batch_that_the_disk_did_not_take_is_to_be_sent_again_wit
     assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def append(log: Log, sequence: int, *, epoch: int = 0, now_ms: int = NOW_MS) -> ErrorCode:
+    try:
+        log.append_as_leader(sequenced(7, epoch, sequence), 0, now_ms)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+AGAIN = ErrorCode.NOT_ENOUGH_REPLICAS
+GAP = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+TAKEN = ErrorCode.NONE
+
+
 def test_what_was_sent_behind_a_refused_batch_is_not_taken_before_it() -> None:
     """Whoever is unknown may begin anywhere, so it would be, and the refused batch could never be."""
     log = open_log(MemoryFiles())
-
-    def append(sequence: int) -> ErrorCode:
-        try:
-            log.append_as_leader(sequenced(7, 0, sequence), 0, NOW_MS)
-        except KafkaError as error:
-            return error.code
-        return ErrorCode.NONE
-
-    log.await_sequence(7, 0)
-    assert [append(sequence) for sequence in (1, 2, 0, 1, 2)] == [
-        *(ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS),
-        *(ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE),
-    ]
-    log.await_sequence(7, 3)
-    assert [append(sequence) for sequence in (4, 3, 4, 6)] == [
-        *(ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    ]
-    log.await_sequence(7, 5)
-    log.await_no_sequences()
-    assert append(6) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    log.await_sequence(7, 0, 0)
+    assert [append(log, sequence) for sequence in (1, 2, 0, 1, 2)] == [AGAIN, AGAIN, TAKEN, TAKEN, TAKEN]
+    log.await_sequence(7, 0, 3)
+    assert [append(log, sequence) for sequence in (4, 3, 4, 6)] == [AGAIN, TAKEN, TAKEN, GAP]
+    log.await_sequence(7, 0, 5)
+    log.begin_to_lead(None)
+    assert append(log, 6) == GAP
     # Others begin where they like.
     assert log.append_as_leader(sequenced(8, 0, 9), 0, NOW_MS).first_offset == 5
+
+
+def test_of_several_refused_batches_the_first_is_awaited() -> None:
+    """A client sends five before it knows that the first was refused."""
+    log = open_log(MemoryFiles())
+    assert append(log, 0) == TAKEN
+    for sequence in (1, 2, 3):
+        log.await_sequence(7, 0, sequence)
+    assert [append(log, sequence) for sequence in (4, 2, 3, 1, 2, 4)] == [AGAIN, AGAIN, AGAIN, TAKEN, TAKEN, GAP]
+    # What was refused once more is awaited anew.
+    log.await_sequence(7, 0, 3)
+    assert [append(log, sequence) for sequence in (4, 3, 4)] == [AGAIN, TAKEN, TAKEN]
+
+
+def test_the_first_batch_of_an_epoch_is_awaited_too() -> None:
+    log = open_log(MemoryFiles())
+    assert [append(log, sequence) for sequence in (0, 1)] == [TAKEN, TAKEN]
+    assert append(log, 1, epoch=1) == GAP
+    for sequence in (0, 1):
+        log.await_sequence(7, 1, sequence)
+    assert append(log, 3) == GAP  # not of that epoch
+    assert [append(log, sequence, epoch=1) for sequence in (2, 1, 0, 1, 2)] == [AGAIN, AGAIN, TAKEN, TAKEN, TAKEN]
+
+
+def test_a_gap_passes_where_the_leader_is_new() -> None:
+    """The leader before may have refused what is missing."""
+    log = open_log(MemoryFiles())
+    assert [append(log, sequence) for sequence in (5, 6)] == [TAKEN, TAKEN]
+    log.begin_to_lead(NOW_MS)
+    late_ms = NOW_MS + NEW_LEADER_MS - 1
+    assert append(log, 8, now_ms=late_ms) == AGAIN
+    assert append(log, 1, epoch=1, now_ms=late_ms) == AGAIN
+    with pytest.raises(KafkaError, match=r"producer 8: sequence 0 expected, got 3"):
+        log.append_as_leader(sequenced(8, 0, 3), 0, late_ms)
+    # What lies behind cannot become right.
+    assert append(log, 3, now_ms=late_ms) == GAP
+    assert append(log, 8, now_ms=late_ms + 1) == GAP
+    assert append(log, 1, epoch=1, now_ms=late_ms + 1) == GAP
+    # The clock was set back: no window of hours.
+    assert append(log, 8, now_ms=NOW_MS - 1) == GAP
+    assert [append(log, sequence) for sequence in (7, 8)] == [TAKEN, TAKEN]
+    assert log.append_as_leader(sequenced(8, 0, 3), 0, late_ms + 1).first_offset == 4
 
 
 def test_only_so_many_refused_producers_are_waited_for() -> None:
     """Their ids may be made up."""
     log = open_log(MemoryFiles())
     for producer_id in range(MOST_AWAITED):
-        log.await_sequence(producer_id, 0)
-    log.await_sequence(0, 1)  # lately again
+        log.await_sequence(producer_id, 0, 0)
+    log.await_sequence(0, 0, 1)  # lately again
     for producer_id in range(MOST_AWAITED, MOST_AWAITED + 3):
-        log.await_sequence(producer_id, 0)
+        log.await_sequence(producer_id, 0, 0)
     assert len(log._producers.awaited) == MOST_AWAITED
     assert {1, 2, 3}.isdisjoint(log._producers.awaited)
-    assert log._producers.awaited[0] == 1
+    assert log._producers.awaited[0] == (0, 0)
     for producer_id in (4, MOST_AWAITED + 2):
         with pytest.raises(KafkaError):
             log.append_as_leader(sequenced(producer_id, 0, 1), 0, NOW_MS)
