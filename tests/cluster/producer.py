@@ -50,6 +50,7 @@ def main() -> None:
             "topic.metadata.refresh.interval.ms": 5000,
             "queue.buffering.max.messages": 1_000_000,
             "error_cb": failed,
+            "debug": "eos",  # why it takes another epoch stands in its stderr
         }
     )
     sequence, begun = 0, time.monotonic()
