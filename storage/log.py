@@ -155,8 +155,7 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
     def begin_to_lead(self, since_ms: int | None) -> None:
         """What was refused before counts no more. `since_ms`: the present time if clients wrote to another broker until
         now, so that something of theirs may come later than what they sent behind it."""
-        self._producers.awaited.clear()
-        self._producers.led_since_ms = since_ms
+        self._producers.begin_to_lead(since_ms, knows_all=self.log_start_offset == 0)
 
     def expire_producers(self, now_ms: int) -> None:
         self._producers.expire(now_ms)

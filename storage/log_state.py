@@ -130,6 +130,7 @@ class LogState:
         """Called with every error of the operating system that a method fails with, before it raises."""
         self._files = files
         self._segments = segments
+        producers.segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._active = segments[-1]
         self._producers = producers

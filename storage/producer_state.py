@@ -20,6 +20,9 @@ A snapshot is taken where a segment begins and at a clean close, so that a start
     int32    number of entries; an entry:
         int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta of the last batch,
         int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction or -1
+
+What a producer sent before its last batch is looked up in the log when it comes again (storage.producer_recall): Kafka
+takes it for out of order after a restart.
 """
 
 from __future__ import annotations
@@ -32,10 +35,12 @@ from protocol.checksum import crc32c
 from protocol.errors import ErrorCode, KafkaError
 from storage.batches import CONTROL_BIT, NO_TIMESTAMP, SEQUENCE_MASK, TRANSACTIONAL_BIT, ScannedBatch
 from storage.disk_errors import is_full
-from storage.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_stem
+from storage.producer_recall import batches_below
+from storage.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, OldMessageFormat, file_stem
 
 if TYPE_CHECKING:
     from storage.files import Files
+    from storage.segment import Segment
 
 BATCHES_KEPT = 10
 """Of each producer, to tell a repetition's offsets by. Apache Kafka keeps as many as a client has under way on one
@@ -123,6 +128,18 @@ class ProducerEntry:
         count = ((last_sequence - first_sequence) & SEQUENCE_MASK) + 1
         return count <= back <= min(known, MOST_SEQUENCES_BACK)
 
+    def recall(self, earlier: ProducerEntry) -> None:
+        """Takes in what the log tells of the batches up to the one that was known first."""
+        if earlier.epoch != self.epoch or not earlier.batches or not self.batches:
+            return
+        joint = AppendedBatch._make(earlier.batches[-1])
+        if joint.first_sequence != self.begins_at:
+            return
+        self.begins_at = earlier.begins_at
+        if self.batches[0] == earlier.batches[-1]:
+            self.batches[:0] = earlier.batches[:-1]
+            del self.batches[:-BATCHES_KEPT]
+
     def end_transaction(self, epoch: int, timestamp: int, coordinator_epoch: int) -> None:
         """A control batch (commit or abort marker) was appended."""
         if epoch != self.epoch:
@@ -143,7 +160,10 @@ class ProducerStates:
         "awaited",
         "entries",
         "expiration_ms",
+        "knows_all",
         "led_since_ms",
+        "recalled_from",
+        "segments",
         "snapshot_offsets",
         "unsynced_snapshots",
     )
@@ -159,12 +179,24 @@ class ProducerStates:
         their ids; those refused longest ago are forgotten, and taken as Kafka takes them."""
         self.led_since_ms: int | None = None
         """Since when this log is written to by clients that wrote to another one before; None: they did not."""
+        self.knows_all = False
+        """Nothing was deleted when that began: who is unknown has not written lately."""
+        self.segments: list[Segment] = []
+        """The log's own."""
+        self.recalled_from: int | None = None
+        """Below this offset no more is known of a producer than a snapshot tells, its last batch; None: what the log
+        tells is known."""
         self.snapshot_offsets: list[int] = []
         """Of the snapshots in the folder, ascending. Filled by `list_snapshots`."""
         self.unsynced_snapshots: list[str] = []
         """Paths of those that were written, but not synced."""
 
     # Checks and updates
+
+    def begin_to_lead(self, since_ms: int | None, *, knows_all: bool) -> None:
+        self.awaited.clear()
+        self.led_since_ms = since_ms
+        self.knows_all = knows_all
 
     def await_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
         awaited = epoch, sequence
@@ -194,7 +226,7 @@ class ProducerStates:
         for one that our refusal made, or that of the leader before: the producer is to send again, as it did nothing
         wrong. For an older repetition DUPLICATE_SEQUENCE_NUMBER, which clients take for a success without an offset,
         once it is committed, and before NOT_ENOUGH_REPLICAS_AFTER_APPEND. A producer that nothing is known of may begin
-        anywhere, save where a leader is new: its earlier batches may have been deleted (KIP-360).
+        anywhere: its earlier batches may have been deleted (KIP-360); where none was, not while the leader is new.
         """
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -223,6 +255,9 @@ class ProducerStates:
         elif first_sequence != entry.next_sequence:
             if entry.held_before(first_sequence, last_sequence):
                 raise _stored_before(entry, first_sequence, high_watermark)
+            behind = (entry.next_sequence - first_sequence) & SEQUENCE_MASK
+            if behind <= MOST_SEQUENCES_BACK and self.recall():
+                return self.check(producer_id, epoch, first_sequence, last_sequence, high_watermark, now_ms)
             if entry.lost_sequence == entry.next_sequence:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -235,6 +270,25 @@ class ProducerStates:
             )
         return None
 
+    def recall(self) -> bool:
+        """Whether more is known now than before: a snapshot keeps no more than the last batch of each producer, the log
+        those before it. They are looked at once, as it takes reading, and few producers ever ask."""
+        if self.recalled_from is None:
+            return False
+        earlier = ProducerStates(self._files, self._directory)
+        try:
+            for batch in batches_below(self.segments, self.recalled_from):
+                earlier.replay(batch)
+        except (OSError, OldMessageFormat):
+            return False
+        finally:
+            self.recalled_from = None
+        for entry in self.entries.values():
+            found = earlier.entries.get(entry.producer_id)
+            if found is not None:
+                entry.recall(found)
+        return True
+
     def _check_passing(self, producer_id: int, epoch: int, first_sequence: int, now_ms: int) -> None:
         """Raises NOT_ENOUGH_REPLICAS for a gap that fills up: by what was refused here, or by the leader before."""
         if self._is_behind_refused(producer_id, epoch, first_sequence):
@@ -244,6 +298,8 @@ class ProducerStates:
             )
         since_ms = self.led_since_ms
         if since_ms is None or not 0 <= now_ms - since_ms < NEW_LEADER_MS:
+            return
+        if not self.knows_all and producer_id not in self.entries:
             return
         expected = self._expected(producer_id, epoch)
         if (first_sequence - expected) & SEQUENCE_MASK < MOST_SEQUENCES_BACK:
@@ -303,6 +359,7 @@ class ProducerStates:
 
     def clear(self) -> None:
         self.entries.clear()
+        self.recalled_from = None
 
     # Snapshots
 
@@ -317,7 +374,7 @@ class ProducerStates:
         Returns the offset from which batches must be replayed; `log_start_offset` when there is no snapshot. Deletes
         snapshots beyond `end_offset`, and any that is damaged.
         """
-        self.entries.clear()
+        self.clear()
         for offset in reversed(self.snapshot_offsets.copy()):
             if offset <= end_offset:
                 if offset < log_start_offset:
@@ -328,6 +385,7 @@ class ProducerStates:
                     pass
                 else:
                     self.entries = {entry.producer_id: entry for entry in entries if not self._expired(entry, now_ms)}
+                    self.recalled_from = offset if self.entries else None
                     return offset
             self.delete_snapshot(offset)
         return log_start_offset

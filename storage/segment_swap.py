@@ -133,6 +133,7 @@ class SegmentSwap(LogState):
         place = self._place_of(plan.sources, plan.generation)
         stem = file_stem(self.directory, plan.base_offset)
         paths: list[str] = []
+        self._producers.recall()  # what follows removes batches
         plan.is_certain = True
         self._swap = None
         try:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Key = tuple[str, int]
 TIMEOUT_MS = 1500
 LATEST = -1
+PRODUCE_VERSION = 12
 
 
 class Client:
@@ -90,6 +91,12 @@ class Producer(Client):
         self._count = 0
 
     async def run(self) -> None:
+        await self.get_id()
+        while self.world.producing:
+            await asyncio.sleep(self.world.produce_every_s * 2 * self.rng.random())
+            await self._send(self.rng.choice(self.world.keys))
+
+    async def get_id(self) -> None:
         while self.idempotent and self.producer_id < 0:
             try:
                 answer = await self.peer(self.rng.choice(self.world.broker_ids)).ask(
@@ -102,11 +109,9 @@ class Producer(Client):
                 self.producer_id = answer.producer_id
             else:
                 await asyncio.sleep(0.1)
-        while self.world.producing:
-            await asyncio.sleep(self.world.produce_every_s * 2 * self.rng.random())
-            await self._send(self.rng.choice(self.world.keys))
 
-    async def _send(self, key: Key) -> None:
+    def next_batch(self, key: Key) -> tuple[int, list[bytes], ProduceRequest]:
+        """First sequence, values, and the request that writes them."""
         values = []
         for _ in range(self.rng.choice((1, 1, 1, 2, 5))):
             self._count += 1
@@ -121,26 +126,30 @@ class Producer(Client):
             producer_epoch=0 if self.idempotent else -1,
             base_sequence=sequence if self.idempotent else -1,
         )
+        self._sequences[key] = sequence + len(values)
+        data = ProduceRequest.PartitionProduceData(index=key[1], records=bytes(batch))
+        topic = ProduceRequest.TopicProduceData(name=key[0], partition_data=[data])
+        return sequence, values, ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
+
+    async def _send(self, key: Key) -> None:
+        _, values, request = self.next_batch(key)
         ledger = self.world.ledger
         attempt = 0
         while True:
             attempt += 1
             broker_id, _ = await self.leader(key)
-            data = ProduceRequest.PartitionProduceData(index=key[1], records=bytes(batch))
-            topic = ProduceRequest.TopicProduceData(name=key[0], partition_data=[data])
-            request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[topic])
             try:
-                answer = await self.peer(broker_id).ask(request, 12)
+                answer = await self.peer(broker_id).ask(request, PRODUCE_VERSION)
             except PeerError as error:
                 code, answered = str(error), None
             else:
                 answered = answer.responses[0].partition_responses[0]
                 code = ErrorCode(answered.error_code).name
             self.world.trace(f"{self.name} {key[0]}-{key[1]} {values[0].decode()}x{len(values)} at {broker_id}: {code}")
-            if answered is not None and answered.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            if answered is not None and answered.error_code == ErrorCode.NONE:
                 ledger.acknowledged(key, answered.base_offset, values, self.name)
-                break
-            if answered is not None and answered.error_code in _FATAL:
+                return
+            if answered is not None and answered.error_code in FATAL:
                 ledger.violation(f"{self.name}: {code} for {key}, though all before it was acknowledged")
                 return
             if not self.idempotent and self.rng.random() < 0.2:
@@ -149,10 +158,10 @@ class Producer(Client):
                 ledger.violation(f"{self.name}: {values[0].decode()} for {key} is not taken after all is well: {code}")
                 return
             await self.pause()
-        self._sequences[key] = sequence + len(values)
 
 
-_FATAL = (
+FATAL = (
+    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,

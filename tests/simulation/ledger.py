@@ -103,8 +103,8 @@ class Ledger:
         """Values by offset that were acknowledged with acks=all or read by a consumer."""
         self.acknowledged_count = 0
         self.read_count = 0
-        self._values: dict[bytes, Key] = {}
-        """Acknowledged ones."""
+        self._stored: dict[Key, set[bytes]] = {}
+        """Values that were acknowledged without an offset."""
         self._to_delete: dict[Key, int] = {}
         """Below this somebody has asked to have records deleted."""
         self._leaders: dict[tuple[Key, int], int] = {}
@@ -126,7 +126,11 @@ class Ledger:
             self.violation(f"{key}: offset {last} was acknowledged to {producer} with {copies} copies of it")
         for offset, value in enumerate(values, base_offset):
             self._promise(key, offset, value, f"acknowledged to {producer}")
-            self._values[value] = key
+
+    def stored_before(self, key: Key, values: list[bytes]) -> None:
+        """A repetition was recognised, too late to tell where it is."""
+        self.acknowledged_count += len(values)
+        self._stored.setdefault(key, set()).update(values)
 
     def read(self, key: Key, offset: int, value: bytes) -> None:
         self.read_count += 1
@@ -325,6 +329,9 @@ class Ledger:
             for offset, value in sorted(self.promised.get(key, {}).items()):
                 if offset >= start and not is_there(records, offset, value):
                     self.violation(f"{key} offset {offset}: {value!r} was promised, {records.get(offset)!r} is there")
+            missing = self._stored.get(key, set()) - set(records.values())
+            if missing and not self.deleted_below(key) and not is_compacted(key):
+                self.violation(f"{key}: {sorted(missing)} are said to have been stored before, and are not there")
             seen: dict[bytes, int] = {}
             last: dict[bytes, int] = {}
             for offset, value in sorted(records.items()):

@@ -36,6 +36,7 @@ ELECTION = "replication/election.py"
 ISR_PROPOSALS = "replication/isr_proposals.py"
 ISR_CHANGES = "replication/isr_changes.py"
 LOCAL_BROKER = "replication/local_broker.py"
+PRODUCER_STATE = "storage/producer_state.py"
 
 MUTANTS = (
     Mutant(
@@ -274,6 +275,31 @@ MUTANTS = (
         "storage/log_append.py",
         "            self._producers.replay(batch)\n",
         "            pass\n",
+    ),
+    Mutant(
+        "what a snapshot does not tell of a producer stays unknown",
+        PRODUCER_STATE,
+        "        if self.recalled_from is None:\n",
+        "        if True:\n",
+    ),
+    Mutant(
+        "of several refused batches the last is awaited",
+        PRODUCER_STATE,
+        "            awaited = self.awaited[producer_id]\n",
+        "            pass\n",
+        also=((PRODUCER_STATE, "NEW_LEADER_MS = 30_000", "NEW_LEADER_MS = 0"),),
+    ),
+    Mutant(
+        "a new leader takes a gap for one",
+        PRODUCER_STATE,
+        "NEW_LEADER_MS = 30_000",
+        "NEW_LEADER_MS = 0",
+    ),
+    Mutant(
+        "a repetition of more than ten batches ago is a gap",
+        PRODUCER_STATE,
+        "        return count <= back <= min(known, MOST_SEQUENCES_BACK)\n",
+        "        return False\n",
     ),
 )
 

@@ -287,11 +287,11 @@ class Node:
 
 
 class _ServerEnd:
-    """What broker.connection does, one request after the other."""
+    """What broker.connection does: requests are begun in their order."""
 
     def __init__(self, node: Node, host: str) -> None:
         self._node = node
-        self._owed: Later | None = None
+        self._owed: list[Later] = []
         self.number = next(node.connection_numbers)
         self.host = host
         self.listener = LISTENER
@@ -308,8 +308,8 @@ class _ServerEnd:
         return
 
     def lost(self) -> None:
-        if self._owed is not None:
-            self._owed.cancel()
+        for owed in self._owed:
+            owed.cancel()
 
     async def frame(self, data: bytes) -> bytes | None:
         view = memoryview(data)
@@ -341,10 +341,12 @@ class _ServerEnd:
         return b"".join(_read(chunk) for chunk in chunks)
 
     async def _later(self, later: Later) -> Any:
-        self._owed = later
+        self._owed.append(later)
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         later.then(answered.set_result)
-        return await answered
+        result = await answered
+        self._owed.remove(later)
+        return result
 
 
 @functools.cache

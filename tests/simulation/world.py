@@ -19,6 +19,7 @@ from storage.log import Log
 from tests.simulation.clients import Consumer, Deleter, Producer
 from tests.simulation.disks import Disk
 from tests.simulation.faults import Faults
+from tests.simulation.hasty import HastyProducer
 from tests.simulation.ledger import MIN_IN_SYNC, Ledger, Violated
 from tests.simulation.loop import Process, Stuck, VirtualLoop
 from tests.simulation.network import Network
@@ -296,6 +297,8 @@ class World:
             name = f"{'i' if idempotent else 'p'}{number}"
             producer = Producer(self, self.rng(name), name, idempotent)
             self._producers.append(self.loop.spawn(Process(f"c{number}"), producer.run(), name))
+        hasty = HastyProducer(self, self.rng("i3"), "i3")
+        self._producers.append(self.loop.spawn(Process("c3"), hasty.run(), "i3"))
         if self.deletes_records:
             deleter = Deleter(self, self.rng("deleter"))
             self.loop.spawn(Process("d0"), deleter.run(), "deleter")

@@ -23,6 +23,7 @@ from storage.producer_state import (
     format_snapshot,
     parse_snapshot,
 )
+from storage.segment import Segment
 from tests.storage.logs import NOW_MS, open_log, patched, sequenced
 
 LAST_SEQUENCE = 2**31 - 1
@@ -148,22 +149,97 @@ def test_repetition_of_something_old_is_told_as_one_once_that_is_committed() -> 
 
 
 def test_what_nobody_saw_being_stored_is_not_called_a_repetition() -> None:
-    """The producer was unknown when it came, or was read from a snapshot, which has its last batch only."""
-    files = MemoryFiles()
-    log = open_log(files)
+    """The producer was unknown when it came."""
+    log = open_log(MemoryFiles())
     for sequence in range(50, 52 + BATCHES_KEPT):
         assert answer(log, sequence) is ErrorCode.NONE
     log.high_watermark = log.log_end_offset
     assert answer(log, 49) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert answer(log, 49, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert answer(log, 50) is answer(log, 51) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+@pytest.mark.parametrize("segment_bytes", [200, 1 << 20])
+@pytest.mark.parametrize("after", [0, 1, BATCHES_KEPT - 1, 3 * BATCHES_KEPT])
+def test_what_a_snapshot_does_not_tell_is_looked_up_in_the_log(segment_bytes: int, after: int) -> None:
+    """A snapshot has the last batch of each producer only. The log begins in the middle of what the producer sent."""
+    files = MemoryFiles()
+    log = open_log(files, segment_bytes=segment_bytes)
+    for sequence in range(50, 80):
+        assert answer(log, sequence) is ErrorCode.NONE
+        log.append_as_leader(sequenced(8, 0, sequence), 0, NOW_MS)
     log.close(clean=True)
-    log = open_log(files)
-    for sequence in range(52 + BATCHES_KEPT, 53 + 2 * BATCHES_KEPT):
+    log = open_log(files, segment_bytes=segment_bytes)
+    for sequence in range(80, 80 + after):
         assert answer(log, sequence) is ErrorCode.NONE
     log.high_watermark = log.log_end_offset
-    assert answer(log, 50 + BATCHES_KEPT) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert answer(log, 51 + BATCHES_KEPT) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    kept = 80 + after - BATCHES_KEPT
+    assert answer(log, 60) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    for sequence in range(kept, 80 + after):
+        assert log.append_as_leader(sequenced(7, 0, sequence), 0, NOW_MS).duplicate
+    for sequence in range(50, kept):
+        assert answer(log, sequence) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert answer(log, 49) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    repeated = log.append_as_leader(sequenced(8, 0, 75), 0, NOW_MS)  # looked up together with the other
+    assert (repeated.duplicate, repeated.first_offset) == (True, 51)
+    assert answer(log, 80 + after) is ErrorCode.NONE
+
+
+def test_the_log_is_looked_into_once_and_only_for_what_lies_behind() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    for sequence in (5, 6, 7):
+        assert append(log, sequence) == TAKEN
+    log.close(clean=True)
+    log = open_log(files)
+    assert append(log, 9) == GAP
+    assert log._producers.recalled_from == 3
+    assert append(log, 3) == GAP
+    assert log._producers.recalled_from is None
+
+
+def test_another_epoch_in_the_log_tells_nothing_of_this_one() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    assert [append(log, sequence) for sequence in (0, 1, 2)] == [TAKEN] * 3
+    log.close(clean=True)
+    log = open_log(files)
+    assert [append(log, sequence, epoch=1) for sequence in (0, 1)] == [TAKEN] * 2
+    log.high_watermark = log.log_end_offset
+    assert append(log, 0, epoch=1) == TAKEN  # a repetition, among the last ten
+    assert append(log, 2**31 - 2, epoch=1) == GAP
+    assert [entry[0] for entry in log.producer_ids()[7].batches] == [0, 1]
+
+
+def test_looking_back_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of 70 bytes: one index entry in sixty."""
+    look_back = 8
+    monkeypatch.setattr("storage.producer_recall.LOOK_BACK", look_back)
+    files = MemoryFiles()
+    log = open_log(files, index_interval_bytes=4096)
+    for sequence in range(look_back * 60 + 500):
+        assert append(log, sequence) == TAKEN
+    log.close(clean=True)
+    log = open_log(files, index_interval_bytes=4096)
+    log.high_watermark = log.log_end_offset
+    end = log.log_end_offset
+    assert append(log, end - look_back * 40) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert append(log, 3) == GAP
+
+
+def test_a_log_that_cannot_be_read_tells_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    assert [append(log, sequence) for sequence in (0, 1, 2)] == [TAKEN] * 3
+    log.close(clean=True)
+    log = open_log(files)
+
+    def broken(*_: object, **__: object) -> object:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(Segment, "scan", broken)
+    assert append(log, 0) == GAP
+    assert append(log, 3) == TAKEN
 
 
 def test_a_follower_knows_what_it_saw_being_stored() -> None:
@@ -272,6 +348,16 @@ def test_a_gap_passes_where_the_leader_is_new() -> None:
     assert append(log, 8, now_ms=NOW_MS - 1) == GAP
     assert [append(log, sequence) for sequence in (7, 8)] == [TAKEN, TAKEN]
     assert log.append_as_leader(sequenced(8, 0, 3), 0, late_ms + 1).first_offset == 4
+
+
+def test_who_is_unknown_where_records_were_deleted_begins_anywhere_at_a_new_leader_too() -> None:
+    log = open_log(MemoryFiles())
+    assert append(log, 0) == TAKEN
+    log.high_watermark = 1
+    log.advance_log_start_offset(1)
+    log.begin_to_lead(NOW_MS)
+    assert append(log, 2) == AGAIN
+    assert log.append_as_leader(sequenced(8, 0, 3), 0, NOW_MS).first_offset == 1
 
 
 def test_only_so_many_refused_producers_are_waited_for() -> None:
@@ -461,19 +547,6 @@ def test_snapshot_is_taken_once_per_offset_and_forgotten_with_its_segment() -> N
     assert states.unsynced_snapshots == ["/d/00000000000000000020.snapshot"]
     files.unlink("/d/00000000000000000020.snapshot")
     assert states.mark_snapshot_deleted(20) == []
-
-
-def test_restart_from_a_snapshot_knows_the_last_batch_only() -> None:
-    files = MemoryFiles()
-    log = open_log(files)
-    for sequence in range(3):
-        log.append_as_leader(sequenced(7, 0, sequence), 0, NOW_MS)
-    log.close(clean=True)
-    log = open_log(files)
-    assert log.append_as_leader(sequenced(7, 0, 2), 0, NOW_MS).duplicate
-    with pytest.raises(KafkaError):
-        log.append_as_leader(sequenced(7, 0, 1), 0, NOW_MS)
-    assert log.append_as_leader(sequenced(7, 0, 3), 0, NOW_MS).first_offset == 3
 
 
 def test_batches_behind_the_snapshot_are_replayed() -> None:
