@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from storage.segment import Segment
 
 LOOK_BACK = 64
-"""Index entries. There is one in 4 KB, or, of larger batches, one a batch (index.interval.bytes): a quarter of a
-megabyte at least, whose headers are read in milliseconds; and of large batches more than a few clients have under way."""
+"""Index entries. There is one in 4 KB, or, of larger batches, one a batch (index.interval.bytes): that is 256 KB, whose
+headers are read in milliseconds; and of large batches more than a few clients have under way."""
 
 
 def batches_below(segments: list[Segment], offset: int) -> Iterator[ScannedBatch]:

@@ -3,7 +3,7 @@
 When something goes wrong, librdkafka lets what is under way end, and repeats in order. Java's client goes on at the new
 leader at once, with batches that were never sent; it repeats others only when all before them are answered. Neither may
 ever be told that something of its own is missing: it would go on under another epoch, and store a second time what was
-under way elsewhere.
+under way elsewhere. (Compaction takes batches away, and with a restart what was known of them: there it may be.)
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from protocol.messages import (
     response_header_version,
 )
 from tests.simulation.clients import FATAL, PRODUCE_VERSION, TIMEOUT_MS, Key, Producer
+from tests.simulation.ledger import is_compacted
 from tests.simulation.node import host_of
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ class _Lane:
         self.draining = False
         self.not_before_s = 0.0
         self.doubts_leader = False
+        self.is_over = False
 
     @property
     def places(self) -> list[int]:
@@ -138,7 +140,7 @@ class HastyProducer(Producer):
 
     async def _serve(self, key: Key, lane: _Lane) -> None:
         while (self.world.producing or lane.batches) and not self._given_up:
-            if self.world.producing and len(lane.batches) < WAITING and self.rng.random() < 0.7:
+            if self.world.producing and not lane.is_over and len(lane.batches) < WAITING and self.rng.random() < 0.7:
                 lane.batches.append(_Batch(*self.next_batch(key)))
             if lane.doubts_leader:
                 lane.doubts_leader = False
@@ -200,7 +202,12 @@ class HastyProducer(Producer):
                 ledger.acknowledged(key, answered.base_offset, batch.values, self.name)
             else:
                 ledger.stored_before(key, batch.values)
-            lane.batches.remove(batch)
+            if batch in lane.batches:
+                lane.batches.remove(batch)
+            return
+        if answered is not None and answered.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_compacted(key):
+            lane.batches.clear()
+            lane.is_over = True
             return
         if answered is not None and answered.error_code in FATAL:
             ledger.violation(f"{self.name}: {code} for {what}, sequence {batch.sequence}")

@@ -110,7 +110,8 @@ class Ledger:
         self._leaders: dict[tuple[Key, int], int] = {}
         self._states: dict[Key, nodes.PartitionState] = {}
         self._high_watermarks: dict[tuple[Key, int, int], int] = {}
-        self._lagging: dict[tuple[Key, int, int], float] = {}
+        self._lagging: dict[tuple[Key, int, int], tuple[float, int]] = {}
+        """Since when a leader is seen to have a follower that lags, and when that one had everything last."""
 
     def violation(self, text: str) -> None:
         self._world.trace(f"VIOLATION {text}")
@@ -300,7 +301,12 @@ class Ledger:
                 or partition._in_sync(broker_id, now_ms)
             ):
                 self._lagging.pop(place, None)
-            elif world.loop.time() - self._lagging.setdefault(place, world.loop.time()) > longest_s:
+                continue
+            caught_up_ms = partition._followers[broker_id].last_caught_up_ms
+            since_s, caught_up_before_ms = self._lagging.get(place, (0.0, -1))
+            if caught_up_before_ms != caught_up_ms:
+                self._lagging[place] = world.loop.time(), caught_up_ms  # it has caught up between two looks
+            elif world.loop.time() - since_s > longest_s:
                 self.violation(f"{key}: broker {broker_id} lags behind {partition.local_id} and stays in the ISR")
 
     # -- in the end ------------------------------------------------------------------------------------------------
