@@ -173,9 +173,9 @@ class ProducerStates:
         self._directory = directory
         self.expiration_ms = expiration_ms
         self.entries: dict[int, ProducerEntry] = {}
-        self.awaited: dict[int, tuple[int, int]] = {}
-        """Producer id -> epoch and sequence of the first batch that was refused for a reason that passes, and has not
-        come since. What was sent behind it must not be taken before. Of MOST_AWAITED producers, who may have made up
+        self.awaited: dict[int, tuple[int, int, int]] = {}
+        """Producer id -> epoch, first and last of the batches that were refused for a reason that passes, by their
+        sequences. What was sent behind them must not be taken before. Of MOST_AWAITED producers, who may have made up
         their ids; those refused longest ago are forgotten, and taken as Kafka takes them."""
         self.led_since_ms: int | None = None
         """Since when this log is written to by clients that wrote to another one before; None: they did not."""
@@ -199,13 +199,16 @@ class ProducerStates:
         self.knows_all = knows_all
 
     def await_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
-        awaited = epoch, sequence
-        if self._is_behind_refused(producer_id, epoch, sequence):
-            awaited = self.awaited[producer_id]
+        first = last = sequence
+        refused = self._refused(producer_id, epoch)
+        if refused is not None:
+            expected = self._expected(producer_id, epoch)
+            first = min(sequence, refused[0], key=lambda one: _ahead(one, expected))
+            last = max(sequence, refused[1], key=lambda one: _ahead(one, expected))
         self.awaited.pop(producer_id, None)
         if len(self.awaited) >= MOST_AWAITED:
             del self.awaited[next(iter(self.awaited))]
-        self.awaited[producer_id] = awaited
+        self.awaited[producer_id] = epoch, first, last
 
     def check(
         self,
@@ -255,8 +258,7 @@ class ProducerStates:
         elif first_sequence != entry.next_sequence:
             if entry.held_before(first_sequence, last_sequence):
                 raise _stored_before(entry, first_sequence, high_watermark)
-            behind = (entry.next_sequence - first_sequence) & SEQUENCE_MASK
-            if behind <= MOST_SEQUENCES_BACK and self.recall():
+            if _ahead(first_sequence, entry.next_sequence) < 0 and self.recall():
                 return self.check(producer_id, epoch, first_sequence, last_sequence, high_watermark, now_ms)
             if entry.lost_sequence == entry.next_sequence:
                 raise KafkaError(
@@ -291,31 +293,33 @@ class ProducerStates:
 
     def _check_passing(self, producer_id: int, epoch: int, first_sequence: int, now_ms: int) -> None:
         """Raises NOT_ENOUGH_REPLICAS for a gap that fills up: by what was refused here, or by the leader before."""
-        if self._is_behind_refused(producer_id, epoch, first_sequence):
+        expected = self._expected(producer_id, epoch)
+        if _ahead(first_sequence, expected) < 0:
+            return
+        refused = self._refused(producer_id, epoch)
+        if refused is not None and _ahead(refused[0], expected) < _ahead(first_sequence, expected):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"producer {producer_id}: sequence {self.awaited[producer_id][1]} before it was refused just now",
+                f"producer {producer_id}: sequence {refused[0]} before it was refused just now",
             )
         since_ms = self.led_since_ms
         if since_ms is None or not 0 <= now_ms - since_ms < NEW_LEADER_MS:
             return
         if not self.knows_all and producer_id not in self.entries:
             return
-        expected = self._expected(producer_id, epoch)
-        if (first_sequence - expected) & SEQUENCE_MASK < MOST_SEQUENCES_BACK:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"producer {producer_id}: sequence {expected} expected, got {first_sequence}; the leader is new, and"
-                " what the one before refused may come yet",
-            )
+        raise KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"producer {producer_id}: sequence {expected} expected, got {first_sequence}; the leader is new, and what"
+            " the one before refused may come yet",
+        )
 
-    def _is_behind_refused(self, producer_id: int, epoch: int, sequence: int) -> bool:
-        refused_epoch, refused = self.awaited.get(producer_id, (-1, 0))
-        if refused_epoch != epoch:
-            return False
+    def _refused(self, producer_id: int, epoch: int) -> tuple[int, int] | None:
+        """From where to where batches may be missing that were refused."""
+        refused_epoch, first, last = self.awaited.get(producer_id, (-1, 0, 0))
         expected = self._expected(producer_id, epoch)
-        ahead = (sequence - expected) & SEQUENCE_MASK
-        return (refused - expected) & SEQUENCE_MASK < ahead < MOST_SEQUENCES_BACK
+        if refused_epoch != epoch or _ahead(last, expected) < 0:
+            return None
+        return max(first, expected, key=lambda one: _ahead(one, expected)), last
 
     def _expected(self, producer_id: int, epoch: int) -> int:
         entry = self.entries.get(producer_id)
@@ -454,6 +458,12 @@ class ProducerStates:
 
     def _expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
+
+
+def _ahead(sequence: int, expected: int) -> int:
+    """How far it lies behind (less than 0) or before the one that is expected."""
+    ahead = (sequence - expected) & SEQUENCE_MASK
+    return ahead if ahead < MOST_SEQUENCES_BACK else ahead - SEQUENCE_MASK - 1
 
 
 def _stored_before(entry: ProducerEntry, first_sequence: int, high_watermark: int) -> KafkaError:

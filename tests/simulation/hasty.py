@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 UNDER_WAY = 5
-WAITING = 10
+WAITING = 30
 PATIENCE = 300
 """Attempts with one batch, after all is well."""
 
@@ -128,6 +128,7 @@ class HastyProducer(Producer):
     def __init__(self, world: World, rng: random.Random, name: str) -> None:
         super().__init__(world, rng, name, idempotent=True)
         self._drains = rng.random() < 0.5
+        self._timeout_s = rng.choice((1.5, 6.0))
         self._pipes: dict[int, _Pipe] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._given_up = False
@@ -142,7 +143,7 @@ class HastyProducer(Producer):
         while (self.world.producing or lane.batches) and not self._given_up:
             if self.world.producing and not lane.is_over and len(lane.batches) < WAITING and self.rng.random() < 0.7:
                 lane.batches.append(_Batch(*self.next_batch(key)))
-            if lane.doubts_leader:
+            if lane.doubts_leader or self.rng.random() < 0.1:
                 lane.doubts_leader = False
                 await self.refresh()
             if asyncio.get_running_loop().time() >= lane.not_before_s:
@@ -186,7 +187,7 @@ class HastyProducer(Producer):
         place = batch.broker_id
         code, answered = "", None
         try:
-            async with asyncio.timeout(TIMEOUT_MS / 1000):
+            async with asyncio.timeout(self._timeout_s):
                 answered = (await asked).responses[0].partition_responses[0]
         except (ConnectionError, TimeoutError) as error:
             code = repr(error)

@@ -314,10 +314,23 @@ def test_of_several_refused_batches_the_first_is_awaited() -> None:
     assert append(log, 0) == TAKEN
     for sequence in (1, 2, 3):
         log.await_sequence(7, 0, sequence)
-    assert [append(log, sequence) for sequence in (4, 2, 3, 1, 2, 4)] == [AGAIN, AGAIN, AGAIN, TAKEN, TAKEN, GAP]
+    assert [append(log, sequence) for sequence in (4, 2, 3, 1, 2, 4)] == [*[AGAIN] * 3, TAKEN, TAKEN, AGAIN]
     # What was refused once more is awaited anew.
     log.await_sequence(7, 0, 3)
     assert [append(log, sequence) for sequence in (4, 3, 4)] == [AGAIN, TAKEN, TAKEN]
+    # The client hears late that the second was refused: it repeats the first, and sends another that is new.
+    for sequence in (7, 5, 6):
+        log.await_sequence(7, 0, sequence)
+    assert [append(log, sequence) for sequence in (5, 8, 6, 8, 7, 9)] == [TAKEN, AGAIN, TAKEN, AGAIN, TAKEN, GAP]
+
+
+def test_refused_sequences_may_wrap_around() -> None:
+    log = open_log(MemoryFiles())
+    assert append(log, LAST_SEQUENCE - 1) == TAKEN
+    for sequence in (LAST_SEQUENCE, 0, 1):
+        log.await_sequence(7, 0, sequence)
+    assert [append(log, sequence) for sequence in (0, 1, 2)] == [AGAIN] * 3
+    assert [append(log, sequence) for sequence in (LAST_SEQUENCE, 1, 0, 1, 3)] == [TAKEN, AGAIN, TAKEN, TAKEN, GAP]
 
 
 def test_the_first_batch_of_an_epoch_is_awaited_too() -> None:
@@ -370,7 +383,7 @@ def test_only_so_many_refused_producers_are_waited_for() -> None:
         log.await_sequence(producer_id, 0, 0)
     assert len(log._producers.awaited) == MOST_AWAITED
     assert {1, 2, 3}.isdisjoint(log._producers.awaited)
-    assert log._producers.awaited[0] == (0, 0)
+    assert log._producers.awaited[0] == (0, 0, 1)
     for producer_id in (4, MOST_AWAITED + 2):
         with pytest.raises(KafkaError):
             log.append_as_leader(sequenced(producer_id, 0, 1), 0, NOW_MS)
