@@ -162,11 +162,15 @@ class HastyProducer(Producer):
         if pipe is None or pipe.lost:
             try:
                 async with asyncio.timeout(TIMEOUT_MS / 1000):
-                    _, pipe = await asyncio.get_running_loop().create_connection(_Pipe, host_of(leader), 9092)
+                    _, opened = await asyncio.get_running_loop().create_connection(_Pipe, host_of(leader), 9092)
             except (OSError, TimeoutError):
                 self._failed(lane)
                 return
-            self._pipes[leader] = pipe
+            pipe = self._pipes.get(leader)
+            if pipe is None or pipe.lost:
+                pipe = self._pipes[leader] = opened
+            else:
+                opened.close()  # one for all partitions, which another may have opened by now
         for batch in lane.batches:
             if lane.places.count(leader) >= UNDER_WAY or (batch.attempts and batch is not lane.batches[0]):
                 # (Of what was sent before, and is under way no more, only the first of all may go.)
