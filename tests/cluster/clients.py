@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import subprocess
 import sys
@@ -77,7 +78,16 @@ class Client:
         try:
             self._process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            raise TimeoutError(f"{self.name} did not end within {END_TIMEOUT_S:.0f} s") from None
+            threads = "; ".join(self._threads())
+            raise TimeoutError(f"{self.name} did not end within {END_TIMEOUT_S:.0f} s: {threads}") from None
+
+    def _threads(self) -> list[str]:
+        """Each with the system call that it is in: all of them in futex, that is a client that has locked itself up."""
+        found = []
+        for task in sorted(pathlib.Path(f"/proc/{self._process.pid}/task").glob("*")):
+            with contextlib.suppress(OSError):
+                found.append(f"{(task / 'comm').read_text().strip()} {(task / 'wchan').read_text()}")
+        return found
 
     def kill(self) -> None:
         self._process.kill()
