@@ -31,13 +31,13 @@ class Faults:
         self.over = False
         self._undo: list[Callable[[], None]] = []
         self._lossy: int | None = None
+        self._known_s = 0.0
         self._pace_s = rng.choice((0.3, 0.8, 1.5))
         self._ambush = Ambush(world, self, world.rng("ambush"))
 
-    @property
-    def has_lost_bytes(self) -> bool:
-        """Some broker, and the others may not know it yet."""
-        return self._lossy is not None
+    def has_lost_bytes(self, since_s: float) -> bool:
+        """Some broker, and the others may not know it yet, or did not know it at some time from `since_s` on."""
+        return self._lossy is not None or self._known_s > since_s
 
     def begin(self) -> None:
         self._world.network.watcher = self._ambush.delay_s
@@ -66,6 +66,7 @@ class Faults:
         fault = self._rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
         if self._lossy is not None and self._is_safe():
             self._lossy = None
+            self._known_s = self._world.loop.time()
         if self._lossy is None and not self._ambush.is_under_way:
             fault()
         self._later(2 * self._pace_s * self._rng.random(), self._next)

@@ -285,8 +285,8 @@ MUTANTS = (
     Mutant(
         "of several refused batches the last is awaited",
         PRODUCER_STATE,
-        "            awaited = self.awaited[producer_id]\n",
-        "            pass\n",
+        "        if refused is not None:\n            expected",
+        "        if False:\n            expected",
         also=((PRODUCER_STATE, "NEW_LEADER_MS = 30_000", "NEW_LEADER_MS = 0"),),
     ),
     Mutant(
