@@ -72,16 +72,19 @@ async def register(store: MetadataStore, broker: BrokerRegistration) -> int:
     Raises BrokerIdTaken if another session holds the number. Registering again in one session replaces the data.
     """
     path, data = broker_path(broker.broker_id), encode_broker(broker)
-    try:
-        # The set is there for its answer, the Stat, and because Kafka does the same: the node's version is 1.
-        stat = (await store.multi([Create(path, data, ephemeral=True), Set(path, data, 0)]))[1]
-    except NodeExists:
-        found = await store.exists(path)
-        if found is not None and found.ephemeral_owner != store.session_id:
-            raise BrokerIdTaken(path, "registered by another session, still alive") from None
-        stat = await store.set(path, data)
-    assert isinstance(stat, Stat)
-    return stat.czxid
+    while True:
+        try:
+            # The set is there for its answer, the Stat, and because Kafka does the same: the node's version is 1.
+            stat = (await store.multi([Create(path, data, ephemeral=True), Set(path, data, 0)]))[1]
+        except NodeExists:
+            found = await store.exists(path)
+            if found is None:
+                continue  # the session that held it ended just now
+            if found.ephemeral_owner != store.session_id:
+                raise BrokerIdTaken(path, "registered by another session, still alive") from None
+            stat = await store.set(path, data)
+        assert isinstance(stat, Stat)
+        return stat.czxid
 
 
 async def announce_disk_event(store: MetadataStore, broker_id: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from config.listeners import Listener
 from replication import nodes
 from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.metadata_store import StoreError
+from replication.metadata_store import Stat, StoreError
 from replication.nodes import BrokerRegistration
 from replication.producer_ids import ProducerIdAllocator
 from replication.registration import (
@@ -84,6 +84,25 @@ async def test_a_number_in_use_is_refused(tmp_path: Path) -> None:
     store.session_id += 1  # as another process sees it
     with pytest.raises(BrokerIdTaken):
         await register(store, BrokerRegistration(0, ()))
+    await store.close()
+
+
+@on_loop
+async def test_a_number_that_is_freed_while_one_looks_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await opened(tmp_path)
+    await register(store, BrokerRegistration(0, ()))
+    exists = store.exists
+
+    async def freed(path: str) -> Stat | None:
+        await store.delete(path)  # its session ends, between the refusal and the look
+        return await exists(path)
+
+    store.session_id += 1
+    monkeypatch.setattr(store, "exists", freed)
+    epoch = await register(store, BrokerRegistration(0, ()))
+    found = await store.get("/brokers/ids/0")
+    assert found is not None
+    assert found[1].czxid == epoch
     await store.close()
 
 
