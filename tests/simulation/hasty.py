@@ -3,7 +3,8 @@
 When something goes wrong, librdkafka lets what is under way end, and repeats in order. Java's client goes on at the new
 leader at once, with batches that were never sent; it repeats others only when all before them are answered. Neither may
 ever be told that something of its own is missing: it would go on under another epoch, and store a second time what was
-under way elsewhere. (Compaction takes batches away, and with a restart what was known of them: there it may be.)
+under way elsewhere. (Compaction and DeleteRecords take batches away, and a restart what was known of them: after these it
+may be.)
 """
 
 from __future__ import annotations
@@ -210,7 +211,8 @@ class HastyProducer(Producer):
             if batch in lane.batches:
                 lane.batches.remove(batch)
             return
-        if answered is not None and answered.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_compacted(key):
+        is_gap = answered is not None and answered.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if is_gap and (is_compacted(key) or ledger.deleted_below(key)):
             lane.batches.clear()
             lane.is_over = True
             return
