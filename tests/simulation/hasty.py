@@ -3,8 +3,8 @@
 When something goes wrong, librdkafka lets what is under way end, and repeats in order. Java's client goes on at the new
 leader at once, with batches that were never sent; it repeats others only when all before them are answered. Neither may
 ever be told that something of its own is missing: it would go on under another epoch, and store a second time what was
-under way elsewhere. (Compaction and DeleteRecords take batches away, and a restart what was known of them: after these it
-may be.)
+under way elsewhere. (Compaction and DeleteRecords take batches away, and a restart what was known of them: then it may
+be.)
 """
 
 from __future__ import annotations
