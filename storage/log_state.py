@@ -281,7 +281,10 @@ class LogState:
         else:
             rolls = False
         if rolls or last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
-            active = self.roll(now_ms, base_offset)
+            # A follower's batch may lie beyond the end: what is between, its leader has compacted. The segment begins
+            # at the end all the same: a gap between two is what a power cut leaves, and ends the log at the next start.
+            end = self.log_end_offset
+            active = self.roll(now_ms, end if last_offset - end <= MAX_RELATIVE_OFFSET else base_offset)
         if not active.size_bytes:
             active.first_timestamp = timestamp
         if config.preallocate:

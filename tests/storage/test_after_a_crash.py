@@ -90,6 +90,19 @@ def test_where_others_have_replicas_a_log_ends_at_a_gap() -> None:
     assert load(files, whole_from=0)[0].log_end_offset == second.base_offset + 1
 
 
+def test_what_a_leader_has_compacted_is_no_gap_to_its_follower() -> None:
+    """A segment that begins there begins where the one before it ends, not with its first batch."""
+    files = MemoryFiles()
+    log = open_log(files, **ROLLING)
+    for offset in (0, 1, 2, 3, 9, 10, 30, 31, 50, 70, 71, 90):
+        log.append_as_follower(batch(base_offset=offset), NOW_MS)
+    assert log.segments_count > 2
+    again, leftovers = load(files, whole_from=0)
+    assert (again.log_end_offset, again.segments_count) == (91, log.segments_count)
+    assert not leftovers
+    assert read_offsets(again, 0) == [0, 1, 2, 3, 9, 10, 30, 31, 50, 70, 71, 90]
+
+
 def test_a_recovery_point_beyond_the_end_vouches_for_nothing() -> None:
     files = written()
     log, _ = load(files, recovery_point=1000)

@@ -139,8 +139,10 @@ def test_segment_rolls_when_an_offset_is_too_far_from_its_base() -> None:
     far = 2**31
     log.append_as_follower(batch(base_offset=far - 2), NOW_MS)
     log.append_as_follower(batch(base_offset=far), NOW_MS)
-    assert base_offsets(log) == [0, far]
+    assert base_offsets(log) == [0, far - 1]
     assert read_offsets(log, far - 5) == [far - 2, far]
+    log.append_as_follower(batch(base_offset=3 * far), NOW_MS)  # too far from where the log ends
+    assert base_offsets(log) == [0, far - 1, 3 * far]
 
 
 def test_new_settings_hold_from_the_next_append_on() -> None:
