@@ -13,6 +13,7 @@ from tests.simulation.ambush import Ambush
 from tests.simulation.node import host_of
 
 if TYPE_CHECKING:
+    from replication.partition import Partition
     from tests.simulation.world import World
 
 
@@ -190,9 +191,12 @@ class Faults:
         return world.network.is_open(host_of(broker_id), "zk")
 
     def _is_safe(self) -> bool:
-        """The one that lost bytes is out of all ISRs, and nobody wants it in; or was back since with everything."""
+        """The one that lost bytes is out of all ISRs, and nobody wants it in; or was back since with everything. And no
+        leader counts on what it had."""
         world = self._world
         for key in world.keys:
+            if self._is_counted_on(key):
+                return False
             if self._lossy in world.ledger.isr(key) or any(self._lossy in isr for isr in self._proposed(key)):
                 partition = world.partition(self._lossy or 0, key)
                 if partition is None or partition.leader_epoch < 0:
@@ -201,8 +205,22 @@ class Faults:
 
     def _proposed(self, key: tuple[str, int]) -> list[Sequence[int]]:
         """What those who lead a partition have asked for: it may be granted late."""
+        return [led.proposed_isr for led in self._led(key) if led.proposed_isr]
+
+    def _is_counted_on(self, key: tuple[str, int]) -> bool:
+        assert self._lossy is not None
+        log = self._world.log(self._lossy, key)
+        end = -1 if log is None else log.log_end_offset
+        for led in self._led(key):
+            follower = led._followers.get(self._lossy)
+            if self._lossy in led._maximal_isr and follower is not None and follower.log_end_offset > end:
+                return True
+        return False
+
+    def _led(self, key: tuple[str, int]) -> list[Partition]:
+        """By whoever takes itself for the leader."""
         partitions = (self._world.partition(id_, key) for id_ in self._world.broker_ids)
-        return [led.proposed_isr for led in partitions if led is not None and led.is_leader and led.proposed_isr]
+        return [partition for partition in partitions if partition is not None and partition.is_leader]
 
     # -- network ---------------------------------------------------------------------------------------------------
 
