@@ -119,9 +119,14 @@ def test_duplicate_is_answered_with_the_first_times_offsets_and_timestamp() -> N
     assert log.size_bytes == size_bytes
 
 
-def answer(log: Log, sequence: int, count: int = 1, epoch: int = 0) -> ErrorCode:
+AGAIN = ErrorCode.NOT_ENOUGH_REPLICAS
+GAP = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+TAKEN = ErrorCode.NONE
+
+
+def answer(log: Log, sequence: int, count: int = 1, epoch: int = 0, now_ms: int = NOW_MS) -> ErrorCode:
     try:
-        log.append_as_leader(sequenced(7, epoch, sequence, count), 0, NOW_MS)
+        log.append_as_leader(sequenced(7, epoch, sequence, count), 0, now_ms)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
@@ -189,25 +194,25 @@ def test_the_log_is_looked_into_once_and_only_for_what_lies_behind() -> None:
     files = MemoryFiles()
     log = open_log(files)
     for sequence in (5, 6, 7):
-        assert append(log, sequence) == TAKEN
+        assert answer(log, sequence) == TAKEN
     log.close(clean=True)
     log = open_log(files)
-    assert append(log, 9) == GAP
+    assert answer(log, 9) == GAP
     assert log._producers.recalled_from == 3
-    assert append(log, 3) == GAP
+    assert answer(log, 3) == GAP
     assert log._producers.recalled_from is None
 
 
 def test_another_epoch_in_the_log_tells_nothing_of_this_one() -> None:
     files = MemoryFiles()
     log = open_log(files)
-    assert [append(log, sequence) for sequence in (0, 1, 2)] == [TAKEN] * 3
+    assert [answer(log, sequence) for sequence in (0, 1, 2)] == [TAKEN] * 3
     log.close(clean=True)
     log = open_log(files)
-    assert [append(log, sequence, epoch=1) for sequence in (0, 1)] == [TAKEN] * 2
+    assert [answer(log, sequence, epoch=1) for sequence in (0, 1)] == [TAKEN] * 2
     log.high_watermark = log.log_end_offset
-    assert append(log, 0, epoch=1) == TAKEN  # a repetition, among the last ten
-    assert append(log, 2**31 - 2, epoch=1) == GAP
+    assert answer(log, 0, epoch=1) == TAKEN  # a repetition, among the last ten
+    assert answer(log, 2**31 - 2, epoch=1) == GAP
     assert [entry[0] for entry in log.producer_ids()[7].batches] == [0, 1]
 
 
@@ -218,19 +223,19 @@ def test_looking_back_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     files = MemoryFiles()
     log = open_log(files, index_interval_bytes=4096)
     for sequence in range(look_back * 60 + 500):
-        assert append(log, sequence) == TAKEN
+        assert answer(log, sequence) == TAKEN
     log.close(clean=True)
     log = open_log(files, index_interval_bytes=4096)
     log.high_watermark = log.log_end_offset
     end = log.log_end_offset
-    assert append(log, end - look_back * 40) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-    assert append(log, 3) == GAP
+    assert answer(log, end - look_back * 40) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert answer(log, 3) == GAP
 
 
 def test_a_log_that_cannot_be_read_tells_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     files = MemoryFiles()
     log = open_log(files)
-    assert [append(log, sequence) for sequence in (0, 1, 2)] == [TAKEN] * 3
+    assert [answer(log, sequence) for sequence in (0, 1, 2)] == [TAKEN] * 3
     log.close(clean=True)
     log = open_log(files)
 
@@ -238,8 +243,8 @@ def test_a_log_that_cannot_be_read_tells_nothing_more(monkeypatch: pytest.Monkey
         raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(Segment, "scan", broken)
-    assert append(log, 0) == GAP
-    assert append(log, 3) == TAKEN
+    assert answer(log, 0) == GAP
+    assert answer(log, 3) == TAKEN
 
 
 def test_a_follower_knows_what_it_saw_being_stored() -> None:
@@ -281,29 +286,16 @@ def test_what_follows_a_batch_that_the_disk_did_not_take_is_to_be_sent_again_wit
     assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def append(log: Log, sequence: int, *, epoch: int = 0, now_ms: int = NOW_MS) -> ErrorCode:
-    try:
-        log.append_as_leader(sequenced(7, epoch, sequence), 0, now_ms)
-    except KafkaError as error:
-        return error.code
-    return ErrorCode.NONE
-
-
-AGAIN = ErrorCode.NOT_ENOUGH_REPLICAS
-GAP = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-TAKEN = ErrorCode.NONE
-
-
 def test_what_was_sent_behind_a_refused_batch_is_not_taken_before_it() -> None:
     """Whoever is unknown may begin anywhere, so it would be, and the refused batch could never be."""
     log = open_log(MemoryFiles())
     log.await_sequence(7, 0, 0)
-    assert [append(log, sequence) for sequence in (1, 2, 0, 1, 2)] == [AGAIN, AGAIN, TAKEN, TAKEN, TAKEN]
+    assert [answer(log, sequence) for sequence in (1, 2, 0, 1, 2)] == [AGAIN, AGAIN, TAKEN, TAKEN, TAKEN]
     log.await_sequence(7, 0, 3)
-    assert [append(log, sequence) for sequence in (4, 3, 4, 6)] == [AGAIN, TAKEN, TAKEN, GAP]
+    assert [answer(log, sequence) for sequence in (4, 3, 4, 6)] == [AGAIN, TAKEN, TAKEN, GAP]
     log.await_sequence(7, 0, 5)
     log.begin_to_lead(None)
-    assert append(log, 6) == GAP
+    assert answer(log, 6) == GAP
     # Others begin where they like.
     assert log.append_as_leader(sequenced(8, 0, 9), 0, NOW_MS).first_offset == 5
 
@@ -311,65 +303,65 @@ def test_what_was_sent_behind_a_refused_batch_is_not_taken_before_it() -> None:
 def test_of_several_refused_batches_the_first_is_awaited() -> None:
     """A client sends five before it knows that the first was refused."""
     log = open_log(MemoryFiles())
-    assert append(log, 0) == TAKEN
+    assert answer(log, 0) == TAKEN
     for sequence in (1, 2, 3):
         log.await_sequence(7, 0, sequence)
-    assert [append(log, sequence) for sequence in (4, 2, 3, 1, 2, 4)] == [*[AGAIN] * 3, TAKEN, TAKEN, AGAIN]
+    assert [answer(log, sequence) for sequence in (4, 2, 3, 1, 2, 4)] == [*[AGAIN] * 3, TAKEN, TAKEN, AGAIN]
     # What was refused once more is awaited anew.
     log.await_sequence(7, 0, 3)
-    assert [append(log, sequence) for sequence in (4, 3, 4)] == [AGAIN, TAKEN, TAKEN]
+    assert [answer(log, sequence) for sequence in (4, 3, 4)] == [AGAIN, TAKEN, TAKEN]
     # The client hears late that the second was refused: it repeats the first, and sends another that is new.
     for sequence in (7, 5, 6):
         log.await_sequence(7, 0, sequence)
-    assert [append(log, sequence) for sequence in (5, 8, 6, 8, 7, 9)] == [TAKEN, AGAIN, TAKEN, AGAIN, TAKEN, GAP]
+    assert [answer(log, sequence) for sequence in (5, 8, 6, 8, 7, 9)] == [TAKEN, AGAIN, TAKEN, AGAIN, TAKEN, GAP]
 
 
 def test_refused_sequences_may_wrap_around() -> None:
     log = open_log(MemoryFiles())
-    assert append(log, LAST_SEQUENCE - 1) == TAKEN
+    assert answer(log, LAST_SEQUENCE - 1) == TAKEN
     for sequence in (LAST_SEQUENCE, 0, 1):
         log.await_sequence(7, 0, sequence)
-    assert [append(log, sequence) for sequence in (0, 1, 2)] == [AGAIN] * 3
-    assert [append(log, sequence) for sequence in (LAST_SEQUENCE, 1, 0, 1, 3)] == [TAKEN, AGAIN, TAKEN, TAKEN, GAP]
+    assert [answer(log, sequence) for sequence in (0, 1, 2)] == [AGAIN] * 3
+    assert [answer(log, sequence) for sequence in (LAST_SEQUENCE, 1, 0, 1, 3)] == [TAKEN, AGAIN, TAKEN, TAKEN, GAP]
 
 
 def test_the_first_batch_of_an_epoch_is_awaited_too() -> None:
     log = open_log(MemoryFiles())
-    assert [append(log, sequence) for sequence in (0, 1)] == [TAKEN, TAKEN]
-    assert append(log, 1, epoch=1) == GAP
+    assert [answer(log, sequence) for sequence in (0, 1)] == [TAKEN, TAKEN]
+    assert answer(log, 1, epoch=1) == GAP
     for sequence in (0, 1):
         log.await_sequence(7, 1, sequence)
-    assert append(log, 3) == GAP  # not of that epoch
-    assert [append(log, sequence, epoch=1) for sequence in (2, 1, 0, 1, 2)] == [AGAIN, AGAIN, TAKEN, TAKEN, TAKEN]
+    assert answer(log, 3) == GAP  # not of that epoch
+    assert [answer(log, sequence, epoch=1) for sequence in (2, 1, 0, 1, 2)] == [AGAIN, AGAIN, TAKEN, TAKEN, TAKEN]
 
 
 def test_a_gap_passes_where_the_leader_is_new() -> None:
     """The leader before may have refused what is missing."""
     log = open_log(MemoryFiles())
-    assert [append(log, sequence) for sequence in (5, 6)] == [TAKEN, TAKEN]
+    assert [answer(log, sequence) for sequence in (5, 6)] == [TAKEN, TAKEN]
     log.begin_to_lead(NOW_MS)
     late_ms = NOW_MS + NEW_LEADER_MS - 1
-    assert append(log, 8, now_ms=late_ms) == AGAIN
-    assert append(log, 1, epoch=1, now_ms=late_ms) == AGAIN
+    assert answer(log, 8, now_ms=late_ms) == AGAIN
+    assert answer(log, 1, epoch=1, now_ms=late_ms) == AGAIN
     with pytest.raises(KafkaError, match=r"producer 8: sequence 0 expected, got 3"):
         log.append_as_leader(sequenced(8, 0, 3), 0, late_ms)
     # What lies behind cannot become right.
-    assert append(log, 3, now_ms=late_ms) == GAP
-    assert append(log, 8, now_ms=late_ms + 1) == GAP
-    assert append(log, 1, epoch=1, now_ms=late_ms + 1) == GAP
+    assert answer(log, 3, now_ms=late_ms) == GAP
+    assert answer(log, 8, now_ms=late_ms + 1) == GAP
+    assert answer(log, 1, epoch=1, now_ms=late_ms + 1) == GAP
     # The clock was set back: no window of hours.
-    assert append(log, 8, now_ms=NOW_MS - 1) == GAP
-    assert [append(log, sequence) for sequence in (7, 8)] == [TAKEN, TAKEN]
+    assert answer(log, 8, now_ms=NOW_MS - 1) == GAP
+    assert [answer(log, sequence) for sequence in (7, 8)] == [TAKEN, TAKEN]
     assert log.append_as_leader(sequenced(8, 0, 3), 0, late_ms + 1).first_offset == 4
 
 
 def test_who_is_unknown_where_records_were_deleted_begins_anywhere_at_a_new_leader_too() -> None:
     log = open_log(MemoryFiles())
-    assert append(log, 0) == TAKEN
+    assert answer(log, 0) == TAKEN
     log.high_watermark = 1
     log.advance_log_start_offset(1)
     log.begin_to_lead(NOW_MS)
-    assert append(log, 2) == AGAIN
+    assert answer(log, 2) == AGAIN
     assert log.append_as_leader(sequenced(8, 0, 3), 0, NOW_MS).first_offset == 1
 
 
