@@ -106,13 +106,14 @@ class Place:
     @property
     def is_settled(self) -> bool:
         """Whether there is nothing to be done until the partition moves. Who is not in sync may become it at any fetch,
-        and so may who is about to be put out: another change of the set was under way when it caught up."""
+        and so may who is about to be put out: another change of the set was under way when it caught up. Where the
+        leadership began while a fetch waited, only the next one tells where the follower stands."""
         partition = self.partition
         return (
             partition is not None
             and partition.log_end_offset == self.offset
             and self.told_high_watermark == partition.high_watermark
-            and (partition.stays_in_sync(self._session.replica_id) or not partition.is_leader)
+            and (partition.is_in_step(self._session.replica_id, self.offset) or not partition.is_leader)
         )
 
     def _moved(self) -> None:

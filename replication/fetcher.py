@@ -138,6 +138,9 @@ class Fetcher:
         """Asked for again at `not_before_ms`, until then not at all."""
         self._cut: dict[Key, None] = {}
         """Not asked for until their logs are synced."""
+        self._missed: set[Key] = set()
+        """An answer was not taken, because it came while they were not to be asked for and the leader had not heard of
+        that yet: it believes that it has told them how far records are committed."""
         self._names: dict[Uuid, str] = {}
         self._session_id = NO_SESSION
         self._session_epoch = OPENS
@@ -239,6 +242,7 @@ class Fetcher:
             self._changed[key] = None
         if self._session_epoch == OPENS:
             self._asked.clear()
+            self._missed.clear()
             self._changed = dict.fromkeys(self._followed)
         wanted: dict[str, FetchRequest.FetchTopic] = {}
         forgotten: list[FetchRequest.ForgottenTopic] = []
@@ -247,7 +251,8 @@ class Fetcher:
             keys = list(changed)
             changed, later = dict.fromkeys(keys[:MOST_NEWS]), dict.fromkeys(keys[MOST_NEWS:])
         for key in changed:
-            self._ask(key, wanted, forgotten, now_ms)
+            if not self._ask(key, wanted, forgotten, now_ms):
+                later[key] = None
         self._changed = later
         broker_id = self._settings.broker_id
         has_state = version >= STATE_FROM
@@ -293,16 +298,21 @@ class Fetcher:
         wanted: dict[str, FetchRequest.FetchTopic],
         forgotten: list[FetchRequest.ForgottenTopic],
         now_ms: int,
-    ) -> None:
+    ) -> bool:
+        """False if the next request is to ask: the leader must forget first what it believes to have told."""
         name, index = key
         before = self._asked.get(key)
         followed = None if key in self._waiting or key in self._cut else self._followed.get(key)
         question = None if followed is None or self._must_wait(followed, now_ms) else followed.question
-        if question == before:
-            return
-        if before is not None and (question is None or question[0] != before[0]):
+        missed = key in self._missed
+        if question == before and not missed:
+            return True
+        if before is not None and (missed or question is None or question[0] != before[0]):
             forgotten.append(FetchRequest.ForgottenTopic(topic=name, topic_id=before[0], partitions=[index]))
             del self._asked[key]
+            self._missed.discard(key)
+            if missed and question is not None:
+                return False
         if question is not None:
             topic_id, leader_epoch, offset, last_fetched_epoch, log_start_offset = self._asked[key] = question
             topic = wanted.get(name)
@@ -318,6 +328,7 @@ class Fetcher:
                     partition_max_bytes=self._settings.max_bytes,
                 )
             )
+        return True
 
     # -- being answered ----------------------------------------------------------------------------------------
 
@@ -351,13 +362,14 @@ class Fetcher:
             name = topic.topic or self._names.get(topic.topic_id, "")
             for data in topic.partitions:
                 key = name, data.partition_index
-                followed = self._followed.get(key)
-                if followed is None or key in self._waiting or key in self._cut:
-                    continue
                 asked = self._asked.get(key)
-                if asked is None or asked[PLACE] != followed.question[PLACE]:
-                    # Since the question it has become another one's.
-                    self._changed[key] = None
+                followed = None if key in self._waiting or key in self._cut else self._followed.get(key)
+                if followed is None or asked is None or asked[PLACE] != followed.question[PLACE]:
+                    # Since the question it has become another one's, or nobody's for now.
+                    if asked is not None:
+                        self._missed.add(key)
+                    if followed is not None:
+                        self._changed[key] = None
                     continue
                 if not followed.is_current:
                     self.unfollow(key)

@@ -540,9 +540,11 @@ class Partition:
         self._proposed_isr = isr
         self._maximal_isr = frozenset(self.isr) | frozenset(isr)
 
-    def stays_in_sync(self, replica_id: int) -> bool:
-        """Whether it is in the ISR, and no change that takes it out is on its way to the controller."""
-        return replica_id in self.isr and (self._proposed_isr is None or replica_id in self._proposed_isr)
+    def is_in_step(self, replica_id: int, offset: int) -> bool:
+        """Whether it is known to be at `offset`, is in the ISR, and no change that takes it out is on its way."""
+        follower = self._followers.get(replica_id)
+        is_there = follower is not None and follower.log_end_offset == offset and replica_id in self.isr
+        return is_there and (self._proposed_isr is None or replica_id in self._proposed_isr)
 
     @property
     def proposed_isr(self) -> list[int] | None:

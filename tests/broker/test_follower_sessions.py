@@ -8,7 +8,7 @@ import pytest
 
 from broker.follower_sessions import EVICT_AFTER_MS, FollowerSession
 from protocol.errors import ErrorCode
-from protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
+from protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse, LeaderAndIsrRequest
 from replication.partition import Partition
 from replication.replica_throttle import ReplicaThrottle
 from tests.broker.harness import Harness, bytes_of, fetch_request, records_of
@@ -98,6 +98,17 @@ def busy(harness: Harness) -> list[int]:
 
 def state_of(partition: Partition) -> Any:
     return partition._followers[FOLLOWER]
+
+
+def role_of(partition: Partition, leader: int = 0) -> LeaderAndIsrRequest.LeaderAndIsrPartitionState:
+    return LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+        partition_index=partition.partition,
+        leader=leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        replicas=list(partition.replicas),
+        partition_epoch=partition.partition_epoch,
+    )
 
 
 def idle(harness: Harness, topic: str) -> tuple[Fetches, FollowerSession]:
@@ -366,6 +377,28 @@ def test_many_that_may_not_join_the_set_keep_nobody_waiting_and_nobody_busy(
     for _ in range(4):
         follower.ask({2: 1})
     assert sorted(set(looked)) == [0, 1]
+
+
+def test_where_a_leadership_began_while_a_fetch_waited_the_next_one_counts(
+    harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fetch came when this broker did not lead: it did not say where the follower stands. Without records nobody
+    would look at it again, and it stayed out of the in-sync set for ever (of 5,000 new partitions on a slow disk)."""
+    monkeypatch.setattr("broker.follower_fetch.MOST_PARTITIONS", 1)
+    first, second = partition_of(harness, topic, 0), partition_of(harness, topic, 1)
+    first.isr_decided([0], first.partition_epoch + 1, harness.broker.now_ms())
+    role = role_of(second)
+    second.become_follower(role_of(second, leader=7))
+    follower = Fetches(harness, topic)
+    assert list(follower.ask({0: 0, 1: 0})) == [0]
+    assert follower.ask({})[1].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    waiting = follower.begin({}, max_wait_ms=20)
+    assert second.become_leader(role, harness.broker.now_ms())
+    (found,) = harness.run(waiting).responses[0].partitions
+    assert (found.partition_index, found.error_code) == (1, 0)
+    for _ in range(2):  # they have their turns
+        follower.ask({})
+    assert state_of(second).log_end_offset == 0
 
 
 def test_many_that_are_throttled_keep_nobody_waiting_and_nobody_busy(

@@ -91,14 +91,18 @@ class Brokers:
         """An answer, none, or the end of the connection; never an error of the broker's own."""
         harness = self._broker()
         connection, transport = Watched(harness.broker, "PLAINTEXT"), FakeTransport()
-        connection.connection_made(transport)
-        taken = 0
-        while taken < len(data) and transport.reading and not transport.aborted:
-            view = connection.get_buffer(65536)
-            piece = data[taken : taken + len(view)]
-            view[: len(piece)] = piece
-            connection.buffer_updated(len(piece))
-            taken += len(piece)
+
+        async def feed() -> None:
+            connection.connection_made(transport)
+            taken = 0
+            while taken < len(data) and transport.reading and not transport.aborted:
+                view = connection.get_buffer(65536)
+                piece = data[taken : taken + len(view)]
+                view[: len(piece)] = piece
+                connection.buffer_updated(len(piece))
+                taken += len(piece)
+
+        harness.run(feed())  # on the loop: what takes long goes on there
         harness.turn(TURNS)
         connection.connection_lost(None)
         harness.turn(1)

@@ -524,6 +524,50 @@ def test_many_partitions_are_told_of_by_and_by_as_long_as_there_is_a_session(mon
     assert (len(request.topics), request.max_wait_ms) == (5, 500), "without a session all of them, each time"
 
 
+@pytest.mark.parametrize("why", ["waiting", "unfollowed"])
+def test_what_was_told_of_a_partition_that_was_not_asked_for_is_told_again(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader had not heard yet that nobody asks: of a partition at rest it would tell no more."""
+    monkeypatch.setattr("replication.fetcher.MOST_NEWS", 1)
+    fetcher = Fetcher(FetcherSettings(1, backoff_ms=1000))
+    replicas = [Replica(1, f"topic-{number}", bytes([number + 1]) * 16) for number in range(2)]
+    for replica in replicas:
+        replica.partition.become_follower(state(0, 0, [0, 1], [0, 1], 0))
+        fetcher.follow(replica.partition)
+    late = replicas[1].partition
+
+    def told(*numbers: int, **fields: Any) -> FetchResponse:
+        data = {number: FetchResponse.PartitionData(partition_index=0, records=b"", **fields) for number in numbers}
+        found = [
+            FetchResponse.FetchableTopicResponse(topic_id=replicas[number].partition.topic_id, partitions=[one])
+            for number, one in data.items()
+        ]
+        return FetchResponse(session_id=7, responses=found)
+
+    for numbers in ((0,), (1,), (), ()):
+        fetcher.request(NOW, 5)
+        fetcher.take(told(*numbers, high_watermark=0, log_start_offset=0), NOW)
+    if why == "waiting":
+        fetcher.request(NOW, 5)
+        fetcher.take(told(0, 1, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), NOW)
+    else:
+        for replica in replicas:
+            fetcher.unfollow((replica.partition.topic, 0))
+    request = fetcher.request(NOW, 5)
+    assert [gone.topic_id for gone in request.forgotten_topics_data] == [replicas[0].partition.topic_id]
+    fetcher.take(told(1, high_watermark=0, log_start_offset=0), NOW)
+    if why == "unfollowed":
+        fetcher.follow(late)
+    events = []
+    for _ in range(5):
+        request = fetcher.request(NOW + 1000, 5)
+        events += ["forget" for gone in request.forgotten_topics_data if gone.topic_id == late.topic_id]
+        events += ["ask" for topic in request.topics if topic.topic_id == late.topic_id]
+        fetcher.take(told(), NOW + 1000)
+    assert events == ["forget", "ask"], "in two requests: Apache Kafka looks at what is asked first"
+
+
 def test_a_refusal_is_waited_out() -> None:
     _, follower = pair(1)
     follower.fetcher.request(NOW, 5)

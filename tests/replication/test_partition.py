@@ -323,10 +323,11 @@ class TestIsr:
         assert partition.isr_to_shrink(NOW + LAG) is None
         shrunk = partition.isr_to_shrink(NOW + LAG + 1)
         assert shrunk == [0]
-        assert partition.stays_in_sync(1)
+        assert partition.is_in_step(1, 0)
+        assert not partition.is_in_step(1, 3), "it has not said so"
         partition.propose_isr(shrunk)
         # In the set, but not for long: whoever is level now must be looked at again.
-        assert (1 in partition.isr, partition.stays_in_sync(0), partition.stays_in_sync(1)) == (True, True, False)
+        assert (1 in partition.isr, partition.is_in_step(1, 0)) == (True, False)
         assert partition.isr_to_shrink(NOW + LAG + 1) is None
         # Not decided yet: the old, larger set still holds the HW.
         partition.append(b"d", NOW + LAG + 2, 1)
