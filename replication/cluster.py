@@ -84,6 +84,9 @@ class Cluster(NamedTuple):
     returned: frozenset[tuple[str, int, int]] = frozenset()
     """Replicas (topic, partition, broker) in sync by a state that was written before their broker registered: it was
     away since, and no controller has acted on that. Only in a picture that was just read."""
+    leaving: Mapping[PartitionKey, frozenset[int]] = {}
+    """Live brokers that partitions which have arrived have left, and that did not confirm it yet: until then the node
+    of the topic names them, so that the next controller tells them."""
 
     def partition(self, key: PartitionKey) -> Partition | None:
         topic = self.topics.get(key[0])

@@ -63,7 +63,15 @@ from replication.nodes import (
     state_path,
     topic_path,
 )
-from replication.reassignment import can_change, has_arrived, is_moving, reassigned, target_of, unneeded
+from replication.reassignment import (
+    before_all_have_left,
+    can_change,
+    has_arrived,
+    is_moving,
+    reassigned,
+    target_of,
+    unneeded,
+)
 
 
 def decide(cluster: Cluster, event: Event, listener: str = "PLAINTEXT") -> tuple[Cluster, list[Action]]:
@@ -93,7 +101,8 @@ class _Decision:
         self._stops: dict[tuple[int, bool], list[PartitionKey]] = {}
         self._last: list[Action] = []
         self._moving = set(cluster.moving)
-        self._arrived: dict[str, None] = {}  # topics of partitions that have arrived
+        self._leaving = dict(cluster.leaving)
+        self._arrived: dict[str, None] = {}  # topics of partitions whose moves are over
         self._dropped: dict[PartitionKey, tuple[int, ...] | None] = {}
 
     def take(self, event: Event) -> None:
@@ -114,8 +123,9 @@ class _Decision:
                 self._topics_now(topics, gone)
             case TopicsDoomed(names):
                 self._doom(names)
-            case ReplicasStopped(broker_id, deleted):
+            case ReplicasStopped(broker_id, deleted, refused):
                 self._stopped(broker_id, deleted)
+                self._left(broker_id, [key for key in deleted | refused if key in self._leaving])
             case ReplicasFailed(broker_id, failed):
                 self._failed(broker_id, failed)
             case ReplicasRecovered(broker_id, recovered):
@@ -153,6 +163,8 @@ class _Decision:
         self._arrive()
         if self._moving != self.cluster.moving:
             self.cluster = self.cluster._replace(moving=frozenset(self._moving))
+        if self._leaving != self.cluster.leaving:
+            self.cluster = self.cluster._replace(leaving=self._leaving)
 
     # -- brokers ---------------------------------------------------------------------------------------------------
 
@@ -171,6 +183,12 @@ class _Decision:
         self.cluster = self.cluster._replace(brokers=survivors, failed=failed)
         if lost:
             self._settle_all()
+        for id_ in lost:
+            left = [key for key, ids in self._leaving.items() if id_ in ids]
+            if id_ not in registrations:
+                self._left(id_, left)
+            elif left:  # its life before may not have heard of it
+                self._stops[id_, True] = left
         brokers = {
             id_: LiveBroker(registration, epoch, id_ in survivors and survivors[id_].shutting_down)
             for id_, (registration, epoch) in registrations.items()
@@ -230,6 +248,7 @@ class _Decision:
         for name in gone:
             if self._topics.pop(name, None) is not None:
                 self._moving = {key for key in self._moving if key[0] != name}
+                self._leaving = {key: ids for key, ids in self._leaving.items() if key[0] != name}
         for name, read in topics.items():
             known = self.cluster.topics.get(name)
             topic_id, partitions = read.assignment
@@ -256,7 +275,10 @@ class _Decision:
 
     def _write_topic(self, name: str, writes: list[tuple[Operation, ...]] | None = None) -> None:
         topic = self.cluster.topics[name]
-        assignment = TopicAssignment(topic.topic_id, {i: p.assignment for i, p in topic.partitions.items()})
+        written = {
+            i: before_all_have_left(p.assignment, self._leaving.get((name, i), ())) for i, p in topic.partitions.items()
+        }
+        assignment = TopicAssignment(topic.topic_id, written)
         writes = self._writes if writes is None else writes
         writes.append((Set(topic_path(name), encode_topic(assignment), topic.version),))
         self._topics[name] = topic._replace(version=topic.version + 1)
@@ -266,7 +288,7 @@ class _Decision:
             topic = self.cluster.topics.get(name)
             if topic is None:
                 self._last.append(DropDeletion(name))
-            elif any(key[0] == name for key in self._moving):
+            elif self._is_on_its_way(name):
                 self._topics[name] = topic._replace(doomed=True)
             elif not topic.deleting:
                 replicas = frozenset((i, id_) for i, p in topic.partitions.items() for id_ in p.assignment.replicas)
@@ -319,9 +341,10 @@ class _Decision:
             assignment = reassigned(before, target)
             if not can_change(self.cluster, key, partition, assignment):
                 continue
-            if not is_moving(assignment):
+            if not is_moving(assignment) and (assignment != before or key not in self._leaving):
                 self._dropped[key] = target
             if assignment != before:
+                self._leaving.pop(key, None)
                 self._assign(key, partition._replace(assignment=assignment))
                 moves.append((key, unneeded(before, assignment)))
         # Before all else, so that the next controller goes on with it.
@@ -357,7 +380,7 @@ class _Decision:
         return True
 
     def _arrive(self) -> None:
-        """Moves whose new replicas are all in sync have come to their end: the old ones go."""
+        """The new replicas are all in sync: the old ones go."""
         for key in sorted(self._moving):
             partition = self.cluster.partition(key)
             if partition is None or partition.state is None:
@@ -368,13 +391,32 @@ class _Decision:
             target = ReplicaAssignment(target_of(assignment))
             if self._move(key, partition._replace(assignment=target), assignment.removing):
                 self._moving.discard(key)
-                self._arrived[key[0]] = None
-                self._dropped[key] = target.replicas
-        awaited = [name for name in self._arrived if self._topics[name].doomed]
-        for name in awaited:
-            if not any(key[0] == name for key in self._moving):
+                alive = self.cluster.alive(key, partition)
+                self._leaving[key] = frozenset(id_ for id_ in assignment.removing if id_ in alive)
+                self._end_move(key)
+        for name in [name for name in self._arrived if self._topics[name].doomed]:
+            if not self._is_on_its_way(name):
                 self._topics[name] = self._topics[name]._replace(doomed=False)
                 self._doom(frozenset({name}))
+
+    def _left(self, broker_id: int, keys: Iterable[PartitionKey]) -> None:
+        """The broker has heard that these partitions have left it, or is gone."""
+        for key in sorted(keys):
+            self._leaving[key] -= {broker_id}
+            self._end_move(key)
+
+    def _end_move(self, key: PartitionKey) -> None:
+        """Over it is when the last one that was left has heard of it."""
+        if self._leaving[key]:
+            return
+        del self._leaving[key]
+        partition = self.cluster.partition(key)
+        if partition is not None:
+            self._arrived[key[0]] = None
+            self._dropped[key] = partition.assignment.replicas
+
+    def _is_on_its_way(self, name: str) -> bool:
+        return any(key[0] == name for keys in (self._moving, self._leaving) for key in keys)
 
     # -- elections -------------------------------------------------------------------------------------------------
 

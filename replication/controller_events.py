@@ -48,10 +48,11 @@ class TopicsDoomed(NamedTuple):
 
 
 class ReplicasStopped(NamedTuple):
-    """A broker answered a StopReplica: it has deleted these replicas."""
+    """A broker answered a StopReplica: it has deleted these replicas, and cannot delete those."""
 
     broker_id: int
     deleted: frozenset[PartitionKey]
+    refused: frozenset[PartitionKey] = frozenset()
 
 
 class ReplicasFailed(NamedTuple):

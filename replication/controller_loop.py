@@ -537,9 +537,9 @@ class ControllerLoop:
                 if recovered:
                     self._put(ReplicasRecovered(broker_id, recovered))
         elif isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
-            removed = removed_by(request, response)
-            if removed:
-                self._put(ReplicasStopped(broker_id, removed))
+            removed, refused = removed_by(request, response)
+            if removed or refused:
+                self._put(ReplicasStopped(broker_id, removed, refused))
 
 
 def _tell(done: asyncio.Future[ResultT], result: ResultT) -> None:

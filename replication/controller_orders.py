@@ -10,7 +10,7 @@ from protocol.errors import KafkaError
 from replication.controller_events import PreferredElection, Reassigned, UncleanElection
 from replication.leader_elections import election_refusal, election_result
 from replication.metadata_store import StoreError
-from replication.reassignment import is_moving, reassignment_refusal
+from replication.reassignment import before_all_have_left, is_moving, reassignment_refusal
 from replication.turns import Turns
 
 if TYPE_CHECKING:
@@ -85,11 +85,12 @@ async def reassignments(
     """See ControllerLoop.reassignments."""
 
     async def work(cluster: Cluster, _step: Step) -> dict[PartitionKey, ReplicaAssignment]:
-        return {
-            key: partition.assignment
+        found = {
+            key: before_all_have_left(partition.assignment, cluster.leaving.get(key, ()))
             for key, topic, partition in cluster.partitions()
-            if is_moving(partition.assignment) and not topic.deleting and (wanted is None or key in wanted)
+            if not topic.deleting and (wanted is None or key in wanted)
         }
+        return {key: assignment for key, assignment in found.items() if is_moving(assignment)}
 
     return await controller.in_turn(work)
 

@@ -214,8 +214,10 @@ def answered_with(
     )
 
 
-def removed_by(request: StopReplicaRequest, response: StopReplicaResponse) -> frozenset[PartitionKey]:
-    """The partitions that were to be deleted, and are."""
+def removed_by(
+    request: StopReplicaRequest, response: StopReplicaResponse
+) -> tuple[frozenset[PartitionKey], frozenset[PartitionKey]]:
+    """The partitions that were to be deleted, and are; and those that are not."""
     asked = {
         (topic.topic_name, partition.partition_index)
         for topic in request.topic_states
@@ -223,4 +225,4 @@ def removed_by(request: StopReplicaRequest, response: StopReplicaResponse) -> fr
         if partition.delete_partition
     }
     done = {(entry.topic_name, entry.partition_index) for entry in response.partition_errors if not entry.error_code}
-    return frozenset(asked & done)
+    return frozenset(asked & done), frozenset(asked - done)

@@ -42,6 +42,14 @@ def has_arrived(assignment: ReplicaAssignment, isr: Collection[int]) -> bool:
     return all(id_ in isr for id_ in target_of(assignment))
 
 
+def before_all_have_left(assignment: ReplicaAssignment, leaving: Collection[int]) -> ReplicaAssignment:
+    """Of a partition that has arrived, while not all that it left have heard of it."""
+    if not leaving:
+        return assignment
+    left = tuple(sorted(leaving))
+    return ReplicaAssignment((*assignment.replicas, *left), (), left)
+
+
 def unneeded(before: ReplicaAssignment, after: ReplicaAssignment) -> list[int]:
     """Brokers that only the plan before wanted."""
     return [id_ for id_ in before.replicas if id_ not in after.replicas]

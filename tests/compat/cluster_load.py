@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pathlib
 import struct
 import subprocess
@@ -29,6 +30,7 @@ from tests.support.mixed_cluster import MixedCluster
 
 WAIT_S = 120.0
 """For a step of a cluster, on a machine that is busy with other tests."""
+MOST_NAMED = 20
 UNKNOWN = -1001
 """In place of an offset."""
 _UNKNOWN_FOR_NOW = (
@@ -43,6 +45,9 @@ _QUICK = {
     "topic.metadata.refresh.fast.interval.ms": 100,
     "log_level": 0,
 }
+
+_log = logging.getLogger(__name__)
+_log.setLevel(logging.DEBUG)
 
 
 class NumberedLoad:
@@ -69,7 +74,10 @@ class NumberedLoad:
                 "message.timeout.ms": 600_000,
                 "error_cb": self._error,
                 **_QUICK,
-            }
+                "debug": "eos",  # why it takes another epoch, for whoever looks at a failure
+                "log_level": 7,
+            },
+            logger=_log,
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -138,11 +146,22 @@ class NumberedLoad:
         for partition, records in enumerate(read_numbers(bootstrap, self.topic, self.partitions)):
             assert [offset for offset, _ in records] == list(range(len(records))), "offsets without a gap"
             numbers = [number for _, number in records]
-            assert numbers == sorted(set(numbers)), "each record once, in order"
+            said = f"{self.topic}-{partition}: each record once, in order, not {out_of_order(records)}"
+            assert numbers == sorted(set(numbers)), said
             assert set(range(self.sent)) - set(numbers) <= self.given_up[partition], "none is lost"
             found = {number: offset for offset, number in records}
             told = {number: offset for number, offset in self.acknowledged[partition].items() if offset != UNKNOWN}
             assert {number: found[number] for number in told} == told, "each record where it was said to be"
+
+
+def out_of_order(records: list[tuple[int, int]]) -> list[str]:
+    """The first places where a number is not larger than all before it."""
+    found, largest = [], -1
+    for offset, number in records:
+        if number <= largest:
+            found.append(f"{number} at {offset} behind {largest}")
+        largest = max(largest, number)
+    return [f"{len(found)} places", *found[:MOST_NAMED]]
 
 
 def number_of(value: bytes) -> int:

@@ -35,6 +35,7 @@ from replication.controller_events import (
 from replication.metadata_store import Create, Operation, Set
 from replication.node_tree import NodeTree
 from replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
+from replication.reassignment import is_moving
 
 
 def key_of(text: str) -> PartitionKey:
@@ -83,13 +84,14 @@ class Scenario:
                 unclean = words[:1] == ["unclean"]
                 return TopicsChanged({name: self.topic(name, words[unclean:], unclean)})
             case ["elected", *doomed]:
-                topics = {name: topic._replace(undeleted=None) for name, topic in self.cluster.topics.items()}
-                self.cluster = self.cluster._replace(topics=topics)
+                self.read_again()
                 return Elected(frozenset(doomed[1:]))
             case ["doom", *names]:
                 return TopicsDoomed(frozenset(names))
             case ["stopped", broker_id, *keys]:
                 return ReplicasStopped(int(broker_id), frozenset(map(key_of, keys)))
+            case ["kept", broker_id, *keys]:
+                return ReplicasStopped(int(broker_id), frozenset(), frozenset(map(key_of, keys)))
             case ["failed", broker_id, *keys]:
                 return ReplicasFailed(int(broker_id), frozenset(map(key_of, keys)))
             case ["isr", key, ids]:
@@ -114,6 +116,18 @@ class Scenario:
             case ["gone", name]:
                 return TopicsChanged({}, frozenset({name}))
         raise AssertionError(f"no such command: {command}")
+
+    def read_again(self) -> None:
+        """The picture as the nodes have it, which the next controller begins with."""
+        topics, moving = {}, set()
+        for name, topic in self.cluster.topics.items():
+            found = self.tree.get(nodes.topic_path(name), None)
+            assert found is not None
+            written = nodes.decode_topic(name, found[0]).partitions
+            partitions = {i: one._replace(assignment=written[i]) for i, one in topic.partitions.items()}
+            topics[name] = topic._replace(partitions=partitions, undeleted=None)
+            moving |= {(name, index) for index, one in written.items() if is_moving(one)}
+        self.cluster = self.cluster._replace(topics=topics, moving=frozenset(moving), leaving={})
 
     def topic(self, name: str, replicas: list[str], unclean: bool) -> TopicRead:
         topic_id = name.encode().ljust(16, b"\1")

@@ -14,7 +14,7 @@ from replication.controller import decide
 from replication.controller_events import BrokersChanged, Send, Write
 from replication.controller_requests import SECURITY_PROTOCOL_IDS
 from replication.nodes import BrokerRegistration, PartitionState
-from replication.reassignment import is_moving
+from replication.reassignment import is_moving, target_of
 from tests.replication.scenario import Scenario
 
 TOPICS = {"t": "1,2,3 2,3", "u": "unclean 3,1 1"}
@@ -30,6 +30,7 @@ COMMANDS = st.one_of(
     st.just("preferred t-0 t-1 u-0"),
     st.sampled_from([f"move {key}={to}" for key in KEYS for to in ("1", "2,3", "3,1", "1,2,3", "back")]),
     st.sampled_from(KEYS).map(lambda key: f"caught {key}"),
+    st.sampled_from([f"{said} {id_} {key}" for said in ("stopped", "kept") for id_ in (1, 2, 3) for key in KEYS]),
     st.sampled_from(
         ["unclean t on", "unclean t off", "doom u", "elected", "stopped 1 u-0 u-1", "stopped 3 u-0", "doom t"]
     ),
@@ -69,8 +70,17 @@ def check_moves(scenario: Scenario) -> None:
         assert found[1].version == topic.version
         if not topic.deleting:
             written = nodes.decode_topic(name, found[0]).partitions
-            assert written == {index: partition.assignment for index, partition in topic.partitions.items()}
-            assert topic.doomed <= any(key[0] == name for key in cluster.moving), "a deletion nobody will begin"
+            for index, partition in topic.partitions.items():
+                if left := cluster.leaving.get((name, index)):
+                    assert left <= cluster.brokers.keys(), "nobody will confirm"
+                    assert left <= set(written[index].removing), "the next controller would not tell them"
+                    assert target_of(written[index]) == partition.assignment.replicas
+                else:
+                    assert written[index] == partition.assignment
+            assert written.keys() == topic.partitions.keys()
+            on_their_way = cluster.moving | cluster.leaving.keys()
+            assert topic.doomed <= any(key[0] == name for key in on_their_way), "a deletion nobody will begin"
+    assert all(cluster.partition(key) is not None for key in cluster.leaving)
 
 
 def check_change(before: Any, state: PartitionState, unclean: bool, *, caught: bool) -> None:

@@ -8,6 +8,7 @@ reviewed as a diff. Commands (`t-0` is a partition, replicas are ids with commas
     elected [doomed t]  the controller reads everything again
     doom t              deletion is asked for
     stopped 1 t-0       broker 1 confirms deletions
+    kept 1 t-0          broker 1 cannot delete it
     failed 1 t-0        a disk of broker 1 failed
     isr t-0 1,2         the leader changed the ISR itself
     caught t-0          all replicas that are alive come in sync

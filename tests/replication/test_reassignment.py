@@ -149,6 +149,35 @@ async def test_a_move_by_request(tmp_path: Path) -> None:
 
 
 @on_loop
+async def test_a_replica_that_cannot_be_deleted_does_not_keep_a_move_from_its_end(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as subject:
+        await subject.create("t", (1,))
+        await subject.loop.reassign({("t", 0): (2,)})
+        subject.brokers.broken.add((1, "t", 0))
+        await catch_up(subject, "t", (1, 2))
+        assert deleted_on(subject, 1) == [("t", 0)]
+        assert await assignment(subject, "t") == ReplicaAssignment((2,))
+
+
+@on_loop
+async def test_while_a_broker_has_not_heard_that_it_was_left_the_move_is_not_over(tmp_path: Path) -> None:
+    async with running(tmp_path, 2) as subject:
+        await subject.create("t", (2,))
+        await subject.loop.reassign({("t", 0): (1,)})
+        subject.brokers.unreachable.add(2)
+        await catch_up(subject, "t", (2, 1))
+        left = ReplicaAssignment((1, 2), (), (2,))
+        assert (await subject.state("t")).isr == (1,)
+        assert await assignment(subject, "t") == left._replace(adding=(1,))
+        assert await subject.loop.reassignments(None) == {("t", 0): left}
+        subject.brokers.unreachable.clear()
+        await subject.brokers.until(lambda: deleted_on(subject, 2) == [("t", 0)])
+        await subject.settle()
+        assert await assignment(subject, "t") == ReplicaAssignment((1,))
+        assert await subject.loop.reassignments(None) == {}
+
+
+@on_loop
 async def test_a_move_by_the_node_of_old_tools(tmp_path: Path) -> None:
     async with running(tmp_path, 2, 3) as subject:
         await subject.create("t", (1,))
