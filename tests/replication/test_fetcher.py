@@ -504,13 +504,18 @@ def test_whatever_happens_committed_records_stay(seed: int) -> None:
     assert len({tuple(replica.contents(lowest)) for replica in replicas}) == 1
 
 
+def followed_by(fetcher: Fetcher, count: int) -> list[Replica]:
+    replicas = [Replica(1, f"topic-{number}", bytes([number + 1]) * 16) for number in range(count)]
+    for replica in replicas:
+        replica.partition.become_follower(state(0, 0, [0, 1], [0, 1], 0))
+        fetcher.follow(replica.partition)
+    return replicas
+
+
 def test_many_partitions_are_told_of_by_and_by_as_long_as_there_is_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("replication.fetcher.MOST_NEWS", 2)
     fetcher = Fetcher(FetcherSettings(1))
-    for number in range(5):
-        replica = Replica(1, f"topic-{number}", bytes([number]) * 16)
-        replica.partition.become_follower(state(0, 0, [0, 1], [0, 1], 0))
-        fetcher.follow(replica.partition)
+    followed_by(fetcher, 5)
     asked = []
     for session_id in (7, 7, 7):
         request = fetcher.request(NOW, 5)
@@ -531,18 +536,13 @@ def test_what_was_told_of_a_partition_that_was_not_asked_for_is_told_again(
     """The leader had not heard yet that nobody asks: of a partition at rest it would tell no more."""
     monkeypatch.setattr("replication.fetcher.MOST_NEWS", 1)
     fetcher = Fetcher(FetcherSettings(1, backoff_ms=1000))
-    replicas = [Replica(1, f"topic-{number}", bytes([number + 1]) * 16) for number in range(2)]
-    for replica in replicas:
-        replica.partition.become_follower(state(0, 0, [0, 1], [0, 1], 0))
-        fetcher.follow(replica.partition)
+    replicas = followed_by(fetcher, 2)
     late = replicas[1].partition
 
     def told(*numbers: int, **fields: Any) -> FetchResponse:
-        data = {number: FetchResponse.PartitionData(partition_index=0, records=b"", **fields) for number in numbers}
-        found = [
-            FetchResponse.FetchableTopicResponse(topic_id=replicas[number].partition.topic_id, partitions=[one])
-            for number, one in data.items()
-        ]
+        data = FetchResponse.PartitionData(partition_index=0, records=b"", **fields)
+        ids = [replicas[number].partition.topic_id for number in numbers]
+        found = [FetchResponse.FetchableTopicResponse(topic_id=id_, partitions=[data]) for id_ in ids]
         return FetchResponse(session_id=7, responses=found)
 
     for numbers in ((0,), (1,), (), ()):
