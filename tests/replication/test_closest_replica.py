@@ -7,7 +7,7 @@ from typing import Any
 from replication.closest_replica import closest_replica
 from replication.partition import Partition
 from tests.replication.fakes import CountingLog
-from tests.replication.test_fetcher import state
+from tests.replication.replicas import state
 
 NOW = 1_000_000
 

@@ -1,0 +1,129 @@
+"""Replicas of one partition at several brokers, with questions and answers carried by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from protocol.errors import KafkaError
+from protocol.messages import FetchRequest, FetchResponse
+from replication.fetcher import Fetcher, FetcherSettings, Key
+from replication.partition import Partition
+from storage.log import Log
+from storage.memory_files import MemoryFiles
+from tests.storage.logs import batch, open_log
+
+NOW = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+
+
+def state(leader: int, epoch: int, isr: list[int], replicas: list[int], partition_epoch: int) -> Any:
+    return SimpleNamespace(
+        partition_index=0,
+        controller_epoch=1,
+        leader=leader,
+        leader_epoch=epoch,
+        isr=isr,
+        partition_epoch=partition_epoch,
+        replicas=replicas,
+        adding_replicas=[],
+        removing_replicas=[],
+    )
+
+
+class Replica:
+    """A broker with one replica of one partition, and what it needs to lead or to follow."""
+
+    def __init__(self, broker_id: int, topic: str = "orders", topic_id: bytes = TOPIC_ID) -> None:
+        self.broker_id = broker_id
+        self.files = MemoryFiles()
+        self.partition = Partition(topic, 0, topic_id, broker_id, lag_time_max_ms=10_000)
+        self.partition.log = open_log(self.files, segment_bytes=600)
+        self.fetcher = Fetcher(FetcherSettings(broker_id, backoff_ms=1000))
+        self.session: dict[Key, FetchRequest.FetchPartition] = {}
+
+    @property
+    def log(self) -> Log:
+        assert self.partition.log is not None
+        return self.partition.log
+
+    def lead(self, epoch: int, isr: list[int], replicas: list[int], partition_epoch: int) -> None:
+        self.fetcher.unfollow((self.partition.topic, 0))
+        self.partition.become_leader(state(self.broker_id, epoch, isr, replicas, partition_epoch), NOW)
+
+    def follow(self, leader: int, epoch: int, isr: list[int], replicas: list[int], partition_epoch: int) -> None:
+        if self.partition.become_follower(state(leader, epoch, isr, replicas, partition_epoch)):
+            self.fetcher.failed(NOW)
+            self.session.clear()
+            self.fetcher.follow(self.partition)
+
+    def append(self, count: int = 1, value: int = 0) -> None:
+        self.partition.append(batch(count, size=20 + value), NOW, 1)
+
+    def contents(self, end: int) -> list[bytes]:
+        """The batches below an offset as they lie in the files."""
+        found, offset = [], self.log.log_start_offset
+        while offset < end:
+            piece = self.log.read(offset, 1, end, True)
+            data = piece.read()
+            piece.release()
+            if not data:
+                break
+            found.append(data)
+            offset = int.from_bytes(data[:8]) + int.from_bytes(data[23:27]) + 1
+        return found
+
+
+def answer(leader: Replica, asker: Replica, request: FetchRequest, max_bytes: int = 1 << 20) -> FetchResponse:
+    """What a leader says; of a session it keeps the asker's wishes, as the handler does."""
+    if request.session_epoch == 0:
+        asker.session = {}
+    for gone in request.forgotten_topics_data:
+        for index in gone.partitions:
+            asker.session.pop((gone.topic, index), None)
+    for topic in request.topics:
+        assert topic.topic_id == leader.partition.topic_id
+        for wanted in topic.partitions:
+            asker.session[topic.topic, wanted.partition] = wanted
+    partition = leader.partition
+    data = FetchResponse.PartitionData(partition_index=0, records=b"", high_watermark=-1)
+    wanted_now = asker.session.get((partition.topic, 0))
+    topics = []
+    if wanted_now is not None:
+        try:
+            partition.check_epoch(wanted_now.current_leader_epoch)
+            diverging = partition.diverging_epoch(wanted_now.last_fetched_epoch, wanted_now.fetch_offset)
+            if diverging is not None:
+                data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+            else:
+                piece = partition.read(wanted_now.fetch_offset, max_bytes, replica_id=asker.broker_id)
+                data.records = memoryview(piece.read())
+                piece.release()
+                partition.update_follower(asker.broker_id, wanted_now.fetch_offset, NOW)
+            data.high_watermark, data.log_start_offset = partition.high_watermark, partition.log_start_offset
+        except KafkaError as error:
+            data.error_code = error.code
+        topics = [FetchResponse.FetchableTopicResponse(topic_id=partition.topic_id, partitions=[data])]
+    return FetchResponse(session_id=7, responses=topics)
+
+
+def sync(follower: Replica) -> None:
+    """What was cut is brought to the disk at once."""
+    for log in follower.fetcher.cut_logs():
+        log.flush()
+        follower.fetcher.synced(log)
+
+
+def exchange(follower: Replica, leader: Replica, now_ms: int = NOW, max_bytes: int = 1 << 20) -> list[Key]:
+    sync(follower)
+    request = follower.fetcher.request(now_ms, 5)
+    return follower.fetcher.take(answer(leader, follower, request, max_bytes), now_ms)
+
+
+def pair(records: int = 0) -> tuple[Replica, Replica]:
+    leader, follower = Replica(0), Replica(1)
+    leader.lead(0, [0, 1], [0, 1], 0)
+    follower.follow(0, 0, [0, 1], [0, 1], 0)
+    for number in range(records):
+        leader.append(value=number)
+    return leader, follower
