@@ -195,6 +195,8 @@ def java_double_text(value: float) -> str:
     shortest = repr(value)  # the shortest digits that read back equal; only their layout differs from Java's
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return shortest
-    digits = shortest.lstrip("-").split("e")[0].replace(".", "").strip("0")
-    exponent = int(f"{value:.17e}".split("e")[1])
-    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+    mantissa, _, power = shortest.lstrip("-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    exponent = len(digits) - len(fraction) - 1 + int(power or 0)
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:].rstrip('0') or '0'}E{exponent}"

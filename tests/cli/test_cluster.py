@@ -14,7 +14,7 @@ from broker.cli import cluster
 from broker.local_zookeeper import hold
 from config.broker import BrokerConfig
 from config.definitions import ConfigError
-from tests.support.commands import RunningCommand, pid_of
+from tests.support.commands import RunningCommand, alone_at_zookeepers_port, pid_of
 
 
 def settings(folder: Path, count: int = 3, port: int = 0, **overrides: str) -> list[BrokerConfig]:
@@ -109,7 +109,7 @@ def doctor(capsys: pytest.CaptureFixture[str], bootstrap: str, zookeeper: str) -
 def test_a_cluster_from_start_to_end_and_on_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quick = ("--override", "zookeeper.session.timeout.ms=4000")
     arguments = ("--brokers", "2", "--port", "0", "--dir", str(tmp_path / "data"), *quick)
-    with RunningCommand(tmp_path, "cluster", *arguments) as running:
+    with alone_at_zookeepers_port(), RunningCommand(tmp_path, "cluster", *arguments) as running:
         said = running.until("ready after ")
         bootstrap = said.partition("--bootstrap-server ")[2].split()[0]
         topics = ["topics", "--bootstrap-server", bootstrap]
@@ -124,7 +124,7 @@ def test_a_cluster_from_start_to_end_and_on_again(tmp_path: Path, capsys: pytest
         assert "2 partitions (orders-0, orders-1) with replicas that are not in sync" in wrong
         assert running.stop() == 0
         assert running.said.index("stopping broker 0") < running.said.index("stopping zookeeper")
-    with RunningCommand(tmp_path, "cluster", *arguments) as running:
+    with alone_at_zookeepers_port(), RunningCommand(tmp_path, "cluster", *arguments) as running:
         running.until("1 topic, 2 partitions: all in sync")
         assert running.stop(signal.SIGTERM) == 0
     with pytest.raises(ProcessLookupError):

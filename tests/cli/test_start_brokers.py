@@ -17,7 +17,7 @@ from broker.__main__ import main
 from broker.cli import start
 from broker.cli.start_brokers import arguments_for, bootstrap_of, first_of, left_out, member_name, stop_on_signals
 from broker.supervisor import Child
-from tests.support.commands import RunningCommand, pid_of, until
+from tests.support.commands import RunningCommand, alone_at_zookeepers_port, pid_of, until
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +135,7 @@ def test_start_with_several_brokers_starts_again_who_dies(tmp_path: Path) -> Non
     listeners = ("--override", "listeners=PLAINTEXT://127.0.0.1:0")
     quick = ("--override", "zookeeper.session.timeout.ms=4000")
     arguments = ("start", "--brokers", "2", "--override", f"log.dirs={tmp_path / 'data'}", *listeners, *quick)
-    with RunningCommand(tmp_path, *arguments) as running:
+    with alone_at_zookeepers_port(), RunningCommand(tmp_path, *arguments) as running:
         said = running.until("2 brokers are ready: ")
         os.kill(pid_of(said, "broker 1"), signal.SIGKILL)
         running.until("broker 1 is started again")

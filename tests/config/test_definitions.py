@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from config.definitions import ConfigDef, ConfigError, ConfigValue, java_double_text
@@ -137,6 +139,8 @@ def test_values_as_texts(type: str, value: ConfigValue, text: str | None) -> Non
         (12345678.9, "1.23456789E7"),
         (-2.5e10, "-2.5E10"),
         (1e22, "1.0E22"),
+        (1e23, "1.0E23"),  # the nearest double lies below it
+        (9.999999999999997e22, "9.999999999999997E22"),
         (1.7976931348623157e308, "1.7976931348623157E308"),
         (5e-324, "5.0E-324"),  # JDK 19 and later; before, 4.9E-324
         (float("nan"), "NaN"),
@@ -146,3 +150,10 @@ def test_values_as_texts(type: str, value: ConfigValue, text: str | None) -> Non
 )
 def test_doubles_look_as_in_java(value: float, text: str) -> None:
     assert java_double_text(value) == text
+
+
+def test_doubles_read_back_as_they_were() -> None:
+    chance = random.Random(7)
+    for _ in range(5000):
+        for value in (chance.uniform(-1e12, 1e12), float(f"{chance.randint(1, 999)}e{chance.randint(-300, 300)}")):
+            assert float(java_double_text(value)) == value

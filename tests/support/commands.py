@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.processes import ROOT, clean_environment
 
 PATIENCE_S = 120.0
+
+
+@contextmanager
+def alone_at_zookeepers_port() -> Iterator[None]:
+    """For commands that take the first free port from 2181 on: two that look at the same time find the same."""
+    with (Path(tempfile.gettempdir()) / "gregor-tests-zookeeper-port").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 class RunningCommand:
