@@ -102,7 +102,7 @@ class _Decision:
         self._last: list[Action] = []
         self._moving = set(cluster.moving)
         self._leaving = dict(cluster.leaving)
-        self._arrived: dict[str, None] = {}  # topics of partitions whose moves are over
+        self._moved: dict[str, None] = {}  # topics of partitions whose moves are over
         self._dropped: dict[PartitionKey, tuple[int, ...] | None] = {}
 
     def take(self, event: Event) -> None:
@@ -394,7 +394,7 @@ class _Decision:
                 alive = self.cluster.alive(key, partition)
                 self._leaving[key] = frozenset(id_ for id_ in assignment.removing if id_ in alive)
                 self._end_move(key)
-        for name in [name for name in self._arrived if self._topics[name].doomed]:
+        for name in [name for name in self._moved if self._topics[name].doomed]:
             if not self._is_on_its_way(name):
                 self._topics[name] = self._topics[name]._replace(doomed=False)
                 self._doom(frozenset({name}))
@@ -412,7 +412,7 @@ class _Decision:
         del self._leaving[key]
         partition = self.cluster.partition(key)
         if partition is not None:
-            self._arrived[key[0]] = None
+            self._moved[key[0]] = None
             self._dropped[key] = partition.assignment.replicas
 
     def _is_on_its_way(self, name: str) -> bool:
@@ -513,7 +513,7 @@ class _Decision:
 
     def actions(self) -> list[Action]:
         last: list[tuple[Operation, ...]] = []
-        for name in self._arrived:
+        for name in self._moved:
             self._write_topic(name, last)
         cluster, brokers = self.cluster, sorted(self.cluster.brokers)
         actions: list[Action] = [Write(tuple(self._writes))] if self._writes else []

@@ -8,10 +8,11 @@ import pytest
 
 from broker.follower_sessions import EVICT_AFTER_MS, FollowerSession
 from protocol.errors import ErrorCode
-from protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse, LeaderAndIsrRequest
+from protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
 from replication.partition import Partition
 from replication.replica_throttle import ReplicaThrottle
 from tests.broker.harness import Harness, bytes_of, fetch_request, records_of
+from tests.replication.replicas import state
 
 FOLLOWER = 5
 
@@ -98,17 +99,6 @@ def busy(harness: Harness) -> list[int]:
 
 def state_of(partition: Partition) -> Any:
     return partition._followers[FOLLOWER]
-
-
-def role_of(partition: Partition, leader: int = 0) -> LeaderAndIsrRequest.LeaderAndIsrPartitionState:
-    return LeaderAndIsrRequest.LeaderAndIsrPartitionState(
-        partition_index=partition.partition,
-        leader=leader,
-        leader_epoch=partition.leader_epoch,
-        isr=list(partition.isr),
-        replicas=list(partition.replicas),
-        partition_epoch=partition.partition_epoch,
-    )
 
 
 def idle(harness: Harness, topic: str) -> tuple[Fetches, FollowerSession]:
@@ -387,8 +377,8 @@ def test_where_a_leadership_began_while_a_fetch_waited_the_next_one_counts(
     monkeypatch.setattr("broker.follower_fetch.MOST_PARTITIONS", 1)
     first, second = partition_of(harness, topic, 0), partition_of(harness, topic, 1)
     first.isr_decided([0], first.partition_epoch + 1, harness.broker.now_ms())
-    role = role_of(second)
-    second.become_follower(role_of(second, leader=7))
+    role = state(0, second.leader_epoch, second.isr, second.replicas, second.partition_epoch)
+    second.become_follower(state(7, second.leader_epoch, second.isr, second.replicas, second.partition_epoch))
     follower = Fetches(harness, topic)
     assert list(follower.ask({0: 0, 1: 0})) == [0]
     assert follower.ask({})[1].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -17,7 +17,8 @@ NOW = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
 
 
-def state(leader: int, epoch: int, isr: list[int], replicas: list[int], partition_epoch: int) -> Any:
+def state(leader: int, epoch: int, isr: list[int], replicas: list[int], partition_epoch: int = 0) -> Any:
+    """What LeaderAndIsr says of partition 0."""
     return SimpleNamespace(
         partition_index=0,
         controller_epoch=1,

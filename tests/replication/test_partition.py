@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,23 +12,10 @@ from hypothesis import strategies as st
 from protocol.errors import ErrorCode, KafkaError
 from replication.partition import DEBUGGING, Partition
 from tests.replication.fakes import CountingLog
+from tests.replication.replicas import state
 
 NOW = 1_000_000
 LAG = 10_000
-
-
-def state(leader: int, epoch: int, isr: list[int], replicas: list[int], partition_epoch: int = 0) -> Any:
-    return SimpleNamespace(
-        partition_index=0,
-        controller_epoch=1,
-        leader=leader,
-        leader_epoch=epoch,
-        isr=isr,
-        partition_epoch=partition_epoch,
-        replicas=replicas,
-        adding_replicas=[],
-        removing_replicas=[],
-    )
 
 
 def leader_of(log: Any, replicas: list[int], isr: list[int] | None = None, epoch: int = 0) -> Partition:
