@@ -29,7 +29,7 @@ help:
 setup: $(INSTALLED)
 
 # The first Python that is new enough, or a line that says how to get one.
-$(INSTALLED): pyproject.toml
+$(INSTALLED): pyproject.toml hatch_build.py
 	@new_enough='import sys; sys.exit(sys.version_info < (3, 11))'; python=; \
 	for candidate in "$${PYTHON:-}" python3.11 python3 python3.12 python3.13 python3.14; do \
 	  if [ -n "$$candidate" ] && "$$candidate" -c "$$new_enough" 2>/dev/null; then python=$$candidate; break; fi; \
@@ -47,7 +47,7 @@ $(INSTALLED): pyproject.toml
 	  fi; \
 	fi
 	@echo 'installing gregor and what it needs into .venv'
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --config-settings editable_mode=compat -e '.[dev,spark]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,spark]'
 	@touch $@
 
 java:
@@ -56,21 +56,21 @@ java:
 	fi
 
 demo: setup java
-	@$(BIN)/python -m spark_jobs.demo $(ARGS)
+	@$(BIN)/python -m gregor.spark_jobs.demo $(ARGS)
 
 run: setup
 	@exec $(BIN)/gregor start --banner $(ARGS)
 
 test: setup
-	$(BIN)/python -m pytest -q -m 'not jvm and not compat and not very_slow' $(ARGS)
+	$(BIN)/pytest -q -m 'not jvm and not compat and not very_slow' $(ARGS)
 
 # Two files of tests at a time: most of the long ones wait for other processes.
 test-all: setup java
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Apache Kafka's jars for the tests marked jvm; they would be fetched on first use as well. all-jars: of old releases, too.
 jars: setup
-	@$(BIN)/python -c 'import sys; sys.path.insert(0, "."); from tests.support.kafka import kafka_jars; print(kafka_jars())'
+	@$(BIN)/python -c 'from tests.support.kafka import kafka_jars; print(kafka_jars())'
 
 all-jars: setup
 	@$(BIN)/python -m tests.support.kafka
@@ -103,10 +103,10 @@ imports: setup
 	$(BIN)/lint-imports
 
 rules: setup
-	$(BIN)/python -m pytest -q tests/test_rules.py
+	$(BIN)/pytest -q tests/test_rules.py
 
 stubs: setup
-	$(BIN)/python -m protocol.stubs --check
+	$(BIN)/python -m gregor.protocol.stubs --check
 
 # The wheel, in an environment that holds nothing else, from another folder.
 check-wheel: setup

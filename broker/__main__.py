@@ -16,24 +16,27 @@ USAGE = "Usage: gregor COMMAND [OPTIONS]..."
 
 # Name -> module with `main(arguments) -> exit code`, and the line that `gregor --help` prints.
 COMMANDS = {
-    "start": ("broker.cli.start", "Run a broker in the foreground."),
-    "cluster": ("broker.cli.cluster", "Run a ZooKeeper and some brokers on this machine, and watch them."),
-    "zookeeper": ("broker.cli.zookeeper", "Run a ZooKeeper server in the foreground."),
-    "topics": ("broker.cli.topics", "Create, list, describe, alter and delete topics."),
-    "console-producer": ("broker.cli.console_producer", "Send the lines of standard input to a topic."),
-    "console-consumer": ("broker.cli.console_consumer", "Print the records of topics."),
-    "groups": ("broker.cli.groups", "List, describe and delete consumer groups; reset their offsets."),
-    "compact": ("broker.cli.compact", "Compact a topic now, or say when that comes and why."),
-    "retention": ("broker.cli.retention", "Apply a topic's retention now, or say what goes next and why."),
-    "configs": ("broker.cli.configs", "Show and alter settings of topics, brokers, loggers, groups, client metrics."),
-    "get-offsets": ("broker.cli.get_offsets", "Show offsets of partitions: the end, the start, at a time."),
-    "delete-records": ("broker.cli.delete_records", "Delete the records of partitions below an offset."),
-    "log-dirs": ("broker.cli.log_dirs", "Show data folders, and the size of what lies in them."),
-    "leader-election": ("broker.cli.leader_election", "Elect leaders of partitions."),
-    "doctor": ("broker.cli.doctor", "Check a cluster from a client's side, and say what to change."),
-    "dump-log": ("broker.cli.dump_log", "Show what is in the files of a log."),
-    "verify": ("broker.cli.verify", "Check the files of a data folder; changes nothing."),
-    "spark": ("spark_jobs.cli", "Run a Spark job on topics, such as `gregor spark wordcount`."),
+    "start": ("gregor.broker.cli.start", "Run a broker in the foreground."),
+    "cluster": ("gregor.broker.cli.cluster", "Run a ZooKeeper and some brokers on this machine, and watch them."),
+    "zookeeper": ("gregor.broker.cli.zookeeper", "Run a ZooKeeper server in the foreground."),
+    "topics": ("gregor.broker.cli.topics", "Create, list, describe, alter and delete topics."),
+    "console-producer": ("gregor.broker.cli.console_producer", "Send the lines of standard input to a topic."),
+    "console-consumer": ("gregor.broker.cli.console_consumer", "Print the records of topics."),
+    "groups": ("gregor.broker.cli.groups", "List, describe and delete consumer groups; reset their offsets."),
+    "compact": ("gregor.broker.cli.compact", "Compact a topic now, or say when that comes and why."),
+    "retention": ("gregor.broker.cli.retention", "Apply a topic's retention now, or say what goes next and why."),
+    "configs": (
+        "gregor.broker.cli.configs",
+        "Show and alter settings of topics, brokers, loggers, groups, client metrics.",
+    ),
+    "get-offsets": ("gregor.broker.cli.get_offsets", "Show offsets of partitions: the end, the start, at a time."),
+    "delete-records": ("gregor.broker.cli.delete_records", "Delete the records of partitions below an offset."),
+    "log-dirs": ("gregor.broker.cli.log_dirs", "Show data folders, and the size of what lies in them."),
+    "leader-election": ("gregor.broker.cli.leader_election", "Elect leaders of partitions."),
+    "doctor": ("gregor.broker.cli.doctor", "Check a cluster from a client's side, and say what to change."),
+    "dump-log": ("gregor.broker.cli.dump_log", "Show what is in the files of a log."),
+    "verify": ("gregor.broker.cli.verify", "Check the files of a data folder; changes nothing."),
+    "spark": ("gregor.spark_jobs.cli", "Run a Spark job on topics, such as `gregor spark wordcount`."),
 }
 
 
@@ -66,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(usage())
         return 0
     if name == "--version":
-        from broker.cli.version import version_line
+        from gregor.broker.cli.version import version_line
 
         print(version_line())
         return 0

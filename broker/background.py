@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.log import logger
-from protocol.slices import after_call
+from gregor.broker.log import logger
+from gregor.protocol.slices import after_call
 
 if TYPE_CHECKING:
-    from protocol.slices import GoOn, Slices
-    from storage.log import Log
+    from gregor.protocol.slices import GoOn, Slices
+    from gregor.storage.log import Log
 
 ResultT = TypeVar("ResultT")
 

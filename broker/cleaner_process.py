@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from broker.worker_process import WorkerProcess
-from storage.cleaner import CleanedGroup, CleaningJob
+from gregor.broker.worker_process import WorkerProcess
+from gregor.storage.cleaner import CleanedGroup, CleaningJob
 
-WORKER = "storage.cleaner_worker"
+WORKER = "gregor.storage.cleaner_worker"
 
 
 class CleaningFailed(Exception):

@@ -1,7 +1,7 @@
-"""One client connection: the asyncio shell around protocol.framing.
+"""One client connection: the asyncio shell around gregor.protocol.framing.
 
 Bytes come into the shared receive buffer or, for a frame that does not fit one read, into an owned one
-(broker.receive_buffers); whole requests are dispatched at once, on the loop, and their answers leave in order
+(gregor.broker.receive_buffers); whole requests are dispatched at once, on the loop, and their answers leave in order
 (protocol.framing.ResponseQueue, broker.outbound). As in Apache Kafka a connection has one request at work at a
 time, so a client's later request sees the effect of its earlier one; only Produce requests overlap, since their
 order is settled by the append. Nothing here waits for another connection.
@@ -18,17 +18,17 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.context import Call
-from broker.large_requests import LARGE_REQUEST_BYTES, encode_in_steps, may_be_long, serve_large
-from broker.log import logger
-from broker.outbound import Chunk, Outbound
-from broker.produce_routes import OWED, ProduceRoutes
-from broker.receive_buffers import SHARED_BYTES, Admission, BufferPool, OwnedBuffer
-from broker.registry import Later
-from broker.responses import encode_response
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, MalformedMessage
-from protocol.framing import (
+from gregor.broker.context import Call
+from gregor.broker.large_requests import LARGE_REQUEST_BYTES, encode_in_steps, may_be_long, serve_large
+from gregor.broker.log import logger
+from gregor.broker.outbound import Chunk, Outbound
+from gregor.broker.produce_routes import OWED, ProduceRoutes
+from gregor.broker.receive_buffers import SHARED_BYTES, Admission, BufferPool, OwnedBuffer
+from gregor.broker.registry import Later
+from gregor.broker.responses import encode_response
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, MalformedMessage
+from gregor.protocol.framing import (
     FRAME_HEAD,
     HEAD_BYTES,
     SIZE_BYTES,
@@ -40,11 +40,11 @@ from protocol.framing import (
     request_head,
     skip_tagged_fields,
 )
-from protocol.messages import ApiVersionsResponse
+from gregor.protocol.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker
-    from broker.registry import Entry
+    from gregor.broker.context import Broker
+    from gregor.broker.registry import Entry
 
 
 _PRODUCE = ApiKey.PRODUCE.value

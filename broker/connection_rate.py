@@ -5,7 +5,7 @@ again and again would all wait for ever longer.
 
 from __future__ import annotations
 
-from config.definitions import INT_MAX
+from gregor.config.definitions import INT_MAX
 
 LONGEST_DELAY_S = 10.0
 """Less than clients wait for their first answer."""

@@ -8,12 +8,12 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.connection_rate import LONGEST_DELAY_S, CreationRate
-from broker.log import logger
+from gregor.broker.connection_rate import LONGEST_DELAY_S, CreationRate
+from gregor.broker.log import logger
 
 if TYPE_CHECKING:
-    from broker.connection import Connection
-    from config.broker import BrokerConfig
+    from gregor.broker.connection import Connection
+    from gregor.config.broker import BrokerConfig
 
 CLOSED_AT_ONCE = 50
 _SWEEPS_PER_IDLE_TIME = 10

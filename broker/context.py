@@ -7,40 +7,40 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.endpoints import endpoint_for
-from protocol.ids import ZERO_UUID, Uuid
+from gregor.broker.endpoints import endpoint_for
+from gregor.protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
-    from broker.background import Background
-    from broker.connection import Connection
-    from broker.connections import Connections
-    from broker.endpoints import NodeEndpoint
-    from broker.fetch_sessions import FetchSessions
-    from broker.follower_sessions import FollowerSessions
-    from broker.internal_topics import TopicCreator
-    from broker.log_mover import LogMover
-    from broker.metadata_answer import EncodedTopics
-    from broker.receive_buffers import BufferPool, ReceiveBudget
-    from broker.registry import Entry
-    from broker.stalls import StallMeter
-    from broker.turns import Gate
-    from config.broker import BrokerConfig
-    from coordinator.group.coordinator import GroupCoordinator
-    from replication.consumer_offsets import ConsumerOffsets
-    from replication.controller_answers import ControllerAnswers
-    from replication.local_broker import LocalBroker
-    from replication.metadata_image import MetadataImage
-    from replication.partition import Partition
-    from replication.producer_ids import ProducerIdAllocator
-    from replication.replica_manager import ReplicaManager
-    from replication.topic_configs import TopicConfigs
-    from replication.topics_admin import Admin
-    from storage.manager import LogManager
+    from gregor.broker.background import Background
+    from gregor.broker.connection import Connection
+    from gregor.broker.connections import Connections
+    from gregor.broker.endpoints import NodeEndpoint
+    from gregor.broker.fetch_sessions import FetchSessions
+    from gregor.broker.follower_sessions import FollowerSessions
+    from gregor.broker.internal_topics import TopicCreator
+    from gregor.broker.log_mover import LogMover
+    from gregor.broker.metadata_answer import EncodedTopics
+    from gregor.broker.receive_buffers import BufferPool, ReceiveBudget
+    from gregor.broker.registry import Entry
+    from gregor.broker.stalls import StallMeter
+    from gregor.broker.turns import Gate
+    from gregor.config.broker import BrokerConfig
+    from gregor.coordinator.group.coordinator import GroupCoordinator
+    from gregor.replication.consumer_offsets import ConsumerOffsets
+    from gregor.replication.controller_answers import ControllerAnswers
+    from gregor.replication.local_broker import LocalBroker
+    from gregor.replication.metadata_image import MetadataImage
+    from gregor.replication.partition import Partition
+    from gregor.replication.producer_ids import ProducerIdAllocator
+    from gregor.replication.replica_manager import ReplicaManager
+    from gregor.replication.topic_configs import TopicConfigs
+    from gregor.replication.topics_admin import Admin
+    from gregor.storage.manager import LogManager
 
 
 @dataclass(slots=True, eq=False)
 class Broker:
-    """The parts of one broker, put together in broker.wiring. Everything belongs to the loop's thread."""
+    """The parts of one broker, put together in gregor.broker.wiring. Everything belongs to the loop's thread."""
 
     config: BrokerConfig
     broker_id: int

@@ -18,21 +18,21 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.control_address import listen, unlink
-from broker.log import logger
-from broker.outlook import compaction_outlook, retention_outlook
-from protocol.errors import KafkaError
-from storage.segment import DELETED_SUFFIX, LOG_SUFFIX
+from gregor.broker.control_address import listen, unlink
+from gregor.broker.log import logger
+from gregor.broker.outlook import compaction_outlook, retention_outlook
+from gregor.protocol.errors import KafkaError
+from gregor.storage.segment import DELETED_SUFFIX, LOG_SUFFIX
 
 if TYPE_CHECKING:
-    from broker.background import Background
-    from broker.log_cleaner import LogCleaner
-    from broker.maintenance import Maintenance
-    from broker.stalls import StallMeter
-    from config.broker import BrokerConfig
-    from storage.compaction import DirtyRange
-    from storage.log import Log
-    from storage.manager import LogManager
+    from gregor.broker.background import Background
+    from gregor.broker.log_cleaner import LogCleaner
+    from gregor.broker.maintenance import Maintenance
+    from gregor.broker.stalls import StallMeter
+    from gregor.config.broker import BrokerConfig
+    from gregor.storage.compaction import DirtyRange
+    from gregor.storage.log import Log
+    from gregor.storage.manager import LogManager
 
 LONGEST_ORDER_BYTES = 64 * 1024
 ACCEPTING_TURNS = 5

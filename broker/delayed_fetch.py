@@ -12,15 +12,15 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.log import logger
-from broker.registry import Later
-from protocol.errors import ErrorCode
-from protocol.messages import FetchResponse
+from gregor.broker.log import logger
+from gregor.broker.registry import Later
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import FetchResponse
 
 if TYPE_CHECKING:
-    from broker.fetch_reads import RepeatedRead
-    from broker.handlers.k01_fetch import FetchRead
-    from replication.partition import Partition
+    from gregor.broker.fetch_reads import RepeatedRead
+    from gregor.broker.handlers.k01_fetch import FetchRead
+    from gregor.replication.partition import Partition
 
 
 class WaitingFetch(Later):

@@ -1,14 +1,14 @@
 """How many file descriptors the process may have, and how many of them storage keeps open.
 
 A broker has one for each connection, and for each file that it wrote or read lately: with 10,000 partitions there are
-30,000 files, of which storage keeps as many open as fit (storage.files).
+30,000 files, of which storage keeps as many open as fit (gregor.storage.files).
 """
 
 from __future__ import annotations
 
 import sys
 
-from storage.files import FEWEST_OPEN_FILES, OsFiles
+from gregor.storage.files import FEWEST_OPEN_FILES, OsFiles
 
 MOST_OPEN_FILES = 3000
 """With 1000 connections that is within a limit of 4096."""

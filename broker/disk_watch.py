@@ -19,17 +19,17 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from broker.log import logger
-from replication.metadata_store import StoreError
-from replication.turns import Turns
-from storage.disk_errors import BROKEN, OF_THE_PROCESS, is_full
+from gregor.broker.log import logger
+from gregor.replication.metadata_store import StoreError
+from gregor.replication.turns import Turns
+from gregor.storage.disk_errors import BROKEN, OF_THE_PROCESS, is_full
 
 if TYPE_CHECKING:
-    from broker.background import Background
-    from replication.replica_manager import ReplicaManager
-    from storage.data_folder import DataFolder
-    from storage.log import Log
-    from storage.manager import LogManager
+    from gregor.broker.background import Background
+    from gregor.replication.replica_manager import ReplicaManager
+    from gregor.storage.data_folder import DataFolder
+    from gregor.storage.log import Log
+    from gregor.storage.manager import LogManager
 
 _LOOK_EVERY_S = 1.0
 _RETAIN_EVERY = 10

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from broker.connection import Connection
-    from replication.metadata_image import LiveBroker
+    from gregor.broker.connection import Connection
+    from gregor.replication.metadata_image import LiveBroker
 
 
 class NodeEndpoint(NamedTuple):

@@ -8,15 +8,15 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.leaders import current_leader, node_endpoints, why_absent
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import Uuid
-from protocol.messages import FetchResponse
-from storage.log import LogSlice
+from gregor.broker.handlers.leaders import current_leader, node_endpoints, why_absent
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import Uuid
+from gregor.protocol.messages import FetchResponse
+from gregor.storage.log import LogSlice
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
-    from storage.cached_reads import NotCached
+    from gregor.broker.context import Broker, Call
+    from gregor.storage.cached_reads import NotCached
 
 TOPIC_IDS_FROM = 13
 LEADER_FROM = 16

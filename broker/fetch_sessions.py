@@ -10,11 +10,11 @@ import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import Uuid
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import Uuid
 
 if TYPE_CHECKING:
-    from protocol.messages import FetchRequest
+    from gregor.protocol.messages import FetchRequest
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1

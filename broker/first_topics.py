@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.log import logger
-from broker.topic_requests import TopicRequests
-from protocol.errors import ErrorCode, KafkaError
-from replication.topics_admin import NewTopic
+from gregor.broker.log import logger
+from gregor.broker.topic_requests import TopicRequests
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.topics_admin import NewTopic
 
 if TYPE_CHECKING:
-    from broker.context import Broker
-    from config.environment import TopicWish
+    from gregor.broker.context import Broker
+    from gregor.config.environment import TopicWish
 
 TRY_AGAIN_S = 1.0
 GIVE_UP_S = 600.0

@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.delayed_fetch import WaitingFetch
-from broker.fetch_reads import MOST_FETCHES, RepeatedRead, release_records
-from protocol.errors import KafkaError
-from protocol.ids import Uuid
-from protocol.messages import FetchRequest, FetchResponse
-from storage.cached_reads import NotCached
-from storage.log import LogSlice
+from gregor.broker.delayed_fetch import WaitingFetch
+from gregor.broker.fetch_reads import MOST_FETCHES, RepeatedRead, release_records
+from gregor.protocol.errors import KafkaError
+from gregor.protocol.ids import Uuid
+from gregor.protocol.messages import FetchRequest, FetchResponse
+from gregor.storage.cached_reads import NotCached
+from gregor.storage.log import LogSlice
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
-    from broker.follower_sessions import FollowerSession, FollowerSessions, Place
-    from replication.partition import Partition
-    from replication.replica_throttle import ReplicaThrottle
+    from gregor.broker.context import Broker, Call
+    from gregor.broker.follower_sessions import FollowerSession, FollowerSessions, Place
+    from gregor.replication.partition import Partition
+    from gregor.replication.replica_throttle import ReplicaThrottle
 
 MOST_PARTITIONS = 500
 """So many are looked at for one answer; the others are in the next, which follows at once."""

@@ -16,16 +16,16 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from broker.fetch_reads import TOPIC_IDS_FROM
-from broker.follower_fetch import FollowerRead, ParkedFetch
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import Uuid
-from protocol.messages import FetchRequest, FetchResponse
+from gregor.broker.fetch_reads import TOPIC_IDS_FROM
+from gregor.broker.follower_fetch import FollowerRead, ParkedFetch
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import Uuid
+from gregor.protocol.messages import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
-    from replication.partition import Partition
-    from replication.replica_throttle import ReplicaThrottle
+    from gregor.broker.context import Broker, Call
+    from gregor.replication.partition import Partition
+    from gregor.replication.replica_throttle import ReplicaThrottle
 
 SESSIONS_FROM = 12
 """Version of Fetch. Followers that speak an older one are served as consumers are."""

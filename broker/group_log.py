@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from broker.internal_topics import GROUP_METADATA_TOPIC
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import build_batch, iter_batches
-from storage.cached_reads import NotCached
+from gregor.broker.internal_topics import GROUP_METADATA_TOPIC
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.records import build_batch, iter_batches
+from gregor.storage.cached_reads import NotCached
 
 if TYPE_CHECKING:
-    from replication.partition import Partition
-    from replication.replica_manager import ReplicaManager
-    from storage.log import LogSlice
+    from gregor.replication.partition import Partition
+    from gregor.replication.replica_manager import ReplicaManager
+    from gregor.storage.log import LogSlice
 
 ALL_IN_SYNC = -1
 READ_BYTES = 256 * 1024

@@ -11,16 +11,16 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.log import logger
-from protocol.errors import ErrorCode
-from protocol.messages import ControlledShutdownRequest, ControlledShutdownResponse
+from gregor.broker.log import logger
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ControlledShutdownRequest, ControlledShutdownResponse
 
 if TYPE_CHECKING:
-    from config.broker import BrokerConfig
-    from replication.controller_link import ControllerLink
-    from replication.metadata_image import MetadataImage
-    from replication.metadata_store import MetadataStore
-    from replication.replica_manager import ReplicaManager
+    from gregor.config.broker import BrokerConfig
+    from gregor.replication.controller_link import ControllerLink
+    from gregor.replication.metadata_image import MetadataImage
+    from gregor.replication.metadata_store import MetadataStore
+    from gregor.replication.replica_manager import ReplicaManager
 
 _LOOK_EVERY_S = 0.01
 _TOLD_WITHIN_S = 2.0

@@ -7,13 +7,13 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from broker.log import logger
-from protocol.errors import ErrorCode, KafkaError
+from gregor.broker.log import logger
+from gregor.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.topic_requests import TopicRequests
-    from config.broker import BrokerConfig
-    from replication.topics_admin import Admin
+    from gregor.broker.topic_requests import TopicRequests
+    from gregor.config.broker import BrokerConfig
+    from gregor.replication.topics_admin import Admin
 
 WARNED_EVERY_S = 30.0
 GROUP_METADATA_TOPIC = "__consumer_offsets"

@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import Awaitable, Generator
 from typing import TYPE_CHECKING, Any
 
-from broker.registry import Later
-from broker.responses import EncodedResponse
-from protocol.api_keys import ApiKey
-from protocol.framing import SIZE_BYTES
-from protocol.messages import ResponseHeader
+from gregor.broker.registry import Later
+from gregor.broker.responses import EncodedResponse
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.framing import SIZE_BYTES
+from gregor.protocol.messages import ResponseHeader
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
-    from broker.receive_buffers import OwnedBuffer
-    from broker.registry import Entry
+    from gregor.broker.context import Broker, Call
+    from gregor.broker.receive_buffers import OwnedBuffer
+    from gregor.broker.registry import Entry
 
 LARGE_REQUEST_BYTES = 16 * 1024
 """Decoded at once, a request of more than that could take several milliseconds. Produce requests do not: their records

@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode
-from protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
-from replication.controller_requests import answered_with
-from replication.local_broker import BrokerResponse, LocalBroker
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
+from gregor.replication.controller_requests import answered_with
+from gregor.replication.local_broker import BrokerResponse, LocalBroker
 
 if TYPE_CHECKING:
-    from replication.controller_requests import BrokerRequest
-    from replication.metadata_image import MetadataImage
-    from replication.replica_manager import ReplicaManager
-    from replication.topic_configs import TopicConfigs
-    from storage.log import Log
+    from gregor.replication.controller_requests import BrokerRequest
+    from gregor.replication.metadata_image import MetadataImage
+    from gregor.replication.replica_manager import ReplicaManager
+    from gregor.replication.topic_configs import TopicConfigs
+    from gregor.storage.log import Log
 
 Key = tuple[str, int]
 

@@ -6,8 +6,8 @@ import socket
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from config.broker import BrokerConfig
-    from config.listeners import Listener
+    from gregor.config.broker import BrokerConfig
+    from gregor.config.listeners import Listener
 
 _LEAST_BACKLOG = 1024
 """A burst of connections above the backlog costs each late one a second (the client's SYN is sent again after it)."""

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from storage.folder_lock import FolderInUse, FolderLock
+from gregor.storage.folder_lock import FolderInUse, FolderLock
 
 DEFAULT_PORT = 2181
 DATA = "data"
@@ -43,7 +43,7 @@ def hold(data_folder: Path) -> FolderLock:
 
 def command_for(config_file: Path) -> Callable[[int], Sequence[str]]:
     """For supervisor.Child. Raises ZooKeeperMissing if there is no Java, or no jars."""
-    from broker.zookeeper_server import server_command
+    from gregor.broker.zookeeper_server import server_command
 
     command = server_command(config_file)
     return lambda descriptor: command

@@ -18,24 +18,24 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.cleaner_process import CleanerProcess, CleaningFailed
-from broker.log import logger
-from broker.maintenance import flush_log, sliced
-from broker.outlook import size
-from broker.worker_process import WorkerDied
-from protocol.errors import KafkaError
-from storage.cleaner import CleanedGroup, CleaningJob
-from storage.disk_errors import FULL, OF_THE_PROCESS
-from storage.files import OsFiles
-from storage.segment_swap import LogChanged, unlink_unfinished
+from gregor.broker.cleaner_process import CleanerProcess, CleaningFailed
+from gregor.broker.log import logger
+from gregor.broker.maintenance import flush_log, sliced
+from gregor.broker.outlook import size
+from gregor.broker.worker_process import WorkerDied
+from gregor.protocol.errors import KafkaError
+from gregor.storage.cleaner import CleanedGroup, CleaningJob
+from gregor.storage.disk_errors import FULL, OF_THE_PROCESS
+from gregor.storage.files import OsFiles
+from gregor.storage.segment_swap import LogChanged, unlink_unfinished
 
 if TYPE_CHECKING:
-    from broker.background import Background
-    from config.broker import BrokerConfig
-    from protocol.slices import Slices
-    from storage.compaction import DirtyRange
-    from storage.log import Log
-    from storage.manager import LogManager
+    from gregor.broker.background import Background
+    from gregor.config.broker import BrokerConfig
+    from gregor.protocol.slices import Slices
+    from gregor.storage.compaction import DirtyRange
+    from gregor.storage.log import Log
+    from gregor.storage.manager import LogManager
 
 IDLE_WORKER_S = 30.0
 """A worker without work ends after so long: it holds some 15 MB."""

@@ -15,20 +15,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from broker.log import logger
-from protocol.errors import ErrorCode, KafkaError
-from storage.disk_errors import is_full
-from storage.folder_names import MAX_NAME_LENGTH, FolderKind, marked_folder_name
-from storage.log_move import CHUNK_BYTES, MOVED_FILE
-from storage.throttle import Pace
+from gregor.broker.log import logger
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.disk_errors import is_full
+from gregor.storage.folder_names import MAX_NAME_LENGTH, FolderKind, marked_folder_name
+from gregor.storage.log_move import CHUNK_BYTES, MOVED_FILE
+from gregor.storage.throttle import Pace
 
 if TYPE_CHECKING:
-    from broker.background import Background
-    from config.broker import BrokerConfig
-    from replication.replica_manager import ReplicaManager
-    from storage.data_folder import DataFolder
-    from storage.log_move import LogMove
-    from storage.manager import LogManager
+    from gregor.broker.background import Background
+    from gregor.config.broker import BrokerConfig
+    from gregor.replication.replica_manager import ReplicaManager
+    from gregor.storage.data_folder import DataFolder
+    from gregor.storage.log_move import LogMove
+    from gregor.storage.manager import LogManager
 
 _RETRY_S = 0.01
 """How long to wait for a compaction or a flush that is under way when the copy is ready."""

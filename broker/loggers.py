@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 
-from protocol.errors import ErrorCode, KafkaError
-from replication.config_changes import ConfigChange, ConfigOperation
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.config_changes import ConfigChange, ConfigOperation
 
 ROOT = "root"
 TRACE = 5

@@ -1,7 +1,7 @@
 """What a broker does by the clock: flush, checkpoint, retention, forgetting producers.
 
 Each job goes through the logs in slices of about a millisecond and gives the loop a turn in between; whatever waits for
-the disk runs on a thread (broker.background).
+the disk runs on a thread (gregor.broker.background).
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.log import logger
-from protocol.errors import ErrorCode, KafkaError
-from storage.disk_errors import is_full
+from gregor.broker.log import logger
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.disk_errors import is_full
 
 if TYPE_CHECKING:
-    from broker.background import Background
-    from config.broker import BrokerConfig
-    from storage.log import Log
-    from storage.manager import LogManager
+    from gregor.broker.background import Background
+    from gregor.config.broker import BrokerConfig
+    from gregor.storage.log import Log
+    from gregor.storage.manager import LogManager
 
 _SLICE_S = 0.001
 _FLUSH_LOOK_S = 1.0
@@ -150,7 +150,7 @@ class Maintenance:
             try:
                 await flush_log(log, self._background, now_ms, rolled_only=not whole)
             except KafkaError as error:
-                # Of a full disk broker.disk_watch speaks, once.
+                # Of a full disk gregor.broker.disk_watch speaks, once.
                 if self._logs.get(log.topic, log.partition) is log and not is_full(error):
                     logger.error("flush failed: %s", error)
 

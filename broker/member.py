@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from broker.handing_over import hand_over
-from broker.membership import Membership
-from broker.replicating import Replicating
-from broker.silence import Silence
-from broker.topic_requests import TopicRequests
-from replication.isr_changes import IsrChanges
-from replication.leader_balance import LeaderBalance
+from gregor.broker.handing_over import hand_over
+from gregor.broker.membership import Membership
+from gregor.broker.replicating import Replicating
+from gregor.broker.silence import Silence
+from gregor.broker.topic_requests import TopicRequests
+from gregor.replication.isr_changes import IsrChanges
+from gregor.replication.leader_balance import LeaderBalance
 
 if TYPE_CHECKING:
-    from broker.background import Background
-    from broker.follower_sessions import FollowerSessions
-    from config.broker import BrokerConfig
-    from replication.controller_link import ControllerLink
-    from replication.controller_loop import ControllerLoop
-    from replication.local_broker import LocalBroker
-    from replication.metadata_image import MetadataImage
-    from replication.nodes import BrokerRegistration
-    from replication.replica_manager import ReplicaManager
-    from replication.topic_configs import TopicConfigs
-    from replication.zk_client import ZooKeeperStore
+    from gregor.broker.background import Background
+    from gregor.broker.follower_sessions import FollowerSessions
+    from gregor.config.broker import BrokerConfig
+    from gregor.replication.controller_link import ControllerLink
+    from gregor.replication.controller_loop import ControllerLoop
+    from gregor.replication.local_broker import LocalBroker
+    from gregor.replication.metadata_image import MetadataImage
+    from gregor.replication.nodes import BrokerRegistration
+    from gregor.replication.replica_manager import ReplicaManager
+    from gregor.replication.topic_configs import TopicConfigs
+    from gregor.replication.zk_client import ZooKeeperStore
 
 _TOLD_WITHIN_S = 2.0
 """So long a controller that stops tells the others what it has decided last."""

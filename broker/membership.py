@@ -4,7 +4,7 @@ The registration lasts as long as the session. A broker that was killed comes ba
 session, and waits for that. A broker whose session ended while it ran (it was suspended, or cut off) is dead for the
 cluster, which has given its partitions to others: it stops leading at once, and registers again as a new life with
 another epoch, upon which the controller tells it what it is to lead. What it does while it merely hears nothing from
-ZooKeeper, broker.silence says.
+ZooKeeper, gregor.broker.silence says.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
-from broker.log import logger
-from protocol.errors import ErrorCode
-from replication.metadata_store import SessionExpired, StoreError
-from replication.nodes import broker_path
-from replication.registration import BrokerIdTaken, register
-from replication.turns import first_turn, in_turns
+from gregor.broker.log import logger
+from gregor.protocol.errors import ErrorCode
+from gregor.replication.metadata_store import SessionExpired, StoreError
+from gregor.replication.nodes import broker_path
+from gregor.replication.registration import BrokerIdTaken, register
+from gregor.replication.turns import first_turn, in_turns
 
 if TYPE_CHECKING:
-    from broker.background import Background
-    from replication.local_broker import LocalBroker
-    from replication.metadata_image import MetadataImage
-    from replication.metadata_store import MetadataStore, WatchEvent
-    from replication.nodes import BrokerRegistration
-    from replication.replica_manager import ReplicaManager
+    from gregor.broker.background import Background
+    from gregor.replication.local_broker import LocalBroker
+    from gregor.replication.metadata_image import MetadataImage
+    from gregor.replication.metadata_store import MetadataStore, WatchEvent
+    from gregor.replication.nodes import BrokerRegistration
+    from gregor.replication.replica_manager import ReplicaManager
 
 FREED_WITHIN_SHARE = 1.5
 FREED_WITHIN_MORE_MS = 5000

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.responses import EncodedResponse
-from protocol.messages import MetadataResponse
-from protocol.primitives import write_uvarint
+from gregor.broker.responses import EncodedResponse
+from gregor.protocol.messages import MetadataResponse
+from gregor.protocol.primitives import write_uvarint
 
 if TYPE_CHECKING:
-    from protocol.slices import Slices
-    from replication.metadata_image import TopicState
+    from gregor.protocol.slices import Slices
+    from gregor.replication.metadata_image import TopicState
 
 Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition

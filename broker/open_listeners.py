@@ -11,17 +11,17 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.connection import Connection
-from broker.listening import BindError, backlog, bind
-from broker.log import logger
-from config.definitions import ConfigError
-from config.listeners import listener_text
+from gregor.broker.connection import Connection
+from gregor.broker.listening import BindError, backlog, bind
+from gregor.broker.log import logger
+from gregor.config.definitions import ConfigError
+from gregor.config.listeners import listener_text
 
 if TYPE_CHECKING:
-    from broker.context import Broker
-    from config.addresses import Addresses
-    from config.broker import BrokerConfig
-    from config.listeners import Listener
+    from gregor.broker.context import Broker
+    from gregor.config.addresses import Addresses
+    from gregor.config.broker import BrokerConfig
+    from gregor.config.listeners import Listener
 
 _DYNAMIC_ADDRESSES = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 _TRY_AGAIN_S = 30

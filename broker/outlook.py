@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.compaction import NEVER_OVERDUE_MS, Bound
+from gregor.storage.compaction import NEVER_OVERDUE_MS, Bound
 
 if TYPE_CHECKING:
-    from storage.compaction import DirtyRange
-    from storage.log import Log
+    from gregor.storage.compaction import DirtyRange
+    from gregor.storage.log import Log
 
 _FIRST = {
     Bound.ACTIVE_SEGMENT: "when the active segment has ended",

@@ -23,23 +23,23 @@ from struct import Struct
 from time import time
 from typing import TYPE_CHECKING, Protocol
 
-from broker.internal_topics import INTERNAL_TOPICS
-from broker.responses import encode_frame
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.framing import HEAD_BYTES, SIZE_BYTES
-from protocol.messages import ProduceRequest, ProduceResponse, response_header_version
-from protocol.records import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT
+from gregor.broker.internal_topics import INTERNAL_TOPICS
+from gregor.broker.responses import encode_frame
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.framing import HEAD_BYTES, SIZE_BYTES
+from gregor.protocol.messages import ProduceRequest, ProduceResponse, response_header_version
+from gregor.protocol.records import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
     import asyncio
 
-    from broker.context import Broker
-    from broker.outbound import Chunk
-    from protocol.framing import Slot
-    from protocol.ids import Uuid
-    from replication.partition import Partition
-    from storage.log import AppendInfo
+    from gregor.broker.context import Broker
+    from gregor.broker.outbound import Chunk
+    from gregor.protocol.framing import Slot
+    from gregor.protocol.ids import Uuid
+    from gregor.replication.partition import Partition
+    from gregor.storage.log import AppendInfo
 
 FLEXIBLE_FROM = 9
 ROUTES_FROM = 7  # from here on an answer has all three fields below, and every codec is allowed

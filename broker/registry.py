@@ -13,11 +13,11 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from protocol.api_keys import ApiKey
-from protocol.messages import request_class, request_header_version, response_class, response_header_version
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.messages import request_class, request_header_version, response_class, response_header_version
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 
 class Later(ABC):
@@ -76,7 +76,7 @@ class Entry:
         return request_class(self.key).decode(buffer, version, position)[0]  # type: ignore[union-attr]
 
     def decode_in_steps(self, buffer: memoryview, version: int, position: int) -> Generator[None, None, Any]:
-        """The same with pauses (protocol.messages); returns the request and its end."""
+        """The same with pauses (gregor.protocol.messages); returns the request and its end."""
         return request_class(self.key).decode_in_steps(buffer, version, position)  # type: ignore[union-attr]
 
     def request_header_version(self, version: int) -> int:
@@ -117,11 +117,11 @@ def handles(
 
 
 def load_handlers(*, in_cluster: bool = True) -> dict[int, Entry]:
-    """Import the modules of broker.handlers; return the table by API key, without `in_cluster` less AMONG_BROKERS."""
-    import broker.handlers
+    """Import the modules of broker/handlers; return the table by API key, without `in_cluster` less AMONG_BROKERS."""
+    from gregor.broker import handlers
 
-    for module in pkgutil.iter_modules(broker.handlers.__path__):
+    for module in pkgutil.iter_modules(handlers.__path__):
         api = _API_OF_MODULE.match(module.name)
         if in_cluster or api is None or int(api[1]) not in AMONG_BROKERS:
-            importlib.import_module(f"broker.handlers.{module.name}")
+            importlib.import_module(f"gregor.broker.handlers.{module.name}")
     return {key: entry for key, entry in _entries.items() if in_cluster or key not in AMONG_BROKERS}

@@ -10,11 +10,11 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.log import logger
+from gregor.broker.log import logger
 
 if TYPE_CHECKING:
-    from config.addresses import Addresses
-    from config.broker import BrokerConfig
+    from gregor.config.addresses import Addresses
+    from gregor.config.broker import BrokerConfig
 
 _STANDARD_INPUT = 0
 
@@ -43,9 +43,9 @@ def reload_file(
 
     A file that cannot be read changes nothing.
     """
-    from config.broker import read_file
-    from config.definitions import ConfigError
-    from config.reload import reload
+    from gregor.config.broker import read_file
+    from gregor.config.definitions import ConfigError
+    from gregor.config.reload import reload
 
     if config.path is None:
         logger.warning("SIGHUP: the broker was started without a file, there is nothing to read again")

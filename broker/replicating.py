@@ -7,21 +7,21 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
-from broker.log import logger
-from broker.maintenance import flush_log
-from replication.closest_replica import RACK_AWARE_SELECTOR
-from replication.followers import Followers, FollowerSettings
-from replication.replica_throttle import ReplicaThrottle
-from replication.turns import Turns
+from gregor.broker.log import logger
+from gregor.broker.maintenance import flush_log
+from gregor.replication.closest_replica import RACK_AWARE_SELECTOR
+from gregor.replication.followers import Followers, FollowerSettings
+from gregor.replication.replica_throttle import ReplicaThrottle
+from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
-    from broker.background import Background
-    from broker.follower_sessions import FollowerSessions
-    from config.broker import BrokerConfig
-    from replication.metadata_image import MetadataImage
-    from replication.partition import Partition
-    from replication.replica_manager import ReplicaManager
-    from storage.log import Log
+    from gregor.broker.background import Background
+    from gregor.broker.follower_sessions import FollowerSessions
+    from gregor.config.broker import BrokerConfig
+    from gregor.replication.metadata_image import MetadataImage
+    from gregor.replication.partition import Partition
+    from gregor.replication.replica_manager import ReplicaManager
+    from gregor.storage.log import Log
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 _PROPOSALS_NAMED = 20

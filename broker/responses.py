@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from protocol.framing import SIZE_BYTES
-from protocol.messages import ResponseHeader
+from gregor.protocol.framing import SIZE_BYTES
+from gregor.protocol.messages import ResponseHeader
 
 if TYPE_CHECKING:
-    from broker.outbound import Chunk, FileRegion
-    from broker.registry import Entry
+    from gregor.broker.outbound import Chunk, FileRegion
+    from gregor.broker.registry import Entry
 
 
 class EncodedResponse:

@@ -11,13 +11,13 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from broker.log import logger
-from broker.worker_process import WorkerDied, WorkerProcess
+from gregor.broker.log import logger
+from gregor.broker.worker_process import WorkerDied, WorkerProcess
 
 if TYPE_CHECKING:
-    from storage.segment_scan import Scan
+    from gregor.storage.segment_scan import Scan
 
-WORKER = "storage.scan_worker"
+WORKER = "gregor.storage.scan_worker"
 LINE_BYTES = 4 * 1024 * 1024
 WALKS_PER_PROCESS = 2
 
@@ -28,7 +28,7 @@ WORTH_A_PROCESS = 250_000
 
 
 class ScanHelper:
-    """One broker's, at its start. `storage.log_loading` says what is asked of it."""
+    """One broker's, at its start. `gregor.storage.log_loading` says what is asked of it."""
 
     def __init__(self, most_processes: int) -> None:
         self.allow(most_processes)
@@ -46,7 +46,7 @@ class ScanHelper:
         self._most_processes = max(1, min(most_processes, (os.cpu_count() or 1) - 1))
 
     def takes(self, path: str, scan: Scan, left_bytes: int) -> bool:
-        """As storage.log_loading.ScanHelper says."""
+        """As gregor.storage.log_loading.ScanHelper says."""
         batches = scan.remaining_batches()
         if batches < WORTH_A_WALK or scan.was_refused or self._broken:
             return False

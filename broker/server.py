@@ -15,23 +15,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker import log
-from broker.advertising import leads_astray, own_name, told_to_clients
-from broker.control import ControlSocket
-from broker.descriptors import raise_limit
-from broker.garbage import Garbage
-from broker.listening import BindError
-from broker.log import logger
-from broker.membership import until_informed
-from broker.open_listeners import OpenListeners
-from broker.reloading import HangUp, reload_file
-from broker.wiring import Node, StartError
-from config.listeners import listener_text
+from gregor.broker import log
+from gregor.broker.advertising import leads_astray, own_name, told_to_clients
+from gregor.broker.control import ControlSocket
+from gregor.broker.descriptors import raise_limit
+from gregor.broker.garbage import Garbage
+from gregor.broker.listening import BindError
+from gregor.broker.log import logger
+from gregor.broker.membership import until_informed
+from gregor.broker.open_listeners import OpenListeners
+from gregor.broker.reloading import HangUp, reload_file
+from gregor.broker.wiring import Node, StartError
+from gregor.config.listeners import listener_text
 
 if TYPE_CHECKING:
-    from broker.context import Broker
-    from config.broker import BrokerConfig
-    from config.environment import TopicWish
+    from gregor.broker.context import Broker
+    from gregor.config.broker import BrokerConfig
+    from gregor.config.environment import TopicWish
 
 
 _SWITCH_S = 0.001
@@ -173,7 +173,7 @@ class Server:
 
     def make_topics(self, wishes: Sequence[TopicWish]) -> None:
         """Have topics made, beside everything else."""
-        from broker.first_topics import make_first_topics
+        from gregor.broker.first_topics import make_first_topics
 
         self._node.broker.background.spawn(make_first_topics(self._node.broker, wishes))
 

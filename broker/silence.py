@@ -11,15 +11,15 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from broker.log import logger
-from protocol.errors import ErrorCode
-from protocol.messages import MetadataRequest
-from replication.peer import Peer, PeerError
-from replication.turns import in_turns
+from gregor.broker.log import logger
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import MetadataRequest
+from gregor.replication.peer import Peer, PeerError
+from gregor.replication.turns import in_turns
 
 if TYPE_CHECKING:
-    from replication.metadata_image import MetadataImage
-    from replication.replica_manager import ReplicaManager
+    from gregor.replication.metadata_image import MetadataImage
+    from gregor.replication.replica_manager import ReplicaManager
 
 _LOOK_EVERY_S = 1.0
 ANSWER_TIMEOUT_MS = 2000

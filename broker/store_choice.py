@@ -14,13 +14,13 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from broker.log import logger
-from replication.embedded_store import FILE_NAME
-from storage.identity import META_PROPERTIES_FILE
+from gregor.broker.log import logger
+from gregor.replication.embedded_store import FILE_NAME
+from gregor.storage.identity import META_PROPERTIES_FILE
 
 if TYPE_CHECKING:
-    from config.broker import BrokerConfig
-    from replication.zk_client import ZooKeeperStore
+    from gregor.config.broker import BrokerConfig
+    from gregor.replication.zk_client import ZooKeeperStore
 
 ALONE = "leave zookeeper.connect out to run a single broker, which keeps its metadata itself"
 _NO_QUORUM = (
@@ -109,7 +109,7 @@ def _check_quorum(config: BrokerConfig) -> None:
 
 def zookeeper_store(config: BrokerConfig) -> ZooKeeperStore:
     """The store of `zookeeper.connect`, not started yet."""
-    from replication.zk_client import Settings, ZooKeeperStore  # kazoo is only for those who need it
+    from gregor.replication.zk_client import Settings, ZooKeeperStore  # kazoo is only for those who need it
 
     return ZooKeeperStore(
         Settings(

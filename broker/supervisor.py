@@ -24,7 +24,6 @@ from subprocess import DEVNULL, Popen
 from threading import Thread
 from typing import IO, Any
 
-_ROOT = str(Path(__file__).resolve().parent.parent)
 _PR_SET_PDEATHSIG = 1
 
 STOP_TIMEOUT_S = 60.0
@@ -131,7 +130,6 @@ class Child:
                 pass_fds=(write, *self._inherits),
                 start_new_session=True,
                 preexec_fn=_prepare(self._when_orphaned, self._cpus),
-                env=_environment(),
             )
         except BaseException:
             os.close(read)
@@ -357,7 +355,7 @@ def broker_command(arguments: Sequence[str], label: str = "") -> Callable[[int],
     """`gregor start` with these arguments, as a child."""
 
     def command(descriptor: int) -> list[str]:
-        start = [sys.executable, "-P", "-m", "broker", "start", *arguments]
+        start = [sys.executable, "-P", "-m", "gregor.broker", "start", *arguments]
         return [*start, "--no-banner", f"--ready-fd={descriptor}", f"--log-label={label}"]
 
     return command
@@ -379,12 +377,6 @@ def end_of_orphans(own_zookeeper: bool) -> signal.Signals:
 def cpu_sets(count: int, available: Sequence[int]) -> list[frozenset[int]]:
     """One processor for each of `count` brokers, in turn; none is left out before one is used twice."""
     return [frozenset({available[index % len(available)]}) for index in range(count)]
-
-
-def _environment() -> dict[str, str]:
-    # The packages may lie in a checkout that only this process's own path knows.
-    path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
-    return {**os.environ, "PYTHONPATH": path}
 
 
 def _prepare(when_orphaned: signal.Signals, cpus: frozenset[int] | None) -> Callable[[], None]:

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import CreateTopicsRequest, CreateTopicsResponse
-from replication.peer import Peer, PeerError
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from gregor.replication.peer import Peer, PeerError
 
 if TYPE_CHECKING:
-    from config.broker import BrokerConfig
-    from replication.metadata_image import MetadataImage
+    from gregor.config.broker import BrokerConfig
+    from gregor.replication.metadata_image import MetadataImage
 
 TRIED_FOR_S = 5.0
 KNOWN_WITHIN_S = 10.0

@@ -9,44 +9,44 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
-from broker.advertising import own_name
-from broker.background import Background
-from broker.connections import Connections
-from broker.context import Broker
-from broker.control import Control
-from broker.descriptors import Share, open_files_limit
-from broker.disk_watch import DiskWatch
-from broker.fetch_sessions import FetchSessions
-from broker.follower_sessions import FollowerSessions
-from broker.group_log import GroupLog
-from broker.internal_topics import GROUP_METADATA_TOPIC, TopicCreator
-from broker.late_partitions import LatePartitions
-from broker.log import logger
-from broker.log_cleaner import LogCleaner
-from broker.log_mover import LogMover
-from broker.maintenance import Maintenance
-from broker.metadata_answer import EncodedTopics
-from broker.receive_buffers import BufferPool, ReceiveBudget
-from broker.registry import load_handlers
-from broker.scan_helper import ScanHelper
-from broker.stalls import Stalls
-from broker.store_choice import NO_ANSWER, NoSuchStore, check_store, in_cluster, zookeeper_store
-from broker.turns import Gate
-from coordinator.group.config import GroupConfig
-from coordinator.group.coordinator import GroupCoordinator
-from replication.adoption import adopt
-from replication.brokers import Brokers
-from replication.closest_replica import RACK_AWARE_SELECTOR
-from replication.consumer_offsets import ConsumerOffsets
-from replication.controller_answers import ControllerAnswers
-from replication.controller_link import ControllerLink
-from replication.controller_loop import ControllerLoop
-from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.metadata_image import MetadataImage
-from replication.metadata_store import MetadataStore, StoreError, StoreFailed
-from replication.nodes import TOPICS, BrokerRegistration, NodeFormatError
-from replication.producer_ids import BlocksOfController, ProducerIdAllocator
-from replication.registration import (
+from gregor.broker.advertising import own_name
+from gregor.broker.background import Background
+from gregor.broker.connections import Connections
+from gregor.broker.context import Broker
+from gregor.broker.control import Control
+from gregor.broker.descriptors import Share, open_files_limit
+from gregor.broker.disk_watch import DiskWatch
+from gregor.broker.fetch_sessions import FetchSessions
+from gregor.broker.follower_sessions import FollowerSessions
+from gregor.broker.group_log import GroupLog
+from gregor.broker.internal_topics import GROUP_METADATA_TOPIC, TopicCreator
+from gregor.broker.late_partitions import LatePartitions
+from gregor.broker.log import logger
+from gregor.broker.log_cleaner import LogCleaner
+from gregor.broker.log_mover import LogMover
+from gregor.broker.maintenance import Maintenance
+from gregor.broker.metadata_answer import EncodedTopics
+from gregor.broker.receive_buffers import BufferPool, ReceiveBudget
+from gregor.broker.registry import load_handlers
+from gregor.broker.scan_helper import ScanHelper
+from gregor.broker.stalls import Stalls
+from gregor.broker.store_choice import NO_ANSWER, NoSuchStore, check_store, in_cluster, zookeeper_store
+from gregor.broker.turns import Gate
+from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.coordinator import GroupCoordinator
+from gregor.replication.adoption import adopt
+from gregor.replication.brokers import Brokers
+from gregor.replication.closest_replica import RACK_AWARE_SELECTOR
+from gregor.replication.consumer_offsets import ConsumerOffsets
+from gregor.replication.controller_answers import ControllerAnswers
+from gregor.replication.controller_link import ControllerLink
+from gregor.replication.controller_loop import ControllerLoop
+from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
+from gregor.replication.metadata_image import MetadataImage
+from gregor.replication.metadata_store import MetadataStore, StoreError, StoreFailed
+from gregor.replication.nodes import TOPICS, BrokerRegistration, NodeFormatError
+from gregor.replication.producer_ids import BlocksOfController, ProducerIdAllocator
+from gregor.replication.registration import (
     announce_disk_event,
     generate_broker_id,
     join_cluster,
@@ -54,25 +54,25 @@ from replication.registration import (
     pass_over_producer_ids,
     register,
 )
-from replication.replica_manager import ReplicaManager
-from replication.topic_configs import TopicConfigs
-from replication.topics_admin import Admin
-from storage.checkpoints import MalformedFile
-from storage.disk_errors import error_text
-from storage.files import OsFiles
-from storage.folder_lock import FolderInUse
-from storage.identity import InconsistentFolder
-from storage.log_loading import DuplicatePartition
-from storage.manager import LogManager
+from gregor.replication.replica_manager import ReplicaManager
+from gregor.replication.topic_configs import TopicConfigs
+from gregor.replication.topics_admin import Admin
+from gregor.storage.checkpoints import MalformedFile
+from gregor.storage.disk_errors import error_text
+from gregor.storage.files import OsFiles
+from gregor.storage.folder_lock import FolderInUse
+from gregor.storage.identity import InconsistentFolder
+from gregor.storage.log_loading import DuplicatePartition
+from gregor.storage.manager import LogManager
 
 if TYPE_CHECKING:
-    from broker.member import Member
-    from config.broker import BrokerConfig
-    from config.listeners import Listener
-    from replication.partition import Partition
-    from replication.zk_client import ZooKeeperStore
-    from storage.data_folder import DataFolder
-    from storage.log import Log
+    from gregor.broker.member import Member
+    from gregor.config.broker import BrokerConfig
+    from gregor.config.listeners import Listener
+    from gregor.replication.partition import Partition
+    from gregor.replication.zk_client import ZooKeeperStore
+    from gregor.storage.data_folder import DataFolder
+    from gregor.storage.log import Log
 
 _LOAD_BEFORE_SERVING_S = 0.25
 """So long loading logs may hold up the first answer; what takes longer (a crash's leftovers) goes on behind it."""
@@ -257,7 +257,7 @@ class Node:
 
         follower_sessions = FollowerSessions(config["max.incremental.fetch.session.cache.slots"])
         if self._zookeeper is not None:
-            from broker.member import Member  # a broker that is alone starts faster without
+            from gregor.broker.member import Member  # a broker that is alone starts faster without
 
             self._member = Member(
                 config,

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
-
-_ROOT = str(Path(__file__).resolve().parent.parent)
 
 LINE_BYTES = 64 * 1024
 
@@ -114,17 +110,13 @@ class WorkerProcess:
         raise WorkerDied(f"the worker ended with status {self._transport.get_returncode()}")
 
     async def _start(self) -> Process:
-        # The packages may lie in a checkout that only this process's own path knows.
-        path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
-        environment = {**os.environ, "PYTHONPATH": path}
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.subprocess_exec(
             lambda: _Protocol(loop, self._line_bytes),
-            *(sys.executable, "-m", self._module),
+            *(sys.executable, "-P", "-m", self._module),
             stdin=PIPE,
             stdout=PIPE,
             stderr=None,
-            env=environment,
         )
         self._transport, self._protocol = transport, protocol
         return Process(transport, protocol, loop)

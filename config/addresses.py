@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from config.definitions import ConfigError
-from config.listeners import Listener, check_ports, parse_listeners, parse_protocol_map
+from gregor.config.definitions import ConfigError
+from gregor.config.listeners import Listener, check_ports, parse_listeners, parse_protocol_map
 
 # Keys of brokers before 3.0 that stand in for a missing `listeners` or `advertised.listeners`.
 OLD_ADDRESS_KEYS = ("host.name", "port", "advertised.host.name", "advertised.port")

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from config.addresses import OLD_ADDRESS_KEYS, Addresses, resolve_addresses
-from config.broker_keys import BROKER_KEYS, broker_synonyms
-from config.definitions import CLUSTER_WIDE, PER_BROKER, READ_ONLY, ConfigDef, ConfigError, ConfigValue
-from config.inert_keys import inert_keys
-from config.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES, PROTECTION_KEYS
-from config.listeners import Listener
-from config.properties import PropertiesError, load_properties
-from config.together import check_change, check_together
+from gregor.config.addresses import OLD_ADDRESS_KEYS, Addresses, resolve_addresses
+from gregor.config.broker_keys import BROKER_KEYS, broker_synonyms
+from gregor.config.definitions import CLUSTER_WIDE, PER_BROKER, READ_ONLY, ConfigDef, ConfigError, ConfigValue
+from gregor.config.inert_keys import inert_keys
+from gregor.config.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES, PROTECTION_KEYS
+from gregor.config.listeners import Listener
+from gregor.config.properties import PropertiesError, load_properties
+from gregor.config.together import check_change, check_together
 
 DEFAULT_CONFIG = "DEFAULT_CONFIG"
 STATIC_BROKER_CONFIG = "STATIC_BROKER_CONFIG"

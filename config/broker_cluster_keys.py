@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from config.definitions import CLUSTER_WIDE, LONG_MAX, ConfigDef
+from gregor.config.definitions import CLUSTER_WIDE, LONG_MAX, ConfigDef
 
 _W = CLUSTER_WIDE  # rows without `dynamic` are read-only
 

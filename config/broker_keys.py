@@ -7,8 +7,8 @@ store). Rows with ``no_effect`` change nothing here and say why; the other keys 
 
 from __future__ import annotations
 
-from config.broker_cluster_keys import CLUSTER_SETTINGS
-from config.definitions import CLUSTER_WIDE, DOUBLE_MAX, INT_MAX, LONG_MAX, PER_BROKER, ConfigDef
+from gregor.config.broker_cluster_keys import CLUSTER_SETTINGS
+from gregor.config.definitions import CLUSTER_WIDE, DOUBLE_MAX, INT_MAX, LONG_MAX, PER_BROKER, ConfigDef
 
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from config.definitions import ConfigDef, ConfigError
+from gregor.config.definitions import ConfigDef, ConfigError
 
 _NO_EFFECT = "clients are not asked for metrics yet"
 _MATCHED = (

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
-from config.broker import (
+from gregor.config.broker import (
     DEFAULT_CONFIG,
     DYNAMIC_BROKER_CONFIG,
     DYNAMIC_DEFAULT_BROKER_CONFIG,
@@ -20,11 +20,11 @@ from config.broker import (
     broker_definition,
     listener_key,
 )
-from config.broker_keys import BROKER_KEYS, broker_synonyms
-from config.definitions import READ_ONLY, ConfigDef, ConfigError
-from config.inert_keys import inert_keys
-from config.topic import broker_default
-from config.topic_keys import TOPIC_KEYS
+from gregor.config.broker_keys import BROKER_KEYS, broker_synonyms
+from gregor.config.definitions import READ_ONLY, ConfigDef, ConfigError
+from gregor.config.inert_keys import inert_keys
+from gregor.config.topic import broker_default
+from gregor.config.topic_keys import TOPIC_KEYS
 
 DYNAMIC_TOPIC_CONFIG = "DYNAMIC_TOPIC_CONFIG"
 DYNAMIC_BROKER_LOGGER_CONFIG = "DYNAMIC_BROKER_LOGGER_CONFIG"

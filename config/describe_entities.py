@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from config.broker import DEFAULT_CONFIG, BrokerConfig
-from config.client_metrics import CLIENT_METRICS_KEYS
-from config.describe import (
+from gregor.config.broker import DEFAULT_CONFIG, BrokerConfig
+from gregor.config.client_metrics import CLIENT_METRICS_KEYS
+from gregor.config.describe import (
     DYNAMIC_BROKER_LOGGER_CONFIG,
     DYNAMIC_CLIENT_METRICS_CONFIG,
     DYNAMIC_GROUP_CONFIG,
@@ -16,7 +16,7 @@ from config.describe import (
     broker_layers,
     config_entry,
 )
-from config.group_keys import GROUP_KEYS
+from gregor.config.group_keys import GROUP_KEYS
 
 
 def describe_group(texts: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:

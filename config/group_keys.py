@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from config.broker import BrokerConfig, nearest_key_hint
-from config.definitions import ConfigDef, ConfigError
-from config.inert_keys import inert_keys
+from gregor.config.broker import BrokerConfig, nearest_key_hint
+from gregor.config.definitions import ConfigDef, ConfigError
+from gregor.config.inert_keys import inert_keys
 
 _WITHOUT = {
     "consumer": "gregor serves classic groups only (KIP-848 is not built)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from config.definitions import CLUSTER_WIDE, LONG_MAX, PER_BROKER, ConfigDef
+from gregor.config.definitions import CLUSTER_WIDE, LONG_MAX, PER_BROKER, ConfigDef
 
 _KRAFT = "gregor has no KRaft quorum: metadata is kept in an embedded store"
 _PLUGIN = "gregor loads no Java classes"

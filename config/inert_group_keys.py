@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from config.definitions import CLUSTER_WIDE, INT_MAX, ConfigDef
+from gregor.config.definitions import CLUSTER_WIDE, INT_MAX, ConfigDef
 
 _CONSUMER = "gregor serves classic groups only (KIP-848 is not built)"
 _STREAMS = "gregor has no streams groups (KIP-1071)"

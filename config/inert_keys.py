@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import functools
 
-from config.definitions import ConfigDef
+from gregor.config.definitions import ConfigDef
 
 
 @functools.cache
 def inert_keys() -> dict[str, ConfigDef]:
     """All of them by name."""
-    from config.inert_cluster_keys import CLUSTER_KEYS
-    from config.inert_group_keys import GROUP_KEYS
-    from config.inert_remote_keys import REMOTE_KEYS
-    from config.inert_security_keys import SECURITY_KEYS
+    from gregor.config.inert_cluster_keys import CLUSTER_KEYS
+    from gregor.config.inert_group_keys import GROUP_KEYS
+    from gregor.config.inert_remote_keys import REMOTE_KEYS
+    from gregor.config.inert_security_keys import SECURITY_KEYS
 
     return {
         definition.key: definition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from config.definitions import PER_BROKER, ConfigDef
+from gregor.config.definitions import PER_BROKER, ConfigDef
 
 _TLS = "gregor speaks no TLS"
 _SASL = "gregor has no SASL"

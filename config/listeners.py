@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from config.definitions import ConfigError
+from gregor.config.definitions import ConfigError
 
 # What the server can speak today; a listener of another protocol must not silently be served in clear text.
 SERVED_PROTOCOLS = ("PLAINTEXT",)

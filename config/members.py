@@ -17,10 +17,10 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 
-from config.addresses import OLD_ADDRESS_KEYS
-from config.broker import BrokerConfig
-from config.definitions import ConfigError
-from config.listeners import Listener
+from gregor.config.addresses import OLD_ADDRESS_KEYS
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.listeners import Listener
 
 MAX_MEMBERS = 64
 OFFSETS_COPIES, TOPICS_COPIES = "offsets.topic.replication.factor", "default.replication.factor"

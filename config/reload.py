@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from config.addresses import Addresses
-from config.broker import (
+from gregor.config.addresses import Addresses
+from gregor.config.broker import (
     DYNAMIC_BROKER_CONFIG,
     DYNAMIC_DEFAULT_BROKER_CONFIG,
     LISTENER_KEYS,
@@ -19,7 +19,7 @@ from config.broker import (
     listener_key,
     nearest_key_hint,
 )
-from config.definitions import READ_ONLY, ConfigDef, ConfigError
+from gregor.config.definitions import READ_ONLY, ConfigDef, ConfigError
 
 _OVERRIDDEN = {
     DYNAMIC_BROKER_CONFIG: "the dynamic setting of this broker",

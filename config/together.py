@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from config.broker_keys import broker_synonyms
-from config.definitions import ConfigError
+from gregor.config.broker_keys import broker_synonyms
+from gregor.config.definitions import ConfigError
 
 # Sizes of thread pools in Apache Kafka: a running broker takes from half to double of what it has.
 THREAD_KEYS = (

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from config.broker import BrokerConfig, nearest_key_hint
-from config.definitions import ConfigDef, ConfigError, ConfigValue
-from config.topic_keys import TOPIC_KEYS
+from gregor.config.broker import BrokerConfig, nearest_key_hint
+from gregor.config.definitions import ConfigDef, ConfigError, ConfigValue
+from gregor.config.topic_keys import TOPIC_KEYS
 
 # Broker keys count in hours or minutes where the topic's key counts in milliseconds.
 _UNIT_MS = {"hours": 3_600_000, "minutes": 60_000}

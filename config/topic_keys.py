@@ -6,7 +6,7 @@ own begin with ``gregor.`` and are described only where they are set.
 
 from __future__ import annotations
 
-from config.definitions import CLUSTER_WIDE, LONG_MAX, ConfigDef
+from gregor.config.definitions import CLUSTER_WIDE, LONG_MAX, ConfigDef
 
 _NO_REMOTE = "gregor has no remote storage"
 _THROTTLE_FORM = "must be * or partition:broker pairs such as 0:101,1:102"

@@ -7,8 +7,8 @@ event loop. Tests implement all three in memory.
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Protocol
 
-from coordinator.result import Record, Result
-from protocol.errors import ErrorCode
+from gregor.coordinator.result import Record, Result
+from gregor.protocol.errors import ErrorCode
 
 TimedOperation = Callable[[int], Result]
 """Runs when its time has come, with the wall clock in ms; its records are appended like those of a request."""

@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Callable, Iterator
 
-from coordinator.ports import Shard
-from coordinator.result import Record
-from protocol.errors import MalformedMessage
-from protocol.records import RecordBatch, iter_batches
+from gregor.coordinator.ports import Shard
+from gregor.coordinator.result import Record
+from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.records import RecordBatch, iter_batches
 
 _log = logging.getLogger(__name__)
 

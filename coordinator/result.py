@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode
 
 
 @dataclass(slots=True, frozen=True)

@@ -14,11 +14,11 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from coordinator.ports import LogLoader, LogWriter, Shard, TimedOperation, Timers
-from coordinator.replaying import replay_steps
-from coordinator.result import Parked, Record, Result, coordinator_error
-from coordinator.timers import LoopTimers
-from protocol.errors import ErrorCode, KafkaError
+from gregor.coordinator.ports import LogLoader, LogWriter, Shard, TimedOperation, Timers
+from gregor.coordinator.replaying import replay_steps
+from gregor.coordinator.result import Parked, Record, Result, coordinator_error
+from gregor.coordinator.timers import LoopTimers
+from gregor.protocol.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
-from coordinator.ports import TimedOperation
+from gregor.coordinator.ports import TimedOperation
 
 
 class TimerHandle(Protocol):

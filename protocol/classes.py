@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from protocol.compiler import Codec
-from protocol.model import Field, Message, Struct
+from gregor.protocol.compiler import Codec
+from gregor.protocol.model import Field, Message, Struct
 
 
 class Structure:
@@ -61,7 +61,7 @@ def build_class(message: Message) -> type:
     for struct, init in _initializers(message, classes):
         base = ApiMessage if struct is message else Structure
         class_: Any = type(struct.name, (base,), {"__slots__": tuple(field.name for field in struct.fields)})
-        class_.__module__ = "protocol.messages"
+        class_.__module__ = "gregor.protocol.messages"
         init.__kwdefaults__ = {field.name: _default_argument(field, defaults) for field in struct.fields}
         class_.__init__ = init
         classes[struct.name] = class_

@@ -8,11 +8,11 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from protocol.decoder_source import build_decoder
-from protocol.encoder_source import build_encoder
-from protocol.errors import MalformedMessage, UnsupportedField
-from protocol.model import Message
-from protocol.primitives import Buffer, FileRegion
+from gregor.protocol.decoder_source import build_decoder
+from gregor.protocol.encoder_source import build_encoder
+from gregor.protocol.errors import MalformedMessage, UnsupportedField
+from gregor.protocol.model import Message
+from gregor.protocol.primitives import Buffer, FileRegion
 
 Splices = list[tuple[int, FileRegion]]
 

@@ -13,9 +13,9 @@ Rules of the generated code:
 from struct import calcsize
 from typing import Any
 
-from protocol.model import FIXED, FIXED_SIZES, Field, Message, Struct
-from protocol.primitives import MAX_STRING_BYTES
-from protocol.source import NUMBERS_PER_STEP, Source
+from gregor.protocol.model import FIXED, FIXED_SIZES, Field, Message, Struct
+from gregor.protocol.primitives import MAX_STRING_BYTES
+from gregor.protocol.source import NUMBERS_PER_STEP, Source
 
 
 def build_decoder(

@@ -13,10 +13,10 @@ import struct
 from functools import partial
 from typing import NamedTuple
 
-from protocol.compression import LZ4, NONE, ZSTD, compress, with_wrong_lz4_header_checksum
-from protocol.message_sets import APPEND_TIME_BIT, MESSAGE_HEADS, PREFIX, append_message, checksum
-from protocol.record_scan import fits, record_heads
-from protocol.records import (
+from gregor.protocol.compression import LZ4, NONE, ZSTD, compress, with_wrong_lz4_header_checksum
+from gregor.protocol.message_sets import APPEND_TIME_BIT, MESSAGE_HEADS, PREFIX, append_message, checksum
+from gregor.protocol.record_scan import fits, record_heads
+from gregor.protocol.records import (
     INT64_MAX,
     INT64_MIN,
     LOG_APPEND_TIME,
@@ -28,7 +28,7 @@ from protocol.records import (
     read_varint,
     wrapped_int64,
 )
-from protocol.slices import BYTES_PER_SLICE, RECORDS_PER_SLICE, Slices
+from gregor.protocol.slices import BYTES_PER_SLICE, RECORDS_PER_SLICE, Slices
 
 _INLINE_COMPRESSED_BYTES = 2 * 1024
 _INLINE_PLAIN_BYTES = 16 * 1024

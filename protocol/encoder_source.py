@@ -12,8 +12,8 @@ Rules of the generated code:
 from collections.abc import Callable
 from typing import Any
 
-from protocol.model import FIXED, Field, Message, Struct, Versions
-from protocol.source import NUMBERS_PER_STEP, Source
+from gregor.protocol.model import FIXED, Field, Message, Struct, Versions
+from gregor.protocol.source import NUMBERS_PER_STEP, Source
 
 
 def build_encoder(

@@ -1,5 +1,5 @@
 """Message sets, the record formats 0 and 1 of clients before 0.11. (Their conversion to record batches and back:
-protocol.up_conversion and protocol.down_conversion.)
+gregor.protocol.up_conversion and gregor.protocol.down_conversion.)
 
 A set is entries one after another; all numbers big-endian:
 
@@ -28,8 +28,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from protocol.compression import LZ4, NONE, DecompressionError, decompress
-from protocol.records import (
+from gregor.protocol.compression import LZ4, NONE, DecompressionError, decompress
+from gregor.protocol.records import (
     CREATE_TIME,
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     LOG_APPEND_TIME,

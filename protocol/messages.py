@@ -1,8 +1,8 @@
-"""Every message as a class: `from protocol.messages import FetchRequest`.
+"""Every message as a class: `from gregor.protocol.messages import FetchRequest`.
 
 A class serves all versions that Apache Kafka 3.9 and 4.3 know; the version is an argument of `decode` and
 `encode`. Structs are attributes of the message's class: `FetchRequest.FetchTopic`. Types stand in `messages.pyi`, which
-`python -m protocol.stubs` writes. Importing this module loads no schema: a class is made on first use.
+`python -m gregor.protocol.stubs` writes. Importing this module loads no schema: a class is made on first use.
 
 - `Cls.decode(buffer, version, position=0) -> (message, end position)` raises MalformedMessage and nothing else; bytes
   after the message are left alone, tagged fields that the schema does not know are dropped.
@@ -126,18 +126,18 @@ def message_names() -> list[str]:
 
 def schema(name: str) -> Any:
     """The schema (a `model.Message`) of a message class."""
-    module = import_module(f"protocol.schema.{_SCHEMA_OF[name]}")
+    module = import_module(f"gregor.protocol.schema.{_SCHEMA_OF[name]}")
     for value in vars(module).values():
         if getattr(value, "name", None) == name:
             return value
-    raise LookupError(f"protocol.schema.{_SCHEMA_OF[name]} does not define {name}")
+    raise LookupError(f"gregor.protocol.schema.{_SCHEMA_OF[name]} does not define {name}")
 
 
 def _message(name: str) -> Any:
     """The class of that name, made if need be."""
     made = globals().get(name)
     if made is None:
-        from protocol.classes import build_class
+        from gregor.protocol.classes import build_class
 
         made = globals()[name] = build_class(schema(name))
     return made
@@ -147,7 +147,7 @@ def __getattr__(name: str) -> Any:
     if name in _SCHEMA_OF:
         return _message(name)
     if name == "ApiMessage":
-        from protocol.classes import ApiMessage
+        from gregor.protocol.classes import ApiMessage
 
         return ApiMessage
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ A compact length is an unsigned varint of length + 1, and 0 stands for null.
 
 from typing import Protocol
 
-from protocol.errors import MalformedMessage, UnsupportedField
+from gregor.protocol.errors import MalformedMessage, UnsupportedField
 
 Buffer = bytes | bytearray | memoryview
 

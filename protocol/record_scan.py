@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.records import CorruptBatch, read_varint
+from gregor.protocol.records import CorruptBatch, read_varint
 
 Head = tuple[int, int, bool, int, int]
 """timestamp delta, offset delta, whether it has a key, position of the key's length, end of the record."""

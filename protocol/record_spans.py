@@ -1,12 +1,12 @@
 """Where the records of a batch lie, with the little that decides which of them stay. For compaction, which copies
 records as they are and makes no objects of them.
 
-The layout is that of ``protocol.records``; a twin in the tests compares both.
+The layout is that of ``gregor.protocol.records``; a twin in the tests compares both.
 """
 
 from __future__ import annotations
 
-from protocol.records import CorruptBatch, append_varint, read_varint, wrapped_int64
+from gregor.protocol.records import CorruptBatch, append_varint, read_varint, wrapped_int64
 
 RecordSpan = tuple[int, int, int, int, int, bytes | None, bool]
 """start and end of the record, where its fields go on behind the timestamp delta, timestamp delta, offset delta, key,

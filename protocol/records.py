@@ -33,8 +33,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from protocol.checksum import crc32c
-from protocol.compression import DecompressionError, compress, decompress
+from gregor.protocol.checksum import crc32c
+from gregor.protocol.compression import DecompressionError, compress, decompress
 
 Buffer = bytes | bytearray | memoryview
 
@@ -172,7 +172,7 @@ class RecordBatch:
 
     @property
     def compression(self) -> int:
-        """0 to 4, see ``protocol.compression``; 5 to 7 are unknown."""
+        """0 to 4, see ``gregor.protocol.compression``; 5 to 7 are unknown."""
         return self.attributes & COMPRESSION_MASK
 
     @property

@@ -3,8 +3,8 @@
 import struct as structs
 from typing import Any
 
-from protocol import primitives
-from protocol.model import FIXED_SIZES, Field, Message, Struct
+from gregor.protocol import primitives
+from gregor.protocol.model import FIXED_SIZES, Field, Message, Struct
 
 # What generated code may call, by its name there.
 RUNTIME: dict[str, Any] = {

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from protocol import messages
-from protocol.model import Field, Message, Struct, Versions
+from gregor.protocol import messages
+from gregor.protocol.model import Field, Message, Struct, Versions
 
 STUB = Path(__file__).with_name("messages.pyi")
 LINE_LENGTH = 120
@@ -25,14 +25,14 @@ _PYTHON_TYPES = {
 }
 
 _HEAD = '''\
-"""Written by `python -m protocol.stubs` from the schema; do not edit."""
+"""Written by `python -m gregor.protocol.stubs` from the schema; do not edit."""
 
 from collections.abc import Generator
 from typing import Any, ClassVar, Self
 
-from protocol.ids import Uuid
-from protocol.model import Message as Schema
-from protocol.primitives import Buffer, FileRegion
+from gregor.protocol.ids import Uuid
+from gregor.protocol.model import Message as Schema
+from gregor.protocol.primitives import Buffer, FileRegion
 
 APIS: dict[int, str]
 OTHERS: dict[str, str]
@@ -113,10 +113,10 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         if STUB.exists() and STUB.read_text(encoding="utf-8") == text:
             return 0
-        print(f"{STUB.name} is stale: run python -m protocol.stubs", file=sys.stderr)
+        print(f"{STUB.name} is stale: run python -m gregor.protocol.stubs", file=sys.stderr)
         return 1
     if arguments:
-        print("usage: python -m protocol.stubs [--check]", file=sys.stderr)
+        print("usage: python -m gregor.protocol.stubs [--check]", file=sys.stderr)
         return 2
     STUB.write_text(text, encoding="utf-8")
     return 0

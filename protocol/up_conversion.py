@@ -4,7 +4,7 @@ One set becomes one batch: offsets from 0, no producer id, the codec of its firs
 timestamp. A set may hold several wrappers, or some beside plain messages, as brokers of that time took it.
 
 The usual message passes one chain of comparisons in `_Conversion.take`; what does not is read once more by
-protocol.message_sets, to be told what is wrong with it.
+gregor.protocol.message_sets, to be told what is wrong with it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import struct
 from functools import lru_cache, partial
 
-from protocol.compression import NONE, compress
-from protocol.message_sets import (
+from gregor.protocol.compression import NONE, compress
+from gregor.protocol.message_sets import (
     APPEND_TIME_BIT,
     CODEC_MASK,
     SIZE_END,
@@ -23,7 +23,7 @@ from protocol.message_sets import (
     iter_shallow,
     unwrap,
 )
-from protocol.records import (
+from gregor.protocol.records import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     INT64_MAX,
     INT64_MIN,
@@ -37,7 +37,7 @@ from protocol.records import (
     seal_batch,
     wrapped_int64,
 )
-from protocol.slices import BYTES_PER_SLICE, Slices, run_slices
+from gregor.protocol.slices import BYTES_PER_SLICE, Slices, run_slices
 
 # offset, message size, crc, magic, attributes, timestamp with magic 1, key size
 _unpack_0 = struct.Struct(">qiIbbi").unpack_from

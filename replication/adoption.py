@@ -10,12 +10,12 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from protocol.ids import ZERO_UUID, Uuid, random_uuid
-from replication import nodes
-from replication.metadata_store import Create, MetadataStore, Operation, Set
-from replication.nodes import PartitionState, ReplicaAssignment, TopicAssignment
-from replication.topic_names import CLUSTER_METADATA_TOPIC, name_problem
-from replication.turns import NextTurn
+from gregor.protocol.ids import ZERO_UUID, Uuid, random_uuid
+from gregor.replication import nodes
+from gregor.replication.metadata_store import Create, MetadataStore, Operation, Set
+from gregor.replication.nodes import PartitionState, ReplicaAssignment, TopicAssignment
+from gregor.replication.topic_names import CLUSTER_METADATA_TOPIC, name_problem
+from gregor.replication.turns import NextTurn
 
 # Their settings are part of what makes them work; Kafka gives them at creation.
 INTERNAL_TOPIC_CONFIGS: Mapping[str, Mapping[str, str]] = {
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class FoundLog(Protocol):
-    """What is needed of storage.log.Log."""
+    """What is needed of gregor.storage.log.Log."""
 
     topic: str
     partition: int

@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 
-from protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.errors import ErrorCode, KafkaError
 
 # What Kafka's controller takes in one request.
 MAX_NEW_PARTITIONS = 10_000

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from replication.peer import Peer, PeerError
+from gregor.replication.peer import Peer, PeerError
 
 if TYPE_CHECKING:
-    from config.listeners import Listener
-    from replication.cluster import LiveBroker
-    from replication.controller_requests import BrokerRequest
-    from replication.local_broker import BrokerResponse, LocalBroker
+    from gregor.config.listeners import Listener
+    from gregor.replication.cluster import LiveBroker
+    from gregor.replication.controller_requests import BrokerRequest
+    from gregor.replication.local_broker import BrokerResponse, LocalBroker
 
 
 class Brokers:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from protocol.ids import Uuid
-from replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
+from gregor.protocol.ids import Uuid
+from gregor.replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
 
 PartitionKey = tuple[str, int]
 NO_NODE = -1
@@ -80,7 +80,7 @@ class Cluster(NamedTuple):
     failed: frozenset[tuple[str, int, int]] = frozenset()
     """Replicas (topic, partition, broker) on a failed disk of a live broker."""
     moving: frozenset[PartitionKey] = frozenset()
-    """Partitions on their way to other brokers (replication.reassignment)."""
+    """Partitions on their way to other brokers (gregor.replication.reassignment)."""
     returned: frozenset[tuple[str, int, int]] = frozenset()
     """Replicas (topic, partition, broker) in sync by a state that was written before their broker registered: it was
     away since, and no controller has acted on that. Only in a picture that was just read."""

@@ -12,19 +12,28 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 
-from config.addresses import Addresses
-from config.broker import BrokerConfig, broker_definition, check_dynamic_key
-from config.definitions import ConfigDef, ConfigError
-from config.topic import LogConfig
-from protocol.errors import ErrorCode, KafkaError
-from protocol.primitives import MAX_STRING_BYTES
-from replication import nodes
-from replication.config_changes import ConfigChange, changed
-from replication.metadata_store import BadVersion, Create, Delete, MetadataStore, NodeExists, NoNode, Operation, Set
-from replication.time_limit import TimeLimit
-from replication.topic_configs import TopicConfigs
-from replication.topic_names import name_problem
-from replication.turns import Turns
+from gregor.config.addresses import Addresses
+from gregor.config.broker import BrokerConfig, broker_definition, check_dynamic_key
+from gregor.config.definitions import ConfigDef, ConfigError
+from gregor.config.topic import LogConfig
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.primitives import MAX_STRING_BYTES
+from gregor.replication import nodes
+from gregor.replication.config_changes import ConfigChange, changed
+from gregor.replication.metadata_store import (
+    BadVersion,
+    Create,
+    Delete,
+    MetadataStore,
+    NodeExists,
+    NoNode,
+    Operation,
+    Set,
+)
+from gregor.replication.time_limit import TimeLimit
+from gregor.replication.topic_configs import TopicConfigs
+from gregor.replication.topic_names import name_problem
+from gregor.replication.turns import Turns
 
 TOPICS, BROKERS, GROUPS, CLIENT_METRICS = "topics", "brokers", "groups", "client-metrics"
 
@@ -193,11 +202,11 @@ class ConfigAdmin:
                 error_code = ErrorCode.INVALID_REQUEST
                 self._check_broker(name, texts)
             elif entity_type == GROUPS:
-                from config.group_keys import check_group
+                from gregor.config.group_keys import check_group
 
                 check_group(texts, self._config)
             else:
-                from config.client_metrics import UnknownClientMetricsKey, check_client_metrics
+                from gregor.config.client_metrics import UnknownClientMetricsKey, check_client_metrics
 
                 try:
                     check_client_metrics(texts)

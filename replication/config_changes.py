@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from config.definitions import ConfigDef
-from protocol.errors import ErrorCode, KafkaError
+from gregor.config.definitions import ConfigDef
+from gregor.protocol.errors import ErrorCode, KafkaError
 
 
 class ConfigOperation(IntEnum):

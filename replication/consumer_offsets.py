@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from protocol.errors import ErrorCode, KafkaError
-from replication.metadata_store import MetadataStore, NodeExists, NoNode, StoreError
-from replication.nodes import CONSUMERS
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.metadata_store import MetadataStore, NodeExists, NoNode, StoreError
+from gregor.replication.nodes import CONSUMERS
 
 _OFFSET = re.compile(rb"-?[0-9]{1,19}")
 

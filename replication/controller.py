@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from protocol.ids import ZERO_UUID, random_uuid
-from replication.cluster import NO_NODE, Cluster, LiveBroker, Partition, PartitionKey, Topic
-from replication.controller_events import (
+from gregor.protocol.ids import ZERO_UUID, random_uuid
+from gregor.replication.cluster import NO_NODE, Cluster, LiveBroker, Partition, PartitionKey, Topic
+from gregor.replication.controller_events import (
     Action,
     BrokersChanged,
     DiskEvents,
@@ -42,16 +42,22 @@ from replication.controller_events import (
     Write,
     WriteLast,
 )
-from replication.controller_requests import KnownStates, leader_and_isr, metadata_of, stop_replicas, update_metadata
-from replication.election import (
+from gregor.replication.controller_requests import (
+    KnownStates,
+    leader_and_isr,
+    metadata_of,
+    stop_replicas,
+    update_metadata,
+)
+from gregor.replication.election import (
     elect_after_failures,
     elect_after_move,
     elect_first,
     elect_for_shutdown,
     elect_preferred,
 )
-from replication.metadata_store import Create, Operation, Set
-from replication.nodes import (
+from gregor.replication.metadata_store import Create, Operation, Set
+from gregor.replication.nodes import (
     BrokerRegistration,
     PartitionState,
     ReplicaAssignment,
@@ -63,7 +69,7 @@ from replication.nodes import (
     state_path,
     topic_path,
 )
-from replication.reassignment import (
+from gregor.replication.reassignment import (
     before_all_have_left,
     can_change,
     has_arrived,

@@ -9,9 +9,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import ZERO_UUID
-from protocol.messages import (
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.messages import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AlterPartitionRequest,
@@ -19,19 +19,19 @@ from protocol.messages import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
-from replication.controller_events import IsrProposed, ShutdownAnnounced
-from replication.isr_proposals import ANY_EPOCH, Proposal, refusal
-from replication.metadata_store import StoreError
-from replication.nodes import NodeFormatError
-from replication.producer_ids import claim_block
-from replication.time_limit import TimeLimit
-from replication.turns import Turns
+from gregor.replication.controller_events import IsrProposed, ShutdownAnnounced
+from gregor.replication.isr_proposals import ANY_EPOCH, Proposal, refusal
+from gregor.replication.metadata_store import StoreError
+from gregor.replication.nodes import NodeFormatError
+from gregor.replication.producer_ids import claim_block
+from gregor.replication.time_limit import TimeLimit
+from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
-    from replication.cluster import Cluster, PartitionKey
-    from replication.controller_loop import ControllerLoop, Step
-    from replication.metadata_store import MetadataStore
-    from replication.nodes import PartitionState
+    from gregor.replication.cluster import Cluster, PartitionKey
+    from gregor.replication.controller_loop import ControllerLoop, Step
+    from gregor.replication.metadata_store import MetadataStore
+    from gregor.replication.nodes import PartitionState
 
 UNKNOWN_BROKER_EPOCH = -1
 # AlterPartition

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from replication import nodes
-from replication.metadata_store import (
+from gregor.replication import nodes
+from gregor.replication.metadata_store import (
     BadVersion,
     Check,
     Create,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from replication.cluster import PartitionKey
-from replication.controller_requests import BrokerRequest
-from replication.metadata_store import Operation
-from replication.nodes import BrokerRegistration, PartitionState, TopicAssignment
+from gregor.replication.cluster import PartitionKey
+from gregor.replication.controller_requests import BrokerRequest
+from gregor.replication.metadata_store import Operation
+from gregor.replication.nodes import BrokerRegistration, PartitionState, TopicAssignment
 
 # -- events ------------------------------------------------------------------------------------------------------------
 

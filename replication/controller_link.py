@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from protocol.messages import request_class
-from replication.peer import Peer, PeerError
+from gregor.protocol.messages import request_class
+from gregor.replication.peer import Peer, PeerError
 
 if TYPE_CHECKING:
-    from replication.controller_answers import ControllerAnswers, ControllerQuestion
-    from replication.metadata_image import MetadataImage
+    from gregor.replication.controller_answers import ControllerAnswers, ControllerQuestion
+    from gregor.replication.metadata_image import MetadataImage
 
 
 class ControllerLink:

@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
-from replication import controller_orders, nodes
-from replication.cluster import Cluster, PartitionKey
-from replication.controller import decide
-from replication.controller_election import ControllerElection
-from replication.controller_events import (
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
+from gregor.replication import controller_orders, nodes
+from gregor.replication.cluster import Cluster, PartitionKey
+from gregor.replication.controller import decide
+from gregor.replication.controller_election import ControllerElection
+from gregor.replication.controller_events import (
     Action,
     BrokersChanged,
     DiskEvents,
@@ -41,12 +41,12 @@ from replication.controller_events import (
     Write,
     WriteLast,
 )
-from replication.controller_reader import ControllerReader
-from replication.controller_requests import BrokerRequest, answered_with, removed_by
-from replication.controller_senders import RETRY_DELAY_S, BrokerChannels, Sender
-from replication.controller_writes import ControllerWrites, Fenced
-from replication.local_broker import BrokerResponse
-from replication.metadata_store import (
+from gregor.replication.controller_reader import ControllerReader
+from gregor.replication.controller_requests import BrokerRequest, answered_with, removed_by
+from gregor.replication.controller_senders import RETRY_DELAY_S, BrokerChannels, Sender
+from gregor.replication.controller_writes import ControllerWrites, Fenced
+from gregor.replication.local_broker import BrokerResponse
+from gregor.replication.metadata_store import (
     BadVersion,
     Delete,
     MetadataStore,
@@ -58,8 +58,8 @@ from replication.metadata_store import (
     StoreFull,
     TooLarge,
 )
-from replication.reassignment import reassignment_refusal
-from replication.topic_configs import TopicConfigs
+from gregor.replication.reassignment import reassignment_refusal
+from gregor.replication.topic_configs import TopicConfigs
 
 THREADED_FROM = 50
 """Decisions about more partitions are made on a thread: 1000 partitions take 30 ms."""

@@ -6,18 +6,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from protocol.errors import KafkaError
-from replication.controller_events import PreferredElection, Reassigned, UncleanElection
-from replication.leader_elections import election_refusal, election_result
-from replication.metadata_store import StoreError
-from replication.reassignment import before_all_have_left, is_moving, reassignment_refusal
-from replication.turns import Turns
+from gregor.protocol.errors import KafkaError
+from gregor.replication.controller_events import PreferredElection, Reassigned, UncleanElection
+from gregor.replication.leader_elections import election_refusal, election_result
+from gregor.replication.metadata_store import StoreError
+from gregor.replication.reassignment import before_all_have_left, is_moving, reassignment_refusal
+from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
-    from replication.cluster import Cluster, PartitionKey
-    from replication.controller_loop import ControllerLoop, Step
-    from replication.controller_writes import ControllerWrites
-    from replication.nodes import ReplicaAssignment
+    from gregor.replication.cluster import Cluster, PartitionKey
+    from gregor.replication.controller_loop import ControllerLoop, Step
+    from gregor.replication.controller_writes import ControllerWrites
+    from gregor.replication.nodes import ReplicaAssignment
 
 ResultT = TypeVar("ResultT")
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 
-from replication import nodes
-from replication.cluster import Cluster, LiveBroker, Partition, PartitionKey, Topic
-from replication.controller_events import TopicRead
-from replication.metadata_store import MetadataStore, NodeExists, NoNode, Stat, Watch, WatchEvent
-from replication.reassignment import is_moving
-from replication.topic_configs import TopicConfigs
-from replication.turns import Turns, in_turns
+from gregor.replication import nodes
+from gregor.replication.cluster import Cluster, LiveBroker, Partition, PartitionKey, Topic
+from gregor.replication.controller_events import TopicRead
+from gregor.replication.metadata_store import MetadataStore, NodeExists, NoNode, Stat, Watch, WatchEvent
+from gregor.replication.reassignment import is_moving
+from gregor.replication.topic_configs import TopicConfigs
+from gregor.replication.turns import Turns, in_turns
 
 MANY = 20
 WATCHES_AT_ONCE = 50

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from protocol.errors import ErrorCode
-from protocol.ids import Uuid
-from protocol.messages import (
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.ids import Uuid
+from gregor.protocol.messages import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataRequest,
 )
-from replication.cluster import Cluster, Partition, PartitionKey
+from gregor.replication.cluster import Cluster, Partition, PartitionKey
 
 # Leader of a partition in UpdateMetadata, and leader epoch in StopReplica, while its topic is being deleted.
 LEADER_DURING_DELETE = -2

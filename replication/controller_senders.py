@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from replication.controller_requests import BrokerRequest
-from replication.local_broker import BrokerResponse
+from gregor.replication.controller_requests import BrokerRequest
+from gregor.replication.local_broker import BrokerResponse
 
 RETRY_DELAY_S = 0.1
 

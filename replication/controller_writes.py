@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from replication import nodes
-from replication.cluster import PartitionKey
-from replication.controller_events import Write, WriteLast
-from replication.metadata_store import (
+from gregor.replication import nodes
+from gregor.replication.cluster import PartitionKey
+from gregor.replication.controller_events import Write, WriteLast
+from gregor.replication.metadata_store import (
     BadVersion,
     Check,
     Create,
@@ -22,7 +22,7 @@ from replication.metadata_store import (
     Set,
     subtree,
 )
-from replication.turns import Turns
+from gregor.replication.turns import Turns
 
 # ZooKeeper takes requests up to 1 MB; a partition's state and path are about 200 bytes.
 # Here the limit is what a loop may be kept from others by one multi: some milliseconds.

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaError
+from gregor.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from storage.log import Log
+    from gregor.storage.log import Log
 
 MOST_TOGETHER = 50
 """Cut logs that are synced before all of them are told of."""

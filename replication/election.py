@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from replication.nodes import PartitionState
+from gregor.replication.nodes import PartitionState
 
 NO_LEADER = -1
 FIRST_LEADER_EPOCH = 0

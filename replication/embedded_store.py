@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from replication.metadata_store import (
+from gregor.replication.metadata_store import (
     ANY_VERSION,
     Create,
     Delete,
@@ -31,7 +31,7 @@ from replication.metadata_store import (
     StoreFull,
     Watch,
 )
-from replication.node_tree import Change, NodeTree, Row, check_rows
+from gregor.replication.node_tree import Change, NodeTree, Row, check_rows
 
 FILE_NAME = "gregor-metadata.sqlite"
 FORMAT_VERSION = 1

@@ -13,15 +13,15 @@ import logging
 from collections.abc import Generator
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import ZERO_UUID, Uuid
-from protocol.messages import FetchRequest, FetchResponse
-from storage.batches import runs_of_batches
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID, Uuid
+from gregor.protocol.messages import FetchRequest, FetchResponse
+from gregor.storage.batches import runs_of_batches
 
 if TYPE_CHECKING:
-    from replication.partition import Partition
-    from replication.replica_throttle import ReplicaThrottle
-    from storage.log import Log
+    from gregor.replication.partition import Partition
+    from gregor.replication.replica_throttle import ReplicaThrottle
+    from gregor.storage.log import Log
 
 Key = tuple[str, int]
 

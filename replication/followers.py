@@ -1,4 +1,4 @@
-"""Keeps the partitions that this broker follows level with their leaders: the shell around replication.fetcher.
+"""Keeps the partitions that this broker follows level with their leaders: the shell around gregor.replication.fetcher.
 
 One connection and one task for each leader and fetcher id (`num.replica.fetchers`, partitions spread as Kafka's
 AbstractFetcherManager does it). Who is followed comes from the controller's requests, where a leader is reached from
@@ -14,21 +14,21 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
-from replication.cut_logs import CutLogs
-from replication.fetcher import FIRST_VERSION, Fetcher, FetcherSettings, Key
-from replication.peer import Peer, PeerError
-from replication.turns import TURN_S, in_turns
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
+from gregor.replication.cut_logs import CutLogs
+from gregor.replication.fetcher import FIRST_VERSION, Fetcher, FetcherSettings, Key
+from gregor.replication.peer import Peer, PeerError
+from gregor.replication.turns import TURN_S, in_turns
 
 if TYPE_CHECKING:
-    from config.broker import BrokerConfig
-    from replication.metadata_image import MetadataImage
-    from replication.partition import Partition
-    from replication.replica_manager import ReplicaManager
-    from replication.replica_throttle import ReplicaThrottle
-    from storage.log import Log
+    from gregor.config.broker import BrokerConfig
+    from gregor.replication.metadata_image import MetadataImage
+    from gregor.replication.partition import Partition
+    from gregor.replication.replica_manager import ReplicaManager
+    from gregor.replication.replica_throttle import ReplicaThrottle
+    from gregor.storage.log import Log
 
 PATIENCE_S = 0.01
 """So long a new partition waits for the answer to a question that was asked before it came."""

@@ -15,12 +15,12 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.ids import ZERO_UUID
-from protocol.messages import AlterPartitionRequest, AlterPartitionResponse
-from replication.metadata_store import BadVersion, MetadataStore, NoNode, StoreError
-from replication.nodes import (
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
+from gregor.replication.metadata_store import BadVersion, MetadataStore, NoNode, StoreError
+from gregor.replication.nodes import (
     ISR_CHANGE_PREFIX,
     NodeFormatError,
     PartitionState,
@@ -29,11 +29,11 @@ from replication.nodes import (
     encode_state,
     state_path,
 )
-from replication.turns import Turns
+from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
-    from replication.controller_link import ControllerLink
-    from replication.partition import Partition
+    from gregor.replication.controller_link import ControllerLink
+    from gregor.replication.partition import Partition
 
 RETRY_DELAY_S = 0.05
 MOST_PARTITIONS = 500

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.errors import ErrorCode
-from replication.cluster import Cluster, Partition, PartitionKey
-from replication.nodes import PartitionState
+from gregor.protocol.errors import ErrorCode
+from gregor.replication.cluster import Cluster, Partition, PartitionKey
+from gregor.replication.nodes import PartitionState
 
 ANY_EPOCH = -1
 

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Generator
 from typing import Any, Protocol
 
-from replication.cluster import Cluster, PartitionKey
-from replication.election import elect_preferred
-from replication.turns import in_turns
+from gregor.replication.cluster import Cluster, PartitionKey
+from gregor.replication.election import elect_preferred
+from gregor.replication.turns import in_turns
 
 FIRST_LOOK_S = 5.0
 _PARTITIONS_PER_STEP = 500

@@ -5,8 +5,8 @@ Pure questions about the controller's picture, asked before and after its decisi
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode, KafkaError
-from replication.cluster import Cluster, PartitionKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.cluster import Cluster, PartitionKey
 
 
 def election_refusal(cluster: Cluster, key: PartitionKey, unclean: bool) -> KafkaError | None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from replication.controller_requests import BrokerRequest
-from replication.metadata_image import MetadataImage
-from replication.replica_manager import ReplicaManager
-from replication.topic_configs import TopicConfigs
-from replication.turns import in_turns
+from gregor.replication.controller_requests import BrokerRequest
+from gregor.replication.metadata_image import MetadataImage
+from gregor.replication.replica_manager import ReplicaManager
+from gregor.replication.topic_configs import TopicConfigs
+from gregor.replication.turns import in_turns
 
 NOT_REGISTERED = -1
 OWN = -1

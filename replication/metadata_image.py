@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import ErrorCode
-from protocol.ids import ZERO_UUID, Uuid
-from protocol.messages import UpdateMetadataResponse
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.ids import ZERO_UUID, Uuid
+from gregor.protocol.messages import UpdateMetadataResponse
 
 if TYPE_CHECKING:
-    from protocol.messages import UpdateMetadataRequest
+    from gregor.protocol.messages import UpdateMetadataRequest
 
 LEADER_DURING_DELETE = -2
 NO_CONTROLLER = -1

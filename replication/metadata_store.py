@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from protocol.errors import ErrorCode, KafkaError
-from replication.turns import NextTurn
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.turns import NextTurn
 
 ANY_VERSION = -1
 

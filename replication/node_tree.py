@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from replication.metadata_store import (
+from gregor.replication.metadata_store import (
     ANY_VERSION,
     BadVersion,
     Check,

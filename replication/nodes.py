@@ -12,8 +12,8 @@ import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from config.listeners import Listener
-from protocol.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
+from gregor.config.listeners import Listener
+from gregor.protocol.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import Uuid
-from replication.follower_state import FollowerState
-from replication.waiters import Committed, Waiters, Watcher
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import Uuid
+from gregor.replication.follower_state import FollowerState
+from gregor.replication.waiters import Committed, Waiters, Watcher
 
 if TYPE_CHECKING:
-    from protocol.messages import LeaderAndIsrRequest
-    from storage.log import AppendInfo, Log, LogSlice
+    from gregor.protocol.messages import LeaderAndIsrRequest
+    from gregor.storage.log import AppendInfo, Log, LogSlice
 
 NO_LEADER = -1
 NO_EPOCH = -1

@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 from struct import Struct
 from typing import Any, TypeVar, cast
 
-from config.listeners import address_text
-from protocol.api_keys import ApiKey
-from protocol.errors import MalformedMessage
-from protocol.messages import (
+from gregor.config.listeners import address_text
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.messages import (
     ApiMessage,
     ApiVersionsRequest,
     RequestHeader,
@@ -26,7 +26,7 @@ from protocol.messages import (
     response_class,
     response_header_version,
 )
-from replication.turns import in_turns
+from gregor.replication.turns import in_turns
 
 SIZE_BYTES = 4
 LEAST_BUFFER_BYTES = 64 * 1024

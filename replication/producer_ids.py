@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import AllocateProducerIdsRequest
-from replication.metadata_store import BadVersion, MetadataStore, StoreError
-from replication.nodes import (
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import AllocateProducerIdsRequest
+from gregor.replication.metadata_store import BadVersion, MetadataStore, StoreError
+from gregor.replication.nodes import (
     PRODUCER_ID_BLOCK,
     PRODUCER_IDS_PER_BLOCK,
     ProducerIdBlock,
@@ -20,7 +20,7 @@ from replication.nodes import (
 )
 
 if TYPE_CHECKING:
-    from replication.controller_link import ControllerLink
+    from gregor.replication.controller_link import ControllerLink
 
 MAX_PRODUCER_ID = 2**63 - 1
 RETRY_DELAY_S = 0.05

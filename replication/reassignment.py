@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from protocol.errors import ErrorCode, KafkaError
-from replication.cluster import Cluster, Partition, PartitionKey
-from replication.election import elect_after_move
-from replication.nodes import ReplicaAssignment
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.cluster import Cluster, Partition, PartitionKey
+from gregor.replication.election import elect_after_move
+from gregor.replication.nodes import ReplicaAssignment
 
 
 def is_moving(assignment: ReplicaAssignment) -> bool:

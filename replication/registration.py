@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from protocol.ids import random_uuid, uuid_to_text
-from replication.metadata_store import (
+from gregor.protocol.ids import random_uuid, uuid_to_text
+from gregor.replication.metadata_store import (
     BadVersion,
     Create,
     MetadataStore,
@@ -14,7 +14,7 @@ from replication.metadata_store import (
     Stat,
     StoreError,
 )
-from replication.nodes import (
+from gregor.replication.nodes import (
     BROKER_SEQUENCE,
     CLUSTER_ID,
     LOG_DIR_EVENT_PREFIX,

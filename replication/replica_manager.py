@@ -9,15 +9,15 @@ import logging
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import ZERO_UUID, Uuid
-from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
-from replication.partition import DEFAULT_LAG_TIME_MAX_MS, Partition
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID, Uuid
+from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
+from gregor.replication.partition import DEFAULT_LAG_TIME_MAX_MS, Partition
 
 if TYPE_CHECKING:
-    from config.topic import LogConfig
-    from storage.log import Log
-    from storage.manager import LogManager
+    from gregor.config.topic import LogConfig
+    from gregor.storage.log import Log
+    from gregor.storage.manager import LogManager
 
 # Leader epochs of StopReplica that stand for no epoch (Kafka's LeaderAndIsr).
 EPOCH_UNKNOWN = -1

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from config.definitions import LONG_MAX
-from storage.throttle import Pace
+from gregor.config.definitions import LONG_MAX
+from gregor.storage.throttle import Pace
 
 ALL = "*"
 

@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from protocol.errors import ErrorCode, KafkaError
-from replication.metadata_store import SessionExpired
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.metadata_store import SessionExpired
 
 DEFAULT_TIMEOUT_MS = 30_000
 LEAST_MS, MOST_MS = 5_000, 30_000

@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Coroutine, Generator, Iterable
 from contextlib import suppress
 from typing import Any
 
-from config.broker import BrokerConfig
-from config.definitions import ConfigError
-from config.topic import LogConfig
-from replication.metadata_store import MetadataStore, NodeExists, NoNode, WatchEvent
-from replication.nodes import (
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.topic import LogConfig
+from gregor.replication.metadata_store import MetadataStore, NodeExists, NoNode, WatchEvent
+from gregor.replication.nodes import (
     CONFIG_CHANGES,
     DEFAULT_ENTITY,
     NodeFormatError,
@@ -24,7 +24,7 @@ from replication.nodes import (
     decode_config,
     decode_config_change,
 )
-from replication.turns import Turns, first_turn, in_turns
+from gregor.replication.turns import Turns, first_turn, in_turns
 
 # Notices are kept for brokers that are slow to read them (Kafka: 15 minutes).
 CHANGE_KEPT_MS = 15 * 60 * 1000

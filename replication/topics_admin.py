@@ -11,22 +11,22 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
-from config.broker import BrokerConfig
-from config.definitions import ConfigError
-from config.topic import LogConfig
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import Uuid, random_uuid
-from replication import nodes
-from replication.assignment import check_manual, spread
-from replication.cluster import Cluster, PartitionKey
-from replication.config_admin import ConfigAdmin
-from replication.metadata_image import MetadataImage
-from replication.metadata_store import BadVersion, Create, MetadataStore, NodeExists, NoNode, Operation, Set
-from replication.reassignment import is_moving
-from replication.time_limit import DEFAULT_TIMEOUT_MS, TimeLimit
-from replication.topic_configs import TopicConfigs
-from replication.topic_names import CLUSTER_METADATA_TOPIC, colliding, may_collide, name_problem
-from replication.turns import Turns
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.topic import LogConfig
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import Uuid, random_uuid
+from gregor.replication import nodes
+from gregor.replication.assignment import check_manual, spread
+from gregor.replication.cluster import Cluster, PartitionKey
+from gregor.replication.config_admin import ConfigAdmin
+from gregor.replication.metadata_image import MetadataImage
+from gregor.replication.metadata_store import BadVersion, Create, MetadataStore, NodeExists, NoNode, Operation, Set
+from gregor.replication.reassignment import is_moving
+from gregor.replication.time_limit import DEFAULT_TIMEOUT_MS, TimeLimit
+from gregor.replication.topic_configs import TopicConfigs
+from gregor.replication.topic_names import CLUSTER_METADATA_TOPIC, colliding, may_collide, name_problem
+from gregor.replication.turns import Turns
 
 TOLD_WITHIN_MS = 1000
 """So long, at most, an answer waits for the other brokers to know what it tells."""
@@ -112,7 +112,7 @@ class Admin:
         self._configs = configs
         self.settings = ConfigAdmin(store, config, broker_id, configs)
         self.is_reserved: Callable[[str], bool] = lambda name: False
-        """Whether a topic of that name exists, which the metadata does not know yet (replication.adoption)."""
+        """Whether a topic of that name exists, which the metadata does not know yet (gregor.replication.adoption)."""
         # Who waits may learn from another controller how it ended.
         image.on_update.append(controller.look)
 

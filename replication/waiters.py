@@ -6,7 +6,7 @@ import heapq
 import logging
 from collections.abc import Callable
 
-from protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode
 
 Watcher = Callable[[], None]
 Committed = Callable[[ErrorCode], None]

@@ -28,7 +28,7 @@ from kazoo.protocol.states import EventType, KazooState, ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from replication.metadata_store import (
+from gregor.replication.metadata_store import (
     ANY_VERSION,
     BadVersion,
     Check,
@@ -50,7 +50,7 @@ from replication.metadata_store import (
     Watch,
     WatchEvent,
 )
-from replication.zk_multi_read import MultiRead
+from gregor.replication.zk_multi_read import MultiRead
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 DEFAULT_IN_FLIGHT = 10

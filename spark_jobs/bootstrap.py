@@ -3,8 +3,8 @@
 import re
 import socket
 
-from config.listeners import address_text
-from spark_jobs.errors import JobError
+from gregor.config.listeners import address_text
+from gregor.spark_jobs.errors import JobError
 
 CONNECT_TIMEOUT_S = 5.0
 

@@ -3,10 +3,10 @@
 import sys
 from collections.abc import Callable, Sequence
 
-from spark_jobs.connector import PACKAGE, connector_jars
-from spark_jobs.errors import JobError
-from spark_jobs.java import require_java
-from spark_jobs.jobs import wordcount
+from gregor.spark_jobs.connector import PACKAGE, connector_jars
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.java import require_java
+from gregor.spark_jobs.jobs import wordcount
 
 USAGE = f"""\
 usage: gregor spark COMMAND [ARGUMENTS]

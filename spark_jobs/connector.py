@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from spark_jobs.errors import JobError
+from gregor.spark_jobs.errors import JobError
 
 GROUP = "org.apache.spark"
 ARTIFACT = "spark-sql-kafka-0-10_2.13"

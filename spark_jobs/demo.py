@@ -20,10 +20,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 
-from spark_jobs.connector import connector_folder, connector_jars
-from spark_jobs.errors import JobError
-from spark_jobs.java import require_java
-from spark_jobs.session import SHORT_JOB, open_session, require_pyspark
+from gregor.spark_jobs.connector import connector_folder, connector_jars
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.java import require_java
+from gregor.spark_jobs.session import SHORT_JOB, open_session, require_pyspark
 
 # The first that is here is taken: long enough to be worth counting, and known to the reader.
 TEXTS = (
@@ -44,7 +44,7 @@ QUERY_S = 120
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the demonstration; 0 when the counts are right, 1 when anything is not, 130 when interrupted."""
-    parser = argparse.ArgumentParser(prog="spark_jobs.demo", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="gregor.spark_jobs.demo", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--text", metavar="FILE", help="the text to count; default: one that this machine has")
     parser.add_argument("--top", type=int, default=12, metavar="N", help="words to show; default: %(default)s")
     arguments = parser.parse_args(argv)
@@ -116,9 +116,9 @@ def find_text(given: str | None, candidates: Sequence[str] = TEXTS) -> Path:
 def running_broker(folder: Path) -> Iterator[str]:
     """A broker of this environment on a free port, with its data in the folder; its address once it answers."""
     port = _free_port()
-    log = folder / "broker.log"
+    log = folder / "gregor.broker.log"
     command = Path(sys.executable).with_name("gregor")
-    start = [str(command)] if command.exists() else [sys.executable, "-m", "broker"]
+    start = [str(command)] if command.exists() else [sys.executable, "-m", "gregor.broker"]
     start += ["start", "--override", f"listeners=PLAINTEXT://127.0.0.1:{port}"]
     start += ["--override", f"log.dirs={folder / 'data'}"]
     with log.open("wb") as stream:
@@ -218,8 +218,8 @@ def spark_word_count(bootstrap: str, source: str, target: str, folder: Path, rec
     """Runs the word count job over everything the source topic holds, with a progress line for each batch."""
     from pyspark.errors import PySparkException
 
-    from spark_jobs.jobs.wordcount import Options, start
-    from spark_jobs.run import reason, run_to_end
+    from gregor.spark_jobs.jobs.wordcount import Options, start
+    from gregor.spark_jobs.run import reason, run_to_end
 
     log = folder / "spark.log"
     spark = open_session("gregor demo", log_file=log, jvm_options=SHORT_JOB)
@@ -272,7 +272,7 @@ def read_counts(bootstrap: str, topic: str) -> Counter[str]:
 
 def check(counted: Counter[str], lines: Sequence[str]) -> None:
     """Compares Spark's counts with a count in plain Python; raises JobError with the first differences."""
-    from spark_jobs.transforms.wordcount import count_words
+    from gregor.spark_jobs.transforms.wordcount import count_words
 
     expected = count_words(lines)
     if counted == expected:

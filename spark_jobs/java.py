@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 
-from spark_jobs.errors import JobError
+from gregor.spark_jobs.errors import JobError
 
 MINIMUM_VERSION = 17  # what Spark 4 is compiled for
 HOW_TO_INSTALL = (

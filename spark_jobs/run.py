@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.errors import JobError
+from gregor.spark_jobs.errors import JobError
 
 Report = Callable[[str], None]
 Offsets = dict[str, dict[str, int]]  # topic -> partition -> offset

@@ -17,9 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.connector import HOW_TO_INSTALL_PYSPARK, PACKAGE, connector_jars
-from spark_jobs.errors import JobError
-from spark_jobs.java import require_java
+from gregor.spark_jobs.connector import HOW_TO_INSTALL_PYSPARK, PACKAGE, connector_jars
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.java import require_java
 
 if TYPE_CHECKING:
     from pyspark import SparkConf

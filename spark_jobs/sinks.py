@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_jobs.errors import JobError
+from gregor.spark_jobs.errors import JobError
 
 CHECKPOINT_FOLDER = "_checkpoint"  # Spark's readers skip names that begin with an underscore
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from struct import Struct, error
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.records import CorruptBatch
+from gregor.protocol.records import CorruptBatch
 
 if TYPE_CHECKING:
-    from protocol.records import RecordBatch
+    from gregor.protocol.records import RecordBatch
 
 _ENTRY = Struct(">hqqqq")
 _MARKER_KEY = Struct(">hh")

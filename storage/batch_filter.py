@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from struct import Struct
 
-from protocol.checksum import crc32c
-from protocol.compression import DecompressionError, compress, decompress
-from protocol.record_spans import RecordSpan, record_spans, with_timestamp_delta
-from protocol.records import (
+from gregor.protocol.checksum import crc32c
+from gregor.protocol.compression import DecompressionError, compress, decompress
+from gregor.protocol.record_spans import RecordSpan, record_spans, with_timestamp_delta
+from gregor.protocol.records import (
     COMPRESSION_MASK,
     CRC_AT,
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -33,8 +33,8 @@ from protocol.records import (
     RecordBatch,
     wrapped_int64,
 )
-from storage.batches import CRC_START
-from storage.offset_map import OffsetMap
+from gregor.storage.batches import CRC_START
+from gregor.storage.offset_map import OffsetMap
 
 MAX_TIMESTAMP = 2**63 - 1
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
-from protocol import records
+from gregor.protocol import records
 
 HEADER = records.HEADER
 """base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,

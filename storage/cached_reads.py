@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from storage.files import File
+    from gregor.storage.files import File
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from storage.checkpoints import (
+from gregor.storage.checkpoints import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
@@ -17,8 +17,8 @@ from storage.checkpoints import (
 )
 
 if TYPE_CHECKING:
-    from storage.data_folder import DataFolder
-    from storage.log import Log
+    from gregor.storage.data_folder import DataFolder
+    from gregor.storage.log import Log
 
 Key = tuple[str, int]
 

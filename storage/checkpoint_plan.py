@@ -8,10 +8,10 @@ from functools import partial
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
-from storage.checkpoints import format_offsets
+from gregor.storage.checkpoints import format_offsets
 
 if TYPE_CHECKING:
-    from storage.files import Files
+    from gregor.storage.files import Files
 
 Key = tuple[str, int]
 

@@ -15,20 +15,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.records import CorruptBatch, RecordBatch
-from storage.aborted_transactions import (
+from gregor.protocol.records import CorruptBatch, RecordBatch
+from gregor.storage.aborted_transactions import (
     AbortedTransaction,
     TransactionTrail,
     format_transaction,
     parse_transaction_index,
 )
-from storage.batch_filter import Filtered, empty_batch, filter_batch, located_records, with_delete_horizon
-from storage.batches import HEADER_BYTES, LENGTH_OVERHEAD, NO_TIMESTAMP
-from storage.compaction import SourceSegment, group_segments
-from storage.index import OffsetIndex, TimeIndex
-from storage.leftovers import CLEANED_SUFFIX
-from storage.offset_map import OffsetMap
-from storage.segment import (
+from gregor.storage.batch_filter import Filtered, empty_batch, filter_batch, located_records, with_delete_horizon
+from gregor.storage.batches import HEADER_BYTES, LENGTH_OVERHEAD, NO_TIMESTAMP
+from gregor.storage.compaction import SourceSegment, group_segments
+from gregor.storage.index import OffsetIndex, TimeIndex
+from gregor.storage.leftovers import CLEANED_SUFFIX
+from gregor.storage.offset_map import OffsetMap
+from gregor.storage.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -38,7 +38,7 @@ from storage.segment import (
 )
 
 if TYPE_CHECKING:
-    from storage.files import File, Files
+    from gregor.storage.files import File, Files
 
 LEAST_WINDOW_BYTES = 64 * 1024
 _LENGTH_POSITION = 8
@@ -271,7 +271,7 @@ class CleaningRun:
 
 class CleanedSegment:
     """A segment in the making, under .cleaned names. Its indexes are those that appending its batches would have made
-    (see storage.segment)."""
+    (see gregor.storage.segment)."""
 
     def __init__(
         self, files: Files, directory: str, base_offset: int, index_interval_bytes: int, buffer_bytes: int

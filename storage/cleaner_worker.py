@@ -18,11 +18,11 @@ import json
 import os
 import time
 
-from protocol.records import CorruptBatch
-from storage.cleaner import CleaningJob, CleaningRun
-from storage.disk_errors import error_text
-from storage.throttle import Throttle
-from storage.worker import ParentGone, Worker, run_worker
+from gregor.protocol.records import CorruptBatch
+from gregor.storage.cleaner import CleaningJob, CleaningRun
+from gregor.storage.disk_errors import error_text
+from gregor.storage.throttle import Throttle
+from gregor.storage.worker import ParentGone, Worker, run_worker
 
 NICENESS = 10
 LONGEST_SLEEP_S = 0.2

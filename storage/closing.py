@@ -14,12 +14,12 @@ from contextlib import suppress
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaError
+from gregor.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from storage.files import Files
-    from storage.flush import FlushPlan
-    from storage.log import Log
+    from gregor.storage.files import Files
+    from gregor.storage.flush import FlushPlan
+    from gregor.storage.log import Log
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from storage.batches import MAX_RELATIVE_OFFSET
+from gregor.storage.batches import MAX_RELATIVE_OFFSET
 
 NEVER_OVERDUE_MS = 2**63 - 1
 """max.compaction.lag.ms by default: no limit."""

@@ -19,7 +19,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.checkpoints import (
+from gregor.storage.checkpoints import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
@@ -28,10 +28,10 @@ from storage.checkpoints import (
     Offsets,
     parse_offsets,
 )
-from storage.disk_errors import is_full
-from storage.folder_lock import FolderLock
-from storage.folder_names import FolderKind, PartitionFolder, parse_folder_name
-from storage.identity import (
+from gregor.storage.disk_errors import is_full
+from gregor.storage.folder_lock import FolderLock
+from gregor.storage.folder_names import FolderKind, PartitionFolder, parse_folder_name
+from gregor.storage.identity import (
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     MetaProperties,
@@ -41,8 +41,8 @@ from storage.identity import (
 )
 
 if TYPE_CHECKING:
-    from protocol.ids import Uuid
-    from storage.files import Files
+    from gregor.protocol.ids import Uuid
+    from gregor.storage.files import Files
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class DataFolder:
         self.failure: Exception | None = None
         """Why nothing in it is served any more; None as long as it is in use. Ends only with the next start."""
         self.full = False
-        """Whether the volume had no room when it was last written to (broker.disk_watch)."""
+        """Whether the volume had no room when it was last written to (gregor.broker.disk_watch)."""
         self.partitions_count = 0
         self.recovery_points: Offsets = {}
         self.log_start_offsets: Offsets = {}

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from protocol.ids import random_uuid, uuid_to_text
-from storage.data_folder import DataFolder
-from storage.identity import MetaProperties, agree_on_meta
+from gregor.protocol.ids import random_uuid, uuid_to_text
+from gregor.storage.data_folder import DataFolder
+from gregor.storage.identity import MetaProperties, agree_on_meta
 
 if TYPE_CHECKING:
-    from storage.files import Files
-    from storage.log import Log
+    from gregor.storage.files import Files
+    from gregor.storage.log import Log
 
 logger = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
-from storage.disk_errors import is_full
+from gregor.storage.disk_errors import is_full
 
 if TYPE_CHECKING:
-    from storage.files import Files
+    from gregor.storage.files import Files
 
 FILE_NAME = "leader-epoch-checkpoint"
 

@@ -20,7 +20,7 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from storage.cached_reads import Fetch, NotCached, read_cached
+from gregor.storage.cached_reads import Fetch, NotCached, read_cached
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -221,7 +221,7 @@ class OsFile:
         return os.preadv(self.fileno(), [view], position)
 
     def reserve(self, position: int, size_bytes: int) -> bool:
-        from storage.preallocation import reserve
+        from gregor.storage.preallocation import reserve
 
         return reserve(self.fileno(), position, size_bytes)
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from storage.files import File, Files
-    from storage.segment import Segment
+    from gregor.storage.files import File, Files
+    from gregor.storage.segment import Segment
 
 
 class FlushPlan:

@@ -19,9 +19,9 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from config.properties import PropertiesError, parse_properties
-from protocol.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
-from storage.checkpoints import MalformedFile
+from gregor.config.properties import PropertiesError, parse_properties
+from gregor.protocol.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
+from gregor.storage.checkpoints import MalformedFile
 
 META_PROPERTIES_FILE = "meta.properties"
 PARTITION_METADATA_FILE = "partition.metadata"

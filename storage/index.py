@@ -25,11 +25,11 @@ import errno
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from storage.batches import NO_TIMESTAMP
-from storage.cached_reads import NotCached
+from gregor.storage.batches import NO_TIMESTAMP
+from gregor.storage.cached_reads import NotCached
 
 if TYPE_CHECKING:
-    from storage.files import File, Files
+    from gregor.storage.files import File, Files
 
 
 LOADED_BYTES = 64 * 1024

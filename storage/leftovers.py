@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.index import OffsetIndex
-from storage.segment import (
+from gregor.storage.index import OffsetIndex
+from gregor.storage.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -27,7 +27,7 @@ from storage.segment import (
 )
 
 if TYPE_CHECKING:
-    from storage.files import Files
+    from gregor.storage.files import Files
 
 TEMPORARY_SUFFIX = ".tmp"
 CLEANED_SUFFIX = ".cleaned"

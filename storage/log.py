@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import ZERO_UUID, Uuid
-from storage.batches import HEADER, HEADER_BYTES
-from storage.disk_errors import is_full
-from storage.epochs import LeaderEpochs
-from storage.flush import FlushPlan
-from storage.log_append import AppendInfo, LogAppends
-from storage.log_read import LogReads, LogSlice
-from storage.log_search import LogSearches
-from storage.log_state import LogState
-from storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerEntry, ProducerStates
-from storage.retention import segments_to_delete
-from storage.segment import LOG_SUFFIX, Segment
-from storage.segment_swap import SegmentSwap
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID, Uuid
+from gregor.storage.batches import HEADER, HEADER_BYTES
+from gregor.storage.disk_errors import is_full
+from gregor.storage.epochs import LeaderEpochs
+from gregor.storage.flush import FlushPlan
+from gregor.storage.log_append import AppendInfo, LogAppends
+from gregor.storage.log_read import LogReads, LogSlice
+from gregor.storage.log_search import LogSearches
+from gregor.storage.log_state import LogState
+from gregor.storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerEntry, ProducerStates
+from gregor.storage.retention import segments_to_delete
+from gregor.storage.segment import LOG_SUFFIX, Segment
+from gregor.storage.segment_swap import SegmentSwap
 
 if TYPE_CHECKING:
-    from config.topic import LogConfig
-    from storage.files import File, Files
+    from gregor.config.topic import LogConfig
+    from gregor.storage.files import File, Files
 
 __all__ = ["AppendInfo", "FlushPlan", "Log", "LogSlice", "epochs_of_batches", "list_segments", "replay_producers"]
 

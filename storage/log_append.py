@@ -11,9 +11,9 @@ import errno
 import struct
 from typing import TYPE_CHECKING, NoReturn
 
-from protocol.checksum import crc32c
-from protocol.errors import ErrorCode, KafkaError
-from storage.batches import (
+from gregor.protocol.checksum import crc32c
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.batches import (
     CRC_START,
     HEADER,
     HEADER_BYTES,
@@ -25,13 +25,13 @@ from storage.batches import (
     TRANSACTIONAL_BIT,
     ScannedBatch,
 )
-from storage.log_state import LogState
-from storage.prepare import PreparedBatch, prepare_quickly
-from storage.segment import Segment
-from storage.validate import check_batch, stamp_append_time
+from gregor.storage.log_state import LogState
+from gregor.storage.prepare import PreparedBatch, prepare_quickly
+from gregor.storage.segment import Segment
+from gregor.storage.validate import check_batch, stamp_append_time
 
 if TYPE_CHECKING:
-    from storage.producer_state import AppendedBatch
+    from gregor.storage.producer_state import AppendedBatch
 
 _unpack_header = HEADER.unpack_from
 _place = PLACE.pack_into
@@ -68,7 +68,7 @@ class LogAppends(LogState):
     ) -> AppendInfo:
         """Appends exactly one record batch, giving it the next offsets and the leader epoch: in place if the buffer is
         writable, else in a copy. `from_client` is False for what the broker itself writes. A batch whose records must
-        be looked at, or compressed anew, is refused with NeedsPreparation unless it is small (storage.prepare).
+        be looked at, or compressed anew, is refused with NeedsPreparation unless it is small (gregor.storage.prepare).
 
         Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
         INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE, and those of ProducerStates.check,

@@ -10,23 +10,23 @@ from contextlib import suppress
 from posixpath import basename, dirname
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from config.topic import LogConfig
-from protocol.errors import KafkaError
-from protocol.ids import ZERO_UUID, random_uuid
-from storage.data_folders import DataFolders
-from storage.disk_errors import BROKEN
-from storage.folder_names import FolderKind, folder_name, marked_folder_name, parse_folder_name
-from storage.log import Log
-from storage.log_move import MOVED_FILE
-from storage.log_moves import LogMoves
-from storage.recovery import FolderLoader, is_segment_name, unchecked_bytes
+from gregor.config.topic import LogConfig
+from gregor.protocol.errors import KafkaError
+from gregor.protocol.ids import ZERO_UUID, random_uuid
+from gregor.storage.data_folders import DataFolders
+from gregor.storage.disk_errors import BROKEN
+from gregor.storage.folder_names import FolderKind, folder_name, marked_folder_name, parse_folder_name
+from gregor.storage.log import Log
+from gregor.storage.log_move import MOVED_FILE
+from gregor.storage.log_moves import LogMoves
+from gregor.storage.recovery import FolderLoader, is_segment_name, unchecked_bytes
 
 if TYPE_CHECKING:
-    from config.broker import BrokerConfig
-    from storage.data_folder import Contents, DataFolder
-    from storage.files import Files
-    from storage.log_state import LogState
-    from storage.segment_scan import Scan
+    from gregor.config.broker import BrokerConfig
+    from gregor.storage.data_folder import Contents, DataFolder
+    from gregor.storage.files import Files
+    from gregor.storage.log_state import LogState
+    from gregor.storage.segment_scan import Scan
 
 logger = logging.getLogger(__name__)
 
@@ -198,7 +198,7 @@ class LogLoading(DataFolders, ABC):
                 self._stale_keys.update(offsets.keys() - self._pending.keys())
 
     def _find_copies(self, found: list[tuple[DataFolder, Contents]]) -> None:
-        """What moves between data folders have left (storage.log_move): complete copies become the partition."""
+        """What moves between data folders have left (gregor.storage.log_move): complete copies become the partition."""
         present = {name[:2] for _, contents in found for _, name in contents.partitions}
         marked = {basename(path) for _, contents in found for path in contents.marked}
         for folder, contents in found:

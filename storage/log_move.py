@@ -11,7 +11,7 @@
 All three files of a segment only ever grow (a truncation, which changes the log's generation, begins the move anew),
 so a copy is right as far as it goes, and catching up is copying what came since. Segments that retention or compaction
 took away meanwhile are dropped from the copy. An interrupted move goes on behind the segments that were copied whole
-(storage.move_progress); what else there is of the copy is removed.
+(gregor.storage.move_progress); what else there is of the copy is removed.
 
 A crash before the first rename leaves the original, one after it the copy, which the next start gives its name: the id
 that both share tells that it was complete. A power cut may keep the second rename and lose the first; then MOVED_FILE
@@ -25,15 +25,15 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from storage.data_folder import DataFolder
-from storage.disk_errors import is_full
-from storage.epochs import LeaderEpochs
-from storage.folder_names import FolderKind, marked_folder_name
-from storage.identity import PARTITION_METADATA_FILE
-from storage.log import Log
-from storage.move_progress import CopiedSegment, format_progress, parse_progress
-from storage.producer_state import ProducerStates
-from storage.segment import (
+from gregor.storage.data_folder import DataFolder
+from gregor.storage.disk_errors import is_full
+from gregor.storage.epochs import LeaderEpochs
+from gregor.storage.folder_names import FolderKind, marked_folder_name
+from gregor.storage.identity import PARTITION_METADATA_FILE
+from gregor.storage.log import Log
+from gregor.storage.move_progress import CopiedSegment, format_progress, parse_progress
+from gregor.storage.producer_state import ProducerStates
+from gregor.storage.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -45,7 +45,7 @@ from storage.segment import (
 )
 
 if TYPE_CHECKING:
-    from storage.files import File, Files
+    from gregor.storage.files import File, Files
 
 MOVED_FILE = "gregor-moved"
 """In a copy, and in a log that was one until its name is on the disk. Apache Kafka passes it over."""

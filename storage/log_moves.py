@@ -6,18 +6,18 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from protocol.ids import ZERO_UUID, random_uuid
-from storage.checkpoint_contents import offset_of
-from storage.checkpoints import RECOVERY_POINT_FILE
-from storage.folder_names import FolderKind, marked_folder_name
-from storage.identity import PARTITION_METADATA_FILE, format_partition_metadata
-from storage.log_move import LogMove
+from gregor.protocol.ids import ZERO_UUID, random_uuid
+from gregor.storage.checkpoint_contents import offset_of
+from gregor.storage.checkpoints import RECOVERY_POINT_FILE
+from gregor.storage.folder_names import FolderKind, marked_folder_name
+from gregor.storage.identity import PARTITION_METADATA_FILE, format_partition_metadata
+from gregor.storage.log_move import LogMove
 
 if TYPE_CHECKING:
-    from storage.checkpoints import Offsets
-    from storage.data_folder import DataFolder
-    from storage.files import Files
-    from storage.log import Log
+    from gregor.storage.checkpoints import Offsets
+    from gregor.storage.data_folder import DataFolder
+    from gregor.storage.files import Files
+    from gregor.storage.log import Log
 
 logger = logging.getLogger(__name__)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.batches import LENGTH_OVERHEAD
-from storage.log_state import KNOWN_POSITIONS, LogState
-from storage.segment import Segment
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.batches import LENGTH_OVERHEAD
+from gregor.storage.log_state import KNOWN_POSITIONS, LogState
+from gregor.storage.segment import Segment
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-    from storage.files import File
+    from gregor.storage.files import File
 
 _LENGTH_POSITION = 8
 

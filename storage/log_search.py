@@ -12,15 +12,15 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from protocol.compression import DecompressionError, decompress
-from protocol.errors import ErrorCode, KafkaError
-from protocol.record_scan import record_heads
-from protocol.records import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, INT64_MIN, CorruptBatch, wrapped_int64
-from protocol.slices import Slices, run_slices
-from storage.batches import APPEND_TIME_BIT, CODEC_MASK, HEADER, HEADER_BYTES, ScannedBatch
-from storage.cached_reads import NotCached
-from storage.log_state import LogState
-from storage.segment import Segment
+from gregor.protocol.compression import DecompressionError, decompress
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.record_scan import record_heads
+from gregor.protocol.records import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, INT64_MIN, CorruptBatch, wrapped_int64
+from gregor.protocol.slices import Slices, run_slices
+from gregor.storage.batches import APPEND_TIME_BIT, CODEC_MASK, HEADER, HEADER_BYTES, ScannedBatch
+from gregor.storage.cached_reads import NotCached
+from gregor.storage.log_state import LogState
+from gregor.storage.segment import Segment
 
 ResultT = TypeVar("ResultT")
 

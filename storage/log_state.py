@@ -9,20 +9,20 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import Uuid
-from storage.batches import MAX_RELATIVE_OFFSET
-from storage.disk_errors import is_full
-from storage.index import OffsetIndex, TimeIndex
-from storage.prepare import is_special
-from storage.segment import Segment
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import Uuid
+from gregor.storage.batches import MAX_RELATIVE_OFFSET
+from gregor.storage.disk_errors import is_full
+from gregor.storage.index import OffsetIndex, TimeIndex
+from gregor.storage.prepare import is_special
+from gregor.storage.segment import Segment
 
 if TYPE_CHECKING:
-    from config.topic import LogConfig
-    from storage.epochs import LeaderEpochs
-    from storage.files import Files
-    from storage.producer_state import ProducerStates
-    from storage.segment_swap import SwapPlan
+    from gregor.config.topic import LogConfig
+    from gregor.storage.epochs import LeaderEpochs
+    from gregor.storage.files import Files
+    from gregor.storage.producer_state import ProducerStates
+    from gregor.storage.segment_swap import SwapPlan
 
 logger = logging.getLogger(__name__)
 

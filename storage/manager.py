@@ -17,35 +17,35 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from config.topic import LogConfig
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import ZERO_UUID, Uuid, random_uuid, uuid_to_text
-from protocol.slices import run_slices
-from storage.checkpoint_contents import gather, keep
-from storage.checkpoint_plan import CheckpointOrder, CheckpointPlan
-from storage.checkpoints import (
+from gregor.config.topic import LogConfig
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID, Uuid, random_uuid, uuid_to_text
+from gregor.protocol.slices import run_slices
+from gregor.storage.checkpoint_contents import gather, keep
+from gregor.storage.checkpoint_plan import CheckpointOrder, CheckpointPlan
+from gregor.storage.checkpoints import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
     Offsets,
 )
-from storage.closing import close_all_cleanly
-from storage.disk_errors import is_full
-from storage.epochs import LeaderEpochs
-from storage.folder_names import FolderKind, folder_name, marked_folder_name
-from storage.identity import PARTITION_METADATA_FILE, format_partition_metadata
-from storage.log import Log
-from storage.log_loading import Key, LogLoading
-from storage.producer_state import ProducerStates
+from gregor.storage.closing import close_all_cleanly
+from gregor.storage.disk_errors import is_full
+from gregor.storage.epochs import LeaderEpochs
+from gregor.storage.folder_names import FolderKind, folder_name, marked_folder_name
+from gregor.storage.identity import PARTITION_METADATA_FILE, format_partition_metadata
+from gregor.storage.log import Log
+from gregor.storage.log_loading import Key, LogLoading
+from gregor.storage.producer_state import ProducerStates
 
 if TYPE_CHECKING:
-    from config.broker import BrokerConfig
-    from protocol.slices import Slices
-    from storage.data_folder import DataFolder
-    from storage.files import Files
-    from storage.log_move import LogMove
-    from storage.log_state import LogState
+    from gregor.config.broker import BrokerConfig
+    from gregor.protocol.slices import Slices
+    from gregor.storage.data_folder import DataFolder
+    from gregor.storage.files import Files
+    from gregor.storage.log_move import LogMove
+    from gregor.storage.log_state import LogState
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING
 
-from storage.cached_reads import NotCached
-from storage.files import ContentCache, DirectoryEntry
+from gregor.storage.cached_reads import NotCached
+from gregor.storage.files import ContentCache, DirectoryEntry
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -214,7 +214,7 @@ class MemoryFiles:
             content.data = bytearray(content.durable)
         self._faults.clear()
 
-    # The interface of storage.files.Files
+    # The interface of gregor.storage.files.Files
 
     def create(self, path: str) -> MemoryFile:
         self.count("create", path)

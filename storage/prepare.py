@@ -16,13 +16,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from protocol.checksum import crc32c
-from protocol.compression import CODEC_NAMES, GZIP, LZ4, NONE, ZSTD, DecompressionError, compress, decompress
-from protocol.errors import ErrorCode, KafkaError
-from protocol.record_scan import fits, record_heads
-from protocol.records import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, INT64_MIN, CorruptBatch, wrapped_int64
-from protocol.slices import Slices, run_slices
-from storage.batches import (
+from gregor.protocol.checksum import crc32c
+from gregor.protocol.compression import CODEC_NAMES, GZIP, LZ4, NONE, ZSTD, DecompressionError, compress, decompress
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.record_scan import fits, record_heads
+from gregor.protocol.records import DEFAULT_MAX_DECOMPRESSED_BYTES, INT64_MAX, INT64_MIN, CorruptBatch, wrapped_int64
+from gregor.protocol.slices import Slices, run_slices
+from gregor.storage.batches import (
     APPEND_TIME_BIT,
     CODEC_MASK,
     CONTROL_BIT,
@@ -34,10 +34,10 @@ from storage.batches import (
     NO_TIMESTAMP,
     STAMP,
 )
-from storage.validate import RefusedRecords, check_batch, check_size
+from gregor.storage.validate import RefusedRecords, check_batch, check_size
 
 if TYPE_CHECKING:
-    from config.topic import LogConfig
+    from gregor.config.topic import LogConfig
 
 LISTED_ERRORS = 200
 """An answer with an error for each of 100,000 records would be a weapon."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from storage.batches import ScannedBatch
-    from storage.segment import Segment
+    from gregor.storage.batches import ScannedBatch
+    from gregor.storage.segment import Segment
 
 LOOK_BACK = 64
 """Index entries. There is one in 4 KB, or, of larger batches, one a batch (index.interval.bytes): that is 256 KB, whose

@@ -31,16 +31,16 @@ from collections.abc import Iterable
 from struct import Struct, error
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.checksum import crc32c
-from protocol.errors import ErrorCode, KafkaError
-from storage.batches import CONTROL_BIT, NO_TIMESTAMP, SEQUENCE_MASK, TRANSACTIONAL_BIT, ScannedBatch
-from storage.disk_errors import is_full
-from storage.producer_recall import batches_below
-from storage.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, OldMessageFormat, file_stem
+from gregor.protocol.checksum import crc32c
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.batches import CONTROL_BIT, NO_TIMESTAMP, SEQUENCE_MASK, TRANSACTIONAL_BIT, ScannedBatch
+from gregor.storage.disk_errors import is_full
+from gregor.storage.producer_recall import batches_below
+from gregor.storage.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, OldMessageFormat, file_stem
 
 if TYPE_CHECKING:
-    from storage.files import Files
-    from storage.segment import Segment
+    from gregor.storage.files import Files
+    from gregor.storage.segment import Segment
 
 BATCHES_KEPT = 10
 """Of each producer, to tell a repetition's offsets by. Apache Kafka keeps as many as a client has under way on one

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from storage.batches import CONTROL_BIT, LENGTH_OVERHEAD, TRANSACTIONAL_BIT, ScannedBatch
-from storage.producer_state import BATCHES_KEPT
+from gregor.storage.batches import CONTROL_BIT, LENGTH_OVERHEAD, TRANSACTIONAL_BIT, ScannedBatch
+from gregor.storage.producer_state import BATCHES_KEPT
 
 Header = tuple[int, int, int, int, int, int, int, int, int, int, int]
 """base offset, length, leader epoch, magic, crc, attributes, last offset delta, max timestamp, producer id, producer

@@ -6,7 +6,7 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from storage.files import OsFile, OsFiles
+from gregor.storage.files import OsFile, OsFiles
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -14,22 +14,22 @@ import logging
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from storage.batches import HEADER, HEADER_BYTES
-from storage.disk_errors import is_full
-from storage.epochs import LeaderEpochs
-from storage.index import OffsetIndex, TimeIndex
-from storage.leftovers import tidy_folder
-from storage.log import Log
-from storage.producer_state import ProducerStates
-from storage.producer_trail import ProducerTrail
-from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
-from storage.segment_check import check_segment
+from gregor.storage.batches import HEADER, HEADER_BYTES
+from gregor.storage.disk_errors import is_full
+from gregor.storage.epochs import LeaderEpochs
+from gregor.storage.index import OffsetIndex, TimeIndex
+from gregor.storage.leftovers import tidy_folder
+from gregor.storage.log import Log
+from gregor.storage.producer_state import ProducerStates
+from gregor.storage.producer_trail import ProducerTrail
+from gregor.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from gregor.storage.segment_check import check_segment
 
 if TYPE_CHECKING:
-    from config.topic import LogConfig
-    from protocol.ids import Uuid
-    from storage.files import Files
-    from storage.segment_scan import Scan
+    from gregor.config.topic import LogConfig
+    from gregor.protocol.ids import Uuid
+    from gregor.storage.files import Files
+    from gregor.storage.segment_scan import Scan
 
 logger = logging.getLogger(__name__)
 

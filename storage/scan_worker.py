@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 
-from storage.segment_scan import Scan
-from storage.worker import Worker, run_worker
+from gregor.storage.segment_scan import Scan
+from gregor.storage.worker import Worker, run_worker
 
 MOST_HEADERS = 5000
 """Of producers' batches: more of them take the event loop that gets them longer than a step."""

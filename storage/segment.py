@@ -15,9 +15,9 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from protocol.checksum import crc32c
-from protocol.errors import ErrorCode, KafkaError
-from storage.batches import (
+from gregor.protocol.checksum import crc32c
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.batches import (
     CRC_START,
     HEADER,
     HEADER_BYTES,
@@ -26,12 +26,12 @@ from storage.batches import (
     NO_TIMESTAMP,
     ScannedBatch,
 )
-from storage.disk_errors import is_full
-from storage.index import OffsetIndex, TimeIndex
-from storage.preallocation import PIECE_BYTES
+from gregor.storage.disk_errors import is_full
+from gregor.storage.index import OffsetIndex, TimeIndex
+from gregor.storage.preallocation import PIECE_BYTES
 
 if TYPE_CHECKING:
-    from storage.files import File, Files
+    from gregor.storage.files import File, Files
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

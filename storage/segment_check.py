@@ -1,18 +1,18 @@
 """Checks the batches of one segment and makes its indexes anew: from what is known to be good, by a walk over the rest
-(storage.segment_scan), to index files as if the segment had been closed."""
+(gregor.storage.segment_scan), to index files as if the segment had been closed."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.batches import HEADER, HEADER_BYTES, NO_TIMESTAMP
-from storage.segment_scan import Scan
+from gregor.storage.batches import HEADER, HEADER_BYTES, NO_TIMESTAMP
+from gregor.storage.segment_scan import Scan
 
 if TYPE_CHECKING:
-    from storage.index import OffsetIndex, TimeIndex
-    from storage.producer_trail import ProducerTrail
-    from storage.segment import Segment
+    from gregor.storage.index import OffsetIndex, TimeIndex
+    from gregor.storage.producer_trail import ProducerTrail
+    from gregor.storage.segment import Segment
 
 
 class CheckedSegment(NamedTuple):

@@ -20,8 +20,8 @@ from collections.abc import Generator, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from protocol.checksum import crc32c
-from storage.batches import (
+from gregor.protocol.checksum import crc32c
+from gregor.storage.batches import (
     CRC_START,
     HEADER_BYTES,
     LENGTH_OVERHEAD,
@@ -29,11 +29,11 @@ from storage.batches import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
 )
-from storage.index import OffsetIndex, TimeIndex
-from storage.producer_trail import Header, ProducerTrail
+from gregor.storage.index import OffsetIndex, TimeIndex
+from gregor.storage.producer_trail import Header, ProducerTrail
 
 if TYPE_CHECKING:
-    from storage.files import File
+    from gregor.storage.files import File
 
 WINDOW_BYTES = 128 * 1024
 """What is read, and checked, in one step: a millisecond's work when the batches are as small as they get."""

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from storage.compaction import DirtyRange, dirty_range
-from storage.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
-from storage.log_state import LogState
-from storage.segment import (
+from gregor.storage.compaction import DirtyRange, dirty_range
+from gregor.storage.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
+from gregor.storage.log_state import LogState
+from gregor.storage.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -29,7 +29,7 @@ from storage.segment import (
 )
 
 if TYPE_CHECKING:
-    from storage.files import Files
+    from gregor.storage.files import Files
 
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 

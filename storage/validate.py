@@ -1,4 +1,4 @@
-"""What is checked of a batch before a leader appends it, from its header alone. (Its records: storage.prepare.)
+"""What is checked of a batch before a leader appends it, from its header alone. (Its records: gregor.storage.prepare.)
 
 The append path tests the usual case in a few comparisons of its own; whatever does not pass them comes here, to be
 told what is wrong or to be let through. The errors, and which of several comes first, are those of Kafka's
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.checksum import crc32c
-from protocol.errors import ErrorCode, KafkaError
-from storage.batches import (
+from gregor.protocol.checksum import crc32c
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.batches import (
     APPEND_TIME_BIT,
     CODEC_MASK,
     CONTROL_BIT,
@@ -28,7 +28,7 @@ from storage.batches import (
 )
 
 if TYPE_CHECKING:
-    from config.topic import LogConfig
+    from gregor.config.topic import LogConfig
 
 LENGTH_POSITION = 8
 MAGIC_POSITION = 16

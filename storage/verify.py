@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.checkpoints import (
+from gregor.storage.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
@@ -19,21 +19,21 @@ from storage.checkpoints import (
     Offsets,
     parse_offsets,
 )
-from storage.data_folder import CLEAN_SHUTDOWN_FILE
-from storage.epochs import FILE_NAME as EPOCHS_FILE
-from storage.epochs import parse_epochs
-from storage.folder_lock import is_locked
-from storage.folder_names import FolderKind, PartitionFolder, parse_folder_name
-from storage.identity import (
+from gregor.storage.data_folder import CLEAN_SHUTDOWN_FILE
+from gregor.storage.epochs import FILE_NAME as EPOCHS_FILE
+from gregor.storage.epochs import parse_epochs
+from gregor.storage.folder_lock import is_locked
+from gregor.storage.folder_names import FolderKind, PartitionFolder, parse_folder_name
+from gregor.storage.identity import (
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     parse_meta_properties,
     parse_partition_metadata,
 )
-from storage.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX
-from storage.producer_state import parse_snapshot
-from storage.recovery import is_segment_name
-from storage.segment import (
+from gregor.storage.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX
+from gregor.storage.producer_state import parse_snapshot
+from gregor.storage.recovery import is_segment_name
+from gregor.storage.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -42,10 +42,10 @@ from storage.segment import (
     TRANSACTION_INDEX_SUFFIX,
     Segment,
 )
-from storage.verify_segment import EPOCHS_AGAIN, PRODUCERS_AGAIN, Expected, Finding, LastBatch, verify_segment
+from gregor.storage.verify_segment import EPOCHS_AGAIN, PRODUCERS_AGAIN, Expected, Finding, LastBatch, verify_segment
 
 if TYPE_CHECKING:
-    from storage.files import DirectoryEntry, Files
+    from gregor.storage.files import DirectoryEntry, Files
 
 CLEANER_OFFSETS_FILE = "cleaner-offset-checkpoint"
 CHECKPOINT_FILES = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSETS_FILE)

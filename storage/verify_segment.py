@@ -23,9 +23,9 @@ from collections.abc import Callable, Generator, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.checksum import crc32c
-from protocol.records import CorruptBatch, RecordBatch
-from storage.batches import (
+from gregor.protocol.checksum import crc32c
+from gregor.protocol.records import CorruptBatch, RecordBatch
+from gregor.storage.batches import (
     CRC_START,
     HEADER,
     HEADER_BYTES,
@@ -34,12 +34,12 @@ from storage.batches import (
     NO_TIMESTAMP,
     SEQUENCE_MASK,
 )
-from storage.index import OffsetIndex, TimeIndex
-from storage.segment import OldMessageFormat
+from gregor.storage.index import OffsetIndex, TimeIndex
+from gregor.storage.segment import OldMessageFormat
 
 if TYPE_CHECKING:
-    from storage.files import File, Files
-    from storage.segment import Segment
+    from gregor.storage.files import File, Files
+    from gregor.storage.segment import Segment
 
 WINDOW_BYTES = 1024 * 1024
 MOST_PER_FILE = 20

@@ -9,7 +9,7 @@ import sys
 from abc import ABC, abstractmethod
 from typing import IO, Any
 
-from storage.files import OsFiles
+from gregor.storage.files import OsFiles
 
 
 class ParentGone(Exception):

@@ -6,6 +6,7 @@ import ast
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -14,7 +15,17 @@ from tests.support.processes import ROOT
 PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
 TOP_LEVEL = {
     *PACKAGES,
-    *("tests", "README.md", "CHANGELOG.md", "Makefile", "pyproject.toml", ".ci", ".gitignore"),
+    *(
+        "tests",
+        "README.md",
+        "CHANGELOG.md",
+        "Makefile",
+        "__init__.py",
+        "hatch_build.py",
+        "pyproject.toml",
+        ".ci",
+        ".gitignore",
+    ),
 }
 MAX_LINES = 600
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
@@ -69,6 +80,11 @@ def test_no_path_of_somebodys_machine() -> None:
         if pattern.search(line)
     ]
     assert found == []
+
+
+def test_nothing_is_imported_under_a_second_name() -> None:
+    """`broker.server` beside `gregor.broker.server` would be two modules with two states."""
+    assert [name for name in sys.modules if name.partition(".")[0] in PACKAGES] == []
 
 
 def test_handlers_are_named_like_their_schemas() -> None:

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from broker.cli.errors import CommandError, kafka_error
-from config.listeners import address_text
-from config.properties import PropertiesError, load_properties
+from gregor.broker.cli.errors import CommandError, kafka_error
+from gregor.config.listeners import address_text
+from gregor.config.properties import PropertiesError, load_properties
 
 K = TypeVar("K")
 V = TypeVar("V")

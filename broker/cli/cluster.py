@@ -17,10 +17,10 @@ from typing import Any
 
 import click
 
-from broker.cli.cluster_view import COLUMNS, Member, Picture, changes, picture_of, rows, summary
-from broker.cli.command import KEY_VALUE, run
-from broker.cli.errors import CommandError
-from broker.cli.start_brokers import (
+from gregor.broker.cli.cluster_view import COLUMNS, Member, Picture, changes, picture_of, rows, summary
+from gregor.broker.cli.command import KEY_VALUE, run
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.start_brokers import (
     bootstrap_of,
     check_folders,
     first_of,
@@ -29,17 +29,17 @@ from broker.cli.start_brokers import (
     stop_on_signals,
     zookeeper_beside,
 )
-from broker.cli.tables import on_terminal
-from broker.cli.wire import WireClient
-from broker.local_zookeeper import DEFAULT_PORT, free_ports
-from broker.store_choice import NoSuchStore, check_members
-from broker.supervisor import Child, StartFailed, State, Supervisor, broker_command, end_of_orphans
-from broker.zookeeper_server import ZooKeeperMissing
-from config.broker import BrokerConfig
-from config.definitions import ConfigError
-from config.members import OFFSETS_COPIES, TOPICS_COPIES, copies_for, member_settings
-from protocol.messages import MetadataRequest
-from storage.disk_errors import error_text
+from gregor.broker.cli.tables import on_terminal
+from gregor.broker.cli.wire import WireClient
+from gregor.broker.local_zookeeper import DEFAULT_PORT, free_ports
+from gregor.broker.store_choice import NoSuchStore, check_members
+from gregor.broker.supervisor import Child, StartFailed, State, Supervisor, broker_command, end_of_orphans
+from gregor.broker.zookeeper_server import ZooKeeperMissing
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.members import OFFSETS_COPIES, TOPICS_COPIES, copies_for, member_settings
+from gregor.protocol.messages import MetadataRequest
+from gregor.storage.disk_errors import error_text
 
 LOOK_EVERY_S = 1.0
 FIRST_PORT = 9092

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from broker.cli.tables import Column
-from broker.supervisor import State
-from protocol.messages import MetadataResponse
+from gregor.broker.cli.tables import Column
+from gregor.broker.supervisor import State
+from gregor.protocol.messages import MetadataResponse
 
 COLUMNS = (
     Column("BROKER", number=True),

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import click
 from confluent_kafka import KafkaException
 
-from broker.cli.errors import CommandError, explain
-from broker.cli.other_flags import why_not
-from broker.cli.version import version_line
+from gregor.broker.cli.errors import CommandError, explain
+from gregor.broker.cli.other_flags import why_not
+from gregor.broker.cli.version import version_line
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 

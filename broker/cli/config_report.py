@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
-from broker.cli.errors import CommandError
-from broker.cli.tables import Column, on_terminal, print_table
-from broker.cli.wire import WireClient, check_code
-from protocol.messages import (
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.tables import Column, on_terminal, print_table
+from gregor.broker.cli.wire import WireClient, check_code
+from gregor.protocol.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     ListConfigResourcesRequest,

@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from broker.cli import config_report
-from broker.cli.client import load_file
-from broker.cli.command import bootstrap_option, command_config_option, only_one, run
-from broker.cli.config_report import BROKER_DEFAULT, Entity, EntityType
-from broker.cli.errors import CommandError
-from broker.cli.wire import WireClient, check_code
-from broker.cli.zookeeper_option import zookeeper_option
-from protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from gregor.broker.cli import config_report
+from gregor.broker.cli.client import load_file
+from gregor.broker.cli.command import bootstrap_option, command_config_option, only_one, run
+from gregor.broker.cli.config_report import BROKER_DEFAULT, Entity, EntityType
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.wire import WireClient, check_code
+from gregor.broker.cli.zookeeper_option import zookeeper_option
+from gregor.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 SET, DELETE = 0, 1
 

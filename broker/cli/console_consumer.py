@@ -11,11 +11,11 @@ from typing import Any
 import click
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from broker.cli.client import check_reachable, client_settings, load_file, make_client
-from broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, check_class, command_config_option, run
-from broker.cli.errors import explain
-from broker.cli.record_format import RecordFormat
-from broker.cli.zookeeper_option import zookeeper_option
+from gregor.broker.cli.client import check_reachable, client_settings, load_file, make_client
+from gregor.broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, check_class, command_config_option, run
+from gregor.broker.cli.errors import explain
+from gregor.broker.cli.record_format import RecordFormat
+from gregor.broker.cli.zookeeper_option import zookeeper_option
 
 DEFAULT_FORMATTER, NO_FORMATTER = "DefaultMessageFormatter", "NoOpMessageFormatter"
 BATCH_RECORDS = 500

@@ -9,10 +9,10 @@ from typing import Any, BinaryIO
 import click
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from broker.cli.client import START_TIMEOUT_S, check_reachable, client_settings, load_file, make_client
-from broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, check_class, command_config_option, run
-from broker.cli.errors import explain
-from broker.cli.line_reader import LineReader, LineRecord
+from gregor.broker.cli.client import START_TIMEOUT_S, check_reachable, client_settings, load_file, make_client
+from gregor.broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, check_class, command_config_option, run
+from gregor.broker.cli.errors import explain
+from gregor.broker.cli.line_reader import LineReader, LineRecord
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DELIVERY_TIMEOUT_MS = 120_000

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import click
 from confluent_kafka import TopicPartition
 
-from broker.cli.client import METADATA_TIMEOUT_S, REQUEST_TIMEOUT_S, connect_admin, settle
-from broker.cli.command import bootstrap_option, command_config_option, run
-from broker.cli.errors import CommandError, explain
-from broker.cli.partition_files import load_partitions
+from gregor.broker.cli.client import METADATA_TIMEOUT_S, REQUEST_TIMEOUT_S, connect_admin, settle
+from gregor.broker.cli.command import bootstrap_option, command_config_option, run
+from gregor.broker.cli.errors import CommandError, explain
+from gregor.broker.cli.partition_files import load_partitions
 
 EPILOG = """\b
 Examples:

@@ -11,18 +11,18 @@ from typing import Any
 
 import click
 
-from broker.cli.client import CONNECT_TIMEOUT_S, load_file, parse_bootstrap
-from broker.cli.command import bootstrap_option, command_config_option, run
-from broker.cli.doctor_checks import Finding, Level, Seen, SeenBroker, check
-from broker.cli.doctor_host import check_config, check_limits
-from broker.cli.doctor_zookeeper import all_reachable, check_session, check_told, check_zookeeper
-from broker.cli.errors import CommandError
-from broker.cli.tables import on_terminal
-from broker.cli.wire import WireClient, check_protocol
-from broker.local_zookeeper import ask
-from config.listeners import address_text
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.broker.cli.client import CONNECT_TIMEOUT_S, load_file, parse_bootstrap
+from gregor.broker.cli.command import bootstrap_option, command_config_option, run
+from gregor.broker.cli.doctor_checks import Finding, Level, Seen, SeenBroker, check
+from gregor.broker.cli.doctor_host import check_config, check_limits
+from gregor.broker.cli.doctor_zookeeper import all_reachable, check_session, check_told, check_zookeeper
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.tables import on_terminal
+from gregor.broker.cli.wire import WireClient, check_protocol
+from gregor.broker.local_zookeeper import ask
+from gregor.config.listeners import address_text
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     DescribeConfigsRequest,
     DescribeLogDirsRequest,
     ListOffsetsRequest,

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from broker.cli.log_dirs import UNKNOWN_BYTES, size_text
-from config.listeners import address_text
-from protocol.errors import ErrorCode
-from protocol.messages import DescribeLogDirsResponse, MetadataResponse
+from gregor.broker.cli.log_dirs import UNKNOWN_BYTES, size_text
+from gregor.config.listeners import address_text
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DescribeLogDirsResponse, MetadataResponse
 
 AHEAD_MS = 10_000
 """A newest record this far in the future is told of: clocks of machines that keep time differ by less."""

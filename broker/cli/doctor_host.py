@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from broker.cli.doctor_checks import Finding, Level
-from config.broker import BrokerConfig
-from config.definitions import ConfigError
-from config.listeners import address_text
-from storage.checkpoints import MalformedFile
-from storage.identity import META_PROPERTIES_FILE, MetaProperties, parse_meta_properties
+from gregor.broker.cli.doctor_checks import Finding, Level
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.listeners import address_text
+from gregor.storage.checkpoints import MalformedFile
+from gregor.storage.identity import META_PROPERTIES_FILE, MetaProperties, parse_meta_properties
 
 ENOUGH_DESCRIPTORS = 65_536
 FEW_DESCRIPTORS = 4096

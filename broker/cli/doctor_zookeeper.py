@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from broker.advertising import is_loopback
-from broker.cli.doctor_checks import AHEAD_MS, Finding, Level, Seen
-from broker.local_zookeeper import DEFAULT_PORT, ask
-from broker.store_choice import STOCK
-from config.listeners import address_text
+from gregor.broker.advertising import is_loopback
+from gregor.broker.cli.doctor_checks import AHEAD_MS, Finding, Level, Seen
+from gregor.broker.local_zookeeper import DEFAULT_PORT, ask
+from gregor.broker.store_choice import STOCK
+from gregor.config.listeners import address_text
 
 SESSION_MS = 6000
 CONNECT_MS = 5000
@@ -139,9 +139,9 @@ def check_registered(registered: Registered, live: Collection[int], controller_i
 
 def read_registered(connect: str) -> Registered:
     """By a session of our own, which changes nothing. Raises OSError with the cause, also where a node is missing."""
-    from replication import nodes
-    from replication.metadata_store import NoNode, StoreError
-    from replication.zk_client import Settings, ZooKeeperStore
+    from gregor.replication import nodes
+    from gregor.replication.metadata_store import NoNode, StoreError
+    from gregor.replication.zk_client import Settings, ZooKeeperStore
 
     servers, slash, chroot = connect.partition("/")
     root = f"{slash}{chroot}".rstrip("/")  # not the session's: that would be created where it is missing

@@ -13,14 +13,14 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.cli.dump_records import last_offset_of, max_timestamp, read_entries
-from broker.cli.errors import CommandError
-from storage.index import OffsetIndex, TimeIndex
-from storage.producer_state import parse_snapshot
-from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from gregor.broker.cli.dump_records import last_offset_of, max_timestamp, read_entries
+from gregor.broker.cli.errors import CommandError
+from gregor.storage.index import OffsetIndex, TimeIndex
+from gregor.storage.producer_state import parse_snapshot
+from gregor.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 
 if TYPE_CHECKING:
-    from storage.files import File, Files
+    from gregor.storage.files import File, Files
 
 Write = Callable[[str], object]
 

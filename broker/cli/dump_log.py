@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from broker.cli.command import check_class, run
-from broker.cli.dump_indexes import (
+from gregor.broker.cli.command import check_class, run
+from gregor.broker.cli.dump_indexes import (
     IndexComplaints,
     base_offset_of,
     dump_aborted,
@@ -18,12 +18,18 @@ from broker.cli.dump_indexes import (
     dump_snapshot,
     dump_time_index,
 )
-from broker.cli.dump_offsets import offsets_contents
-from broker.cli.dump_records import TEXTS, Decoder, Shown, contents_by, dump_log
-from broker.cli.errors import CommandError
-from protocol.records import CorruptBatch
-from storage.read_only import ReadOnlyFiles
-from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from gregor.broker.cli.dump_offsets import offsets_contents
+from gregor.broker.cli.dump_records import TEXTS, Decoder, Shown, contents_by, dump_log
+from gregor.broker.cli.errors import CommandError
+from gregor.protocol.records import CorruptBatch
+from gregor.storage.read_only import ReadOnlyFiles
+from gregor.storage.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
 
 DEFAULT_MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 ALL_BYTES = 2**31 - 1

@@ -12,13 +12,13 @@ import json
 import struct
 from typing import Any
 
-from broker.cli.dump_records import Contents
-from broker.cli.errors import CommandError
-from coordinator.group.records import decode_record
-from coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
-from protocol.errors import MalformedMessage
-from protocol.messages import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from protocol.records import Record
+from gregor.broker.cli.dump_records import Contents
+from gregor.broker.cli.errors import CommandError
+from gregor.coordinator.group.records import decode_record
+from gregor.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
+from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.messages import GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from gregor.protocol.records import Record
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")

@@ -11,13 +11,13 @@ from binascii import crc32
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.cli.errors import CommandError
-from protocol.compression import CODEC_NAMES
-from protocol.message_sets import Message, iter_messages
-from protocol.records import HEADER, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, CorruptBatch, Record, RecordBatch
+from gregor.broker.cli.errors import CommandError
+from gregor.protocol.compression import CODEC_NAMES
+from gregor.protocol.message_sets import Message, iter_messages
+from gregor.protocol.records import HEADER, LOG_OVERHEAD, RECORD_BATCH_OVERHEAD, CorruptBatch, Record, RecordBatch
 
 if TYPE_CHECKING:
-    from storage.files import File
+    from gregor.storage.files import File
 
 PREFIX_BYTES = 17
 """What all formats have in common: offset, size, crc or leader epoch, magic."""

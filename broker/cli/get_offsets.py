@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from broker.cli.command import bootstrap_option, command_config_option, run
-from broker.cli.errors import CommandError
-from broker.cli.tables import Column, on_terminal, print_table
-from broker.cli.wire import BrokerRefusal, WireClient, check_code
-from protocol.errors import ErrorCode
-from protocol.messages import ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse
+from gregor.broker.cli.command import bootstrap_option, command_config_option, run
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.tables import Column, on_terminal, print_table
+from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse
 
 TIMES = {
     "latest": -1,

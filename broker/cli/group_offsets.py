@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from broker.cli.errors import CommandError
-from broker.cli.group_reset import parse_scope
-from broker.cli.tables import Column, print_table
-from broker.cli.wire import BrokerRefusal, WireClient, check_code
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.group_reset import parse_scope
+from gregor.broker.cli.tables import Column, print_table
+from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,

@@ -16,8 +16,8 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-from broker.cli.client import settle, settle_all
-from broker.cli.tables import Column, on_terminal, print_table
+from gregor.broker.cli.client import settle, settle_all
+from gregor.broker.cli.tables import Column, on_terminal, print_table
 
 MISSING = "-"
 STATE_NAMES = {

@@ -21,10 +21,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from broker.cli.client import settle_all
-from broker.cli.errors import CommandError
-from broker.cli.group_report import Place, committed_offsets, log_offsets, state_name
-from broker.cli.tables import Column, on_terminal, print_table
+from gregor.broker.cli.client import settle_all
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.group_report import Place, committed_offsets, log_offsets, state_name
+from gregor.broker.cli.tables import Column, on_terminal, print_table
 
 SCENARIOS = (
     *("--to-earliest", "--to-latest", "--to-current", "--to-offset"),

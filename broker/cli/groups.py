@@ -10,11 +10,11 @@ import click
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.admin import AdminClient, ConsumerGroupListing
 
-from broker.cli import group_offsets, group_report, group_reset
-from broker.cli.client import connect_admin, settle
-from broker.cli.command import bootstrap_option, command_config_option, only_one, run
-from broker.cli.errors import explain
-from broker.cli.tables import Column, print_table
+from gregor.broker.cli import group_offsets, group_report, group_reset
+from gregor.broker.cli.client import connect_admin, settle
+from gregor.broker.cli.command import bootstrap_option, command_config_option, only_one, run
+from gregor.broker.cli.errors import explain
+from gregor.broker.cli.tables import Column, print_table
 
 ACTIONS = ("--list", "--describe", "--delete", "--reset-offsets", "--delete-offsets")
 ANY = "any"  # --state or --type without a value

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from broker.cli.client import REQUEST_TIMEOUT_S
-from broker.cli.command import bootstrap_option, command_config_option, run
-from broker.cli.errors import CommandError
-from broker.cli.partition_files import Place, load_partitions
-from broker.cli.wire import BrokerRefusal, WireClient, check_code
-from broker.cli.zookeeper_option import zookeeper_option
-from protocol.errors import ErrorCode
-from protocol.messages import ElectLeadersRequest, ElectLeadersResponse
+from gregor.broker.cli.client import REQUEST_TIMEOUT_S
+from gregor.broker.cli.command import bootstrap_option, command_config_option, run
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.partition_files import Place, load_partitions
+from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code
+from gregor.broker.cli.zookeeper_option import zookeeper_option
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
 
 TYPES = {"preferred": 0, "unclean": 1}
 

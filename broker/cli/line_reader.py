@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import NamedTuple
 
-from broker.cli.errors import CommandError
+from gregor.broker.cli.errors import CommandError
 
 PROPERTIES = frozenset(
     [

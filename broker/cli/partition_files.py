@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from broker.cli.errors import CommandError
+from gregor.broker.cli.errors import CommandError
 
 Place = tuple[str, int]
 

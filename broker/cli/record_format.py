@@ -15,8 +15,8 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
-from broker.cli.errors import CommandError
-from broker.cli.line_reader import flag
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.line_reader import flag
 
 Decoder = Callable[[bytes], bytes]
 

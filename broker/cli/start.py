@@ -12,13 +12,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from broker.cli.parser import Parser
-from config.listeners import address_text, listener_text
+from gregor.broker.cli.parser import Parser
+from gregor.config.listeners import address_text, listener_text
 
 if TYPE_CHECKING:
-    from broker.server import ServerInfo
-    from config.broker import BrokerConfig
-    from config.environment import TopicWish
+    from gregor.broker.server import ServerInfo
+    from gregor.config.broker import BrokerConfig
+    from gregor.config.environment import TopicWish
 
 DESCRIPTION = """\
 Run a broker in the foreground. Without a file it takes the defaults: listeners=PLAINTEXT://localhost:9092, which is
@@ -37,7 +37,7 @@ examples:
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from broker.cli.version import version_line
+        from gregor.broker.cli.version import version_line
 
         print(version_line())
         parser.exit()
@@ -141,7 +141,7 @@ def program_name() -> str:
     """How the user can call this program again from the same folder."""
     called = sys.argv[0]
     if os.path.basename(called) != "gregor":
-        return f"{os.path.basename(sys.executable)} -m broker"
+        return f"{os.path.basename(sys.executable)} -m gregor.broker"
     found = shutil.which("gregor")
     return "gregor" if found and os.path.samefile(found, called) else os.path.relpath(called)
 
@@ -153,7 +153,7 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as end:  # argparse ends the program for --help and for bad arguments
         return end.code if isinstance(end.code, int) else 1
 
-    from config.definitions import ConfigError
+    from gregor.config.definitions import ConfigError
 
     try:
         config, topics = load_config(given, os.environ)
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
     if given.brokers is not None:
-        from broker.cli.start_brokers import run_brokers
+        from gregor.broker.cli.start_brokers import run_brokers
 
         return run_brokers(given, config)
     if given.cpu_affinity:
@@ -178,15 +178,15 @@ def main(arguments: Sequence[str]) -> int:
         print(f"gregor start: {error}", file=sys.stderr)
         return 1
 
-    from broker.server import run
+    from gregor.broker.server import run
 
     return run(config, _on_ready(given), topics, given.log_label)
 
 
 def check_no_members(log_dirs: Sequence[str]) -> None:
     """ConfigError if a folder holds those of several brokers: `broker-0` would be taken for a partition of a topic."""
-    from config.definitions import ConfigError
-    from config.members import MEMBER_FOLDER, members_in
+    from gregor.config.definitions import ConfigError
+    from gregor.config.members import MEMBER_FOLDER, members_in
 
     for folder in log_dirs:
         if found := members_in([folder]):
@@ -202,7 +202,7 @@ def _on_ready(given: argparse.Namespace) -> Callable[[ServerInfo], None] | None:
     if given.ready_fd is not None:
         from dataclasses import asdict
 
-        from broker.supervisor import announce_ready
+        from gregor.broker.supervisor import announce_ready
 
         return lambda info: announce_ready(given.ready_fd, asdict(info))
     show = sys.stdout.isatty() if given.banner is None else given.banner
@@ -211,20 +211,20 @@ def _on_ready(given: argparse.Namespace) -> Callable[[ServerInfo], None] | None:
 
 def load_config(given: argparse.Namespace, environ: Mapping[str, str]) -> tuple[BrokerConfig, list[TopicWish]]:
     """The settings, and the topics that the environment wishes for. ConfigError or OSError as BrokerConfig.load."""
-    from config.broker import BrokerConfig, read_file
+    from gregor.config.broker import BrokerConfig, read_file
 
     if not given.env:
         config = BrokerConfig.load(given.file, given.override)
         if any(name.startswith("KAFKA_") for name in environ):
-            from config.environment import variables_left_aside
+            from gregor.config.environment import variables_left_aside
 
             names = variables_left_aside(environ)
             if names:
                 config.notes.append(f"without --env these variables set nothing: {', '.join(names)}")
         return config, []
 
-    from config.definitions import ConfigError
-    from config.environment import read_environment
+    from gregor.config.definitions import ConfigError
+    from gregor.config.environment import read_environment
 
     found = read_environment(environ, read_file(given.file), dict(given.override))
     try:

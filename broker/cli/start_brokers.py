@@ -15,17 +15,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from broker import local_zookeeper, log
-from broker.log import logger
-from broker.reloading import HangUp
-from broker.store_choice import NoSuchStore, check_members
-from broker.supervisor import Child, StartFailed, Supervisor, broker_command, cpu_sets, end_of_orphans
-from broker.zookeeper_server import ZooKeeperMissing
-from config.broker import BrokerConfig
-from config.definitions import ConfigError
-from config.listeners import address_text
-from config.members import MEMBER_FOLDER, OFFSETS_COPIES, copies_for, member_settings, members_in
-from storage.disk_errors import error_text
+from gregor.broker import local_zookeeper, log
+from gregor.broker.log import logger
+from gregor.broker.reloading import HangUp
+from gregor.broker.store_choice import NoSuchStore, check_members
+from gregor.broker.supervisor import Child, StartFailed, Supervisor, broker_command, cpu_sets, end_of_orphans
+from gregor.broker.zookeeper_server import ZooKeeperMissing
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.listeners import address_text
+from gregor.config.members import MEMBER_FOLDER, OFFSETS_COPIES, copies_for, member_settings, members_in
+from gregor.storage.disk_errors import error_text
 
 ZOOKEEPER_FOLDER = "zookeeper"
 

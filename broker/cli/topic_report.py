@@ -9,9 +9,9 @@ from typing import Any
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, ConfigSource
 
-from broker.cli.client import REQUEST_TIMEOUT_S, settle_all
-from broker.cli.errors import CommandError
-from broker.cli.tables import Column, on_terminal, print_table
+from gregor.broker.cli.client import REQUEST_TIMEOUT_S, settle_all
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.tables import Column, on_terminal, print_table
 
 PARTITION_FILTERS = (
     "--under-replicated-partitions",

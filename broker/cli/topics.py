@@ -10,12 +10,12 @@ import click
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from broker.cli import topic_report
-from broker.cli.client import METADATA_TIMEOUT_S, REQUEST_TIMEOUT_S, connect_admin, settle, settle_all
-from broker.cli.command import KEY_VALUE, bootstrap_option, command_config_option, only_one, run
-from broker.cli.errors import CommandError
-from broker.cli.tables import confirm
-from broker.cli.zookeeper_option import zookeeper_option
+from gregor.broker.cli import topic_report
+from gregor.broker.cli.client import METADATA_TIMEOUT_S, REQUEST_TIMEOUT_S, connect_admin, settle, settle_all
+from gregor.broker.cli.command import KEY_VALUE, bootstrap_option, command_config_option, only_one, run
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.tables import confirm
+from gregor.broker.cli.zookeeper_option import zookeeper_option
 
 INTERNAL_TOPICS = frozenset(["__consumer_offsets", "__transaction_state", "__share_group_state"])
 ACTIONS = ("--create", "--list", "--describe", "--alter", "--delete")

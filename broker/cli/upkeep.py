@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.cli.errors import CommandError
-from broker.control_address import connect
-from config.broker import BrokerConfig
-from config.definitions import ConfigError
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.control_address import connect
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
 
 DEFAULT_FOLDER = "./gregor-data"
 

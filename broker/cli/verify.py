@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import click
 
-from broker.cli.command import run
-from broker.cli.errors import CommandError
-from storage.read_only import ReadOnlyFiles
-from storage.verify import FolderReport, Progress, Totals, find_duplicates, look_at_folder, verify_folder
-from storage.verify_segment import Finding
+from gregor.broker.cli.command import run
+from gregor.broker.cli.errors import CommandError
+from gregor.storage.read_only import ReadOnlyFiles
+from gregor.storage.verify import FolderReport, Progress, Totals, find_duplicates, look_at_folder, verify_folder
+from gregor.storage.verify_segment import Finding
 
 PROGRESS_EVERY_S = 0.2
 SAID_EVERY_S = 10.0

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from broker.cli.client import (
+from gregor.broker.cli.client import (
     CONNECT_TIMEOUT_S,
     REQUEST_TIMEOUT_S,
     START_TIMEOUT_S,
@@ -20,11 +20,11 @@ from broker.cli.client import (
     load_file,
     parse_bootstrap,
 )
-from broker.cli.errors import CommandError
-from config.listeners import address_text
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, MalformedMessage
-from protocol.messages import (
+from gregor.broker.cli.errors import CommandError
+from gregor.config.listeners import address_text
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, MalformedMessage
+from gregor.protocol.messages import (
     ApiMessage,
     ApiVersionsRequest,
     MetadataRequest,

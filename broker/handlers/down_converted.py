@@ -19,20 +19,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from broker.delayed_fetch import DelayedFetch
-from broker.fetch_reads import MOST_FETCHES, release_records
-from broker.handlers.k01_fetch import FetchRead, told_before_storage_errors
-from protocol.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import FetchResponse
-from protocol.records import CorruptBatch
-from storage.cached_reads import NotCached
-from storage.log import LogSlice
+from gregor.broker.delayed_fetch import DelayedFetch
+from gregor.broker.fetch_reads import MOST_FETCHES, release_records
+from gregor.broker.handlers.k01_fetch import FetchRead, told_before_storage_errors
+from gregor.protocol.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import FetchResponse
+from gregor.protocol.records import CorruptBatch
+from gregor.storage.cached_reads import NotCached
+from gregor.storage.log import LogSlice
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
-    from broker.fetch_sessions import FetchContext, FetchedPartition
-    from protocol.messages import FetchRequest
+    from gregor.broker.context import Broker, Call
+    from gregor.broker.fetch_sessions import FetchContext, FetchedPartition
+    from gregor.protocol.messages import FetchRequest
 
 MAGIC_1_FROM = 2
 ANSWER_LIMIT_FROM = 3

@@ -4,7 +4,7 @@ Each partition's records are one batch, appended under the rules of storage.vali
 follows at once (acks=1), when every in-sync replica has them (acks=-1), or never (acks=0, where an error ends the
 connection, as the only way to tell). Versions 0 to 2 carry message sets, which are converted to one batch
 (protocol.up_conversion); one that is cut off is refused as a whole, where Apache Kafka takes its beginning. Frequent
-simple requests do not come here but go by broker.produce_routes.
+simple requests do not come here but go by gregor.broker.produce_routes.
 
 A batch that is large and whose records must be looked at, compressed anew or converted is prepared in slices and on a
 thread, and what a request has for hundreds of partitions is appended in turns; its connection takes up nothing else
@@ -23,18 +23,18 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from broker.handlers.leaders import current_leader, node_endpoints
-from broker.internal_topics import INTERNAL_TOPICS
-from broker.maintenance import flush_to
-from broker.registry import handles
-from broker.turns import TURN_S
-from protocol.api_keys import ApiKey
-from protocol.compression import ZSTD
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import ZERO_UUID
-from protocol.message_sets import InvalidMessageSet
-from protocol.messages import ProduceRequest, ProduceResponse
-from protocol.records import (
+from gregor.broker.handlers.leaders import current_leader, node_endpoints
+from gregor.broker.internal_topics import INTERNAL_TOPICS
+from gregor.broker.maintenance import flush_to
+from gregor.broker.registry import handles
+from gregor.broker.turns import TURN_S
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.compression import ZSTD
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.message_sets import InvalidMessageSet
+from gregor.protocol.messages import ProduceRequest, ProduceResponse
+from gregor.protocol.records import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
     MAGIC_AT,
@@ -42,16 +42,16 @@ from protocol.records import (
     TRANSACTIONAL_BIT,
     CorruptBatch,
 )
-from protocol.up_conversion import NO_LIMIT, MessageTooLarge, upconvert, upconverting
-from storage.prepare import NeedsPreparation, PreparedBatch, prepare
-from storage.validate import RefusedRecords
+from gregor.protocol.up_conversion import NO_LIMIT, MessageTooLarge, upconvert, upconverting
+from gregor.storage.prepare import NeedsPreparation, PreparedBatch, prepare
+from gregor.storage.validate import RefusedRecords
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
-    from config.topic import LogConfig
-    from protocol.slices import Slices
-    from replication.partition import Partition
-    from storage.log import Log
+    from gregor.broker.context import Broker, Call
+    from gregor.config.topic import LogConfig
+    from gregor.protocol.slices import Slices
+    from gregor.replication.partition import Partition
+    from gregor.storage.log import Log
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id by which Apache Kafka lets somebody write to its internal topics all the same."""

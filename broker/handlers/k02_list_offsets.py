@@ -18,18 +18,18 @@ from collections import Counter
 from collections.abc import Awaitable, Generator
 from typing import TYPE_CHECKING
 
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import ZERO_UUID
-from protocol.messages import ListOffsetsRequest, ListOffsetsResponse
-from replication.partition import CONSUMER
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from gregor.replication.partition import CONSUMER
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
-    from protocol.slices import Slices
-    from replication.partition import Partition
-    from storage.log import Log
+    from gregor.broker.context import Broker, Call
+    from gregor.protocol.slices import Slices
+    from gregor.replication.partition import Partition
+    from gregor.storage.log import Log
 
 LEADER_EPOCHS_FROM = 4
 NOT_AVAILABLE_FROM = 5
@@ -109,7 +109,7 @@ def _begin(
 
 
 class _Search:
-    """A log whose batches must be looked at; that goes in slices (storage.log_search)."""
+    """A log whose batches must be looked at; that goes in slices (gregor.storage.log_search)."""
 
     __slots__ = ("_end_offset", "_may_hide", "_work", "answer")
 

@@ -10,7 +10,7 @@
 - But a name whose topic was deleted is UNKNOWN_TOPIC_OR_PARTITION the first time it is asked for, although a new topic
   is made of it: whoever asks may well be the one who deleted it, and looks whether it is gone.
 - A broker that has just joined a cluster, and was not told of it by the controller yet, answers when it was.
-- An answer about many partitions is made in slices and kept (broker.metadata_answer).
+- An answer about many partitions is made in slices and kept (gregor.broker.metadata_answer).
 - Without an authorizer everybody may do everything, and the authorized operations say so.
 """
 
@@ -21,21 +21,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from broker.internal_topics import INTERNAL_TOPICS
-from broker.membership import until_informed
-from broker.metadata_answer import encoded_answer
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import ZERO_UUID
-from protocol.messages import MetadataRequest, MetadataResponse
+from gregor.broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from gregor.broker.internal_topics import INTERNAL_TOPICS
+from gregor.broker.membership import until_informed
+from gregor.broker.metadata_answer import encoded_answer
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.messages import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
-    from broker.responses import EncodedResponse
-    from protocol.ids import Uuid
-    from replication.metadata_image import PartitionState, TopicState
+    from gregor.broker.context import Broker, Call
+    from gregor.broker.responses import EncodedResponse
+    from gregor.protocol.ids import Uuid
+    from gregor.replication.metadata_image import PartitionState, TopicState
 
 Topic = MetadataResponse.MetadataResponseTopic
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 BY_TOPIC_FROM = 2
 ANSWERED_BY_TOPIC_FROM = 5

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.messages import StopReplicaRequest, StopReplicaResponse
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.messages import StopReplicaRequest, StopReplicaResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 BY_TOPIC_FROM = 1
 EPOCHS_FROM = 3

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.messages import UpdateMetadataRequest, UpdateMetadataResponse
-from replication.controller_requests import SECURITY_PROTOCOL_IDS
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.messages import UpdateMetadataRequest, UpdateMetadataResponse
+from gregor.replication.controller_requests import SECURITY_PROTOCOL_IDS
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 ENDPOINTS_FROM = 1
 RACKS_FROM = 2

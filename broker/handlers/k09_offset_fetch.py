@@ -10,14 +10,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import OffsetFetchRequest, OffsetFetchResponse
-from replication.time_limit import TimeLimit
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
+from gregor.replication.time_limit import TimeLimit
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 COORDINATOR_FROM = 1
 TOPIC_IDS_FROM = 10

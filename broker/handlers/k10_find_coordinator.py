@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.internal_topics import GROUP_METADATA_TOPIC
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from gregor.broker.internal_topics import GROUP_METADATA_TOPIC
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
-    from broker.endpoints import NodeEndpoint
+    from gregor.broker.context import Broker, Call
+    from gregor.broker.endpoints import NodeEndpoint
 
 GROUP = 0
 TRANSACTION = 1

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.authorized import GROUP_OPERATIONS
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
+from gregor.broker.handlers.authorized import GROUP_OPERATIONS
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 
 @handles(ApiKey.DESCRIBE_GROUPS, 0, 6)

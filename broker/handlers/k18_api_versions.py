@@ -13,15 +13,15 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from broker.registry import handles
-from broker.responses import EncodedResponse
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from gregor.broker.registry import handles
+from gregor.broker.responses import EncodedResponse
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
-    from broker.registry import Entry
+    from gregor.broker.context import Broker, Call
+    from gregor.broker.registry import Entry
 
 # KIP-511: what a client may call itself.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -12,15 +12,15 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.registry import handles
-from config.describe import describe_topic
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import CreateTopicsRequest, CreateTopicsResponse
-from replication.topics_admin import CreatedTopic, NewTopic
+from gregor.broker.registry import handles
+from gregor.config.describe import describe_topic
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from gregor.replication.topics_admin import CreatedTopic, NewTopic
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 DETAILS_FROM = 5
 NOT_CONTROLLER = KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")

@@ -14,16 +14,16 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import ZERO_UUID
-from protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
-    from broker.turns import Turns
-    from protocol.ids import Uuid
+    from gregor.broker.context import Broker, Call
+    from gregor.broker.turns import Turns
+    from gregor.protocol.ids import Uuid
 
 DISABLED_FROM = 3
 IDS_FROM = 6

@@ -12,17 +12,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.handlers.leaders import why_absent
-from broker.internal_topics import INTERNAL_TOPICS
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import ZERO_UUID
-from protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
+from gregor.broker.handlers.leaders import why_absent
+from gregor.broker.internal_topics import INTERNAL_TOPICS
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
-    from replication.partition import Partition
+    from gregor.broker.context import Broker, Call
+    from gregor.replication.partition import Partition
 
 NO_LOW_WATERMARK = -1
 

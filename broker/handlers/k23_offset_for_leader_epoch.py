@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Generator
 from typing import TYPE_CHECKING
 
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import ZERO_UUID
-from protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4)

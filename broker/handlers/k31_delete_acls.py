@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.k29_describe_acls import NO_AUTHORIZER
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages import DeleteAclsRequest, DeleteAclsResponse
+from gregor.broker.handlers.k29_describe_acls import NO_AUTHORIZER
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DeleteAclsRequest, DeleteAclsResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 
 @handles(ApiKey.DELETE_ACLS, 0, 3)

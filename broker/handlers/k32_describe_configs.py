@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from broker.handlers.resources import ENTITY_TYPES, ResourceType, unknown_type
-from broker.maintenance import sliced
-from broker.registry import handles
-from config.broker import DEFAULT_CONFIG
-from config.describe import (
+from gregor.broker.handlers.resources import ENTITY_TYPES, ResourceType, unknown_type
+from gregor.broker.maintenance import sliced
+from gregor.broker.registry import handles
+from gregor.config.broker import DEFAULT_CONFIG
+from gregor.config.describe import (
     SOURCE_IDS,
     ConfigEntry,
     describe_broker_defaults,
@@ -24,13 +24,13 @@ from config.describe import (
     describe_topic,
     described_broker_keys,
 )
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
-from replication.config_admin import TOPICS, check_own_number
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from gregor.replication.config_admin import TOPICS, check_own_number
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 
 @handles(ApiKey.DESCRIBE_CONFIGS, 0, 4)
@@ -81,12 +81,12 @@ async def _describe(broker: Broker, resource_type: int, name: str, wanted: Colle
         keys = described_broker_keys(broker.config)
         # One by one as they are drawn: all together they take milliseconds.
         return (describe_broker_key(key, broker.config) for key in keys if not wanted or key in wanted)
-    from config.describe_entities import describe_client_metrics, describe_group, describe_logger
+    from gregor.config.describe_entities import describe_client_metrics, describe_group, describe_logger
 
     if name == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a name is needed")
     if resource_type == ResourceType.BROKER_LOGGER:
-        from broker import loggers
+        from gregor.broker import loggers
 
         check_own_number(name, broker.broker_id)
         return [describe_logger(logger, level) for logger, level in loggers.levels().items()]

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.resources import ENTITY_TYPES, check_resource, named_twice, unknown_type
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import KafkaError
-from protocol.messages import AlterConfigsRequest, AlterConfigsResponse
-from replication.config_admin import replacement
-from replication.time_limit import TimeLimit
+from gregor.broker.handlers.resources import ENTITY_TYPES, check_resource, named_twice, unknown_type
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import KafkaError
+from gregor.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
+from gregor.replication.config_admin import replacement
+from gregor.replication.time_limit import TimeLimit
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 
 @handles(ApiKey.ALTER_CONFIGS, 0, 2, changes=True)

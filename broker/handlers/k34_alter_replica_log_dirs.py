@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 Answer = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 

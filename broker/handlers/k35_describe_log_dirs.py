@@ -13,14 +13,14 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
-    from storage.data_folder import DataFolder
+    from gregor.broker.context import Broker, Call
+    from gregor.storage.data_folder import DataFolder
 
 _SLICE_S = 0.001
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 
 @handles(ApiKey.DELETE_GROUPS, 0, 2, changes=True)

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import ElectLeadersRequest, ElectLeadersResponse
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 PREFERRED, UNCLEAN = 0, 1
 ERROR_FROM = 1

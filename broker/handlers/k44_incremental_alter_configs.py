@@ -12,27 +12,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker import loggers
-from broker.handlers.resources import (
+from gregor.broker import loggers
+from gregor.broker.handlers.resources import (
     ENTITY_TYPES,
     ResourceType,
     check_resource,
     named_twice,
     unknown_type,
 )
-from broker.registry import handles
-from config.broker_keys import BROKER_KEYS
-from config.definitions import ConfigDef
-from config.topic_keys import TOPIC_KEYS
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from replication.config_admin import check_own_number, incremental
-from replication.config_changes import ConfigChange, ConfigOperation
-from replication.time_limit import TimeLimit
+from gregor.broker.registry import handles
+from gregor.config.broker_keys import BROKER_KEYS
+from gregor.config.definitions import ConfigDef
+from gregor.config.topic_keys import TOPIC_KEYS
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from gregor.replication.config_admin import check_own_number, incremental
+from gregor.replication.config_changes import ConfigChange, ConfigOperation
+from gregor.replication.time_limit import TimeLimit
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, changes=True)
@@ -84,6 +84,6 @@ def _lists(kind: int, changes: list[ConfigChange]) -> dict[str, ConfigDef]:
         return {}
     if all(change.key in BROKER_KEYS for change in changes):
         return BROKER_KEYS
-    from config.inert_keys import inert_keys
+    from gregor.config.inert_keys import inert_keys
 
     return {**BROKER_KEYS, **inert_keys()}

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.messages import AlterPartitionRequest, AlterPartitionResponse
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 
 @handles(ApiKey.ALTER_PARTITION, 0, 3, changes=True)

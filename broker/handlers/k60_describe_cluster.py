@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages import DescribeClusterRequest, DescribeClusterResponse
+from gregor.broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 ENDPOINT_BROKERS = 1
 ENDPOINT_CONTROLLERS = 2

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.resources import ENTITY_TYPES, ResourceType
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
+from gregor.broker.handlers.resources import ENTITY_TYPES, ResourceType
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 _ALL = tuple(ResourceType)
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.authorized import TOPIC_OPERATIONS
-from broker.internal_topics import INTERNAL_TOPICS
-from broker.registry import handles
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from gregor.broker.handlers.authorized import TOPIC_OPERATIONS
+from gregor.broker.internal_topics import INTERNAL_TOPICS
+from gregor.broker.registry import handles
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
-    from replication.metadata_image import PartitionState
+    from gregor.broker.context import Broker, Call
+    from gregor.replication.metadata_image import PartitionState
 
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition

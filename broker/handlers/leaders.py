@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.context import Broker, Call
+    from gregor.broker.context import Broker, Call
 
 LeaderT = TypeVar("LeaderT")
 NodeT = TypeVar("NodeT")

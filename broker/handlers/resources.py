@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from protocol.errors import ErrorCode, KafkaError
-from replication.config_admin import BROKERS, CLIENT_METRICS, GROUPS, TOPICS
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.config_admin import BROKERS, CLIENT_METRICS, GROUPS, TOPICS
 
 if TYPE_CHECKING:
-    from broker.turns import Turns
+    from gregor.broker.turns import Turns
 
 
 class ResourceType(IntEnum):

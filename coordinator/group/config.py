@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from config.broker import BrokerConfig
+from gregor.config.broker import BrokerConfig
 
 INT_MAX = 2**31 - 1
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000

@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from coordinator.group.config import GroupConfig
-from coordinator.group.joining import Joiner
-from coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, Offsets, commit_response
-from coordinator.group.records import decode_record, encode_record, java_hash
-from coordinator.group.shard import GroupShard
-from coordinator.ports import LogLoader, LogWriter
-from coordinator.result import Result
-from coordinator.runtime import CoordinatorRuntime
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import (
+from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.joining import Joiner
+from gregor.coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, Offsets, commit_response
+from gregor.coordinator.group.records import decode_record, encode_record, java_hash
+from gregor.coordinator.group.shard import GroupShard
+from gregor.coordinator.ports import LogLoader, LogWriter
+from gregor.coordinator.result import Result
+from gregor.coordinator.runtime import CoordinatorRuntime
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,

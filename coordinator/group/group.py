@@ -8,11 +8,11 @@ coordinator that loses it loses a rebalance, no more: members find out by their 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from coordinator.group.member import Member
-from coordinator.group.states import PREDECESSORS, GroupState
-from coordinator.result import Parked
-from protocol.errors import ErrorCode
-from protocol.messages import GroupMetadataValue
+from gregor.coordinator.group.member import Member
+from gregor.coordinator.group.states import PREDECESSORS, GroupState
+from gregor.coordinator.result import Parked
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import GroupMetadataValue
 
 
 class CommittedOffset(NamedTuple):

@@ -7,16 +7,16 @@ protocol type is in the response. v9: a static leader that came back may be told
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from coordinator.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
-from coordinator.group.group import Membership
-from coordinator.group.member import Member
-from coordinator.group.rebalance import Rebalances, described, generation_response
-from coordinator.group.soft_state import SoftState
-from coordinator.group.states import ANSWERS, Action, GroupState, Request
-from coordinator.result import Parked, Record, Result
-from protocol.errors import ErrorCode
-from protocol.ids import random_uuid
-from protocol.messages import GroupMetadataKey, GroupMetadataValue, JoinGroupRequest, JoinGroupResponse
+from gregor.coordinator.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
+from gregor.coordinator.group.group import Membership
+from gregor.coordinator.group.member import Member
+from gregor.coordinator.group.rebalance import Rebalances, described, generation_response
+from gregor.coordinator.group.soft_state import SoftState
+from gregor.coordinator.group.states import ANSWERS, Action, GroupState, Request
+from gregor.coordinator.result import Parked, Record, Result
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.ids import random_uuid
+from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, JoinGroupRequest, JoinGroupResponse
 
 UNKNOWN_MEMBER = ""
 """The member id of a join whose sender has none yet."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Container
 
-from coordinator.result import Parked
-from protocol.messages import GroupMetadataValue
+from gregor.coordinator.result import Parked
+from gregor.protocol.messages import GroupMetadataValue
 
 
 class Member:

@@ -7,14 +7,14 @@ members, also static ones by instance id alone (KIP-345), so that an administrat
 import logging
 from functools import partial
 
-from coordinator.group.group import Membership
-from coordinator.group.joining import UNKNOWN_MEMBER
-from coordinator.group.rebalance import Rebalances
-from coordinator.group.soft_state import SoftState
-from coordinator.group.states import ANSWERS, Action, Request
-from coordinator.result import Parked, Record, Result
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.coordinator.group.group import Membership
+from gregor.coordinator.group.joining import UNKNOWN_MEMBER
+from gregor.coordinator.group.rebalance import Rebalances
+from gregor.coordinator.group.soft_state import SoftState
+from gregor.coordinator.group.states import ANSWERS, Action, Request
+from gregor.coordinator.result import Parked, Record, Result
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     GroupMetadataKey,
     LeaveGroupRequest,
     LeaveGroupResponse,

@@ -7,17 +7,17 @@ responses carry both.
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.group.config import GroupConfig
-from coordinator.group.group import CommittedOffset, Group
-from coordinator.group.rebalance import Rebalances
-from coordinator.group.records import NO_TIMESTAMP, java_length
-from coordinator.group.soft_state import SoftState
-from coordinator.group.states import ANSWERS, GroupState, Request
-from coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from coordinator.result import Record, Result
-from protocol.errors import ErrorCode
-from protocol.ids import ZERO_UUID, Uuid
-from protocol.messages import (
+from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.group import CommittedOffset, Group
+from gregor.coordinator.group.rebalance import Rebalances
+from gregor.coordinator.group.records import NO_TIMESTAMP, java_length
+from gregor.coordinator.group.soft_state import SoftState
+from gregor.coordinator.group.states import ANSWERS, GroupState, Request
+from gregor.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from gregor.coordinator.result import Record, Result
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.ids import ZERO_UUID, Uuid
+from gregor.protocol.messages import (
     OffsetCommitKey,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -27,7 +27,7 @@ from protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from protocol.records import INT64_MAX
+from gregor.protocol.records import INT64_MAX
 
 _COMMIT = ANSWERS[Request.COMMIT]
 _COMMIT_SIMPLE = ANSWERS[Request.COMMIT_SIMPLE]

@@ -6,11 +6,11 @@ filters by state, v5 by type (KIP-518, KIP-848); all groups here are of type "cl
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.group.group import Group
-from coordinator.group.soft_state import SoftState
-from coordinator.group.states import GroupState
-from protocol.errors import ErrorCode
-from protocol.messages import DescribeGroupsResponse, ListGroupsResponse
+from gregor.coordinator.group.group import Group
+from gregor.coordinator.group.soft_state import SoftState
+from gregor.coordinator.group.states import GroupState
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DescribeGroupsResponse, ListGroupsResponse
 
 GROUP_TYPE = "classic"
 

@@ -9,14 +9,14 @@ import logging
 from collections.abc import Iterable
 from functools import partial
 
-from coordinator.group.config import GroupConfig
-from coordinator.group.group import Membership
-from coordinator.group.member import Member, session_key
-from coordinator.group.soft_state import SoftState, join_key, sync_key
-from coordinator.group.states import GroupState
-from coordinator.result import Record, Result
-from protocol.errors import ErrorCode
-from protocol.messages import GroupMetadataKey, GroupMetadataValue, JoinGroupResponse
+from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.group import Membership
+from gregor.coordinator.group.member import Member, session_key
+from gregor.coordinator.group.soft_state import SoftState, join_key, sync_key
+from gregor.coordinator.group.states import GroupState
+from gregor.coordinator.result import Record, Result
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, JoinGroupResponse
 
 _log = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ GroupCoordinatorRecordSerde.
 
 import struct
 
-from coordinator.result import Record
-from protocol.errors import MalformedMessage
-from protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from gregor.coordinator.result import Record
+from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2

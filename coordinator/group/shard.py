@@ -7,19 +7,19 @@ alike. Operations look at hard and soft state and return a Result.
 import logging
 from collections.abc import Callable, Iterable, Iterator
 
-from coordinator.group.config import GroupConfig
-from coordinator.group.group import CommittedOffset, Group
-from coordinator.group.joining import Joiner, Joining
-from coordinator.group.membership import Memberships
-from coordinator.group.offsets import Offsets
-from coordinator.group.queries import Queries
-from coordinator.group.rebalance import Rebalances
-from coordinator.group.soft_state import SoftState
-from coordinator.group.states import ANSWERS, GroupState, Request
-from coordinator.ports import Timers
-from coordinator.result import Record, Result
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.group import CommittedOffset, Group
+from gregor.coordinator.group.joining import Joiner, Joining
+from gregor.coordinator.group.membership import Memberships
+from gregor.coordinator.group.offsets import Offsets
+from gregor.coordinator.group.queries import Queries
+from gregor.coordinator.group.rebalance import Rebalances
+from gregor.coordinator.group.soft_state import SoftState
+from gregor.coordinator.group.states import ANSWERS, GroupState, Request
+from gregor.coordinator.ports import Timers
+from gregor.coordinator.result import Record, Result
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     DeleteGroupsResponse,
     GroupMetadataKey,
     GroupMetadataValue,

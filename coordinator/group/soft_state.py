@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from coordinator.group.group import Group, Membership
-from coordinator.group.member import session_key
-from coordinator.group.states import GroupState
-from coordinator.ports import Timers
-from protocol.errors import ErrorCode
+from gregor.coordinator.group.group import Group, Membership
+from gregor.coordinator.group.member import session_key
+from gregor.coordinator.group.states import GroupState
+from gregor.coordinator.ports import Timers
+from gregor.protocol.errors import ErrorCode
 
 
 class SoftState:

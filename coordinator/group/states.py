@@ -7,7 +7,7 @@ ClassicGroupState.
 
 from enum import Enum, StrEnum, auto
 
-from protocol.errors import ErrorCode
+from gregor.protocol.errors import ErrorCode
 
 
 class GroupState(StrEnum):

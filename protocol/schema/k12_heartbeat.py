@@ -3,7 +3,7 @@
 3: static members (KIP-345). 4: flexible.
 """
 
-from protocol.model import Field, Message
+from gregor.protocol.model import Field, Message
 
 REQUEST = Message(
     "HeartbeatRequest",

@@ -3,7 +3,7 @@
 3: static members (KIP-345). 4: flexible. 5: protocol type and name are checked (KIP-559).
 """
 
-from protocol.model import Field, Message
+from gregor.protocol.model import Field, Message
 
 REQUEST = Message(
     "SyncGroupRequest",

@@ -4,7 +4,7 @@
 partitions (KIP-1066).
 """
 
-from protocol.model import Field, Message
+from gregor.protocol.model import Field, Message
 
 REQUEST = Message(
     "DescribeLogDirsRequest",

@@ -9,19 +9,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-if __package__ in (None, ""):  # run as a file: the packages are found from the folder that holds spark_jobs
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from spark_jobs.errors import JobError
+from gregor.spark_jobs.errors import JobError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from spark_jobs.run import Progress
+    from gregor.spark_jobs.run import Progress
 
 SINKS = ("console", "topic", "parquet")
 TRIGGERS = ("processing-time", "available-now")
@@ -77,14 +73,14 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> int:
 
 
 def _run(options: Options) -> "Progress":
-    from spark_jobs.bootstrap import require_broker
-    from spark_jobs.session import open_session, require_pyspark
+    from gregor.spark_jobs.bootstrap import require_broker
+    from gregor.spark_jobs.session import open_session, require_pyspark
 
     require_pyspark()
     require_broker(options.bootstrap_server)
     from pyspark.errors import PySparkException
 
-    from spark_jobs.run import reason, run_to_end
+    from gregor.spark_jobs.run import reason, run_to_end
 
     spark = open_session(f"wordcount of {options.topic}", options.conf)
     try:
@@ -97,9 +93,15 @@ def _run(options: Options) -> "Progress":
 
 def start(spark: "SparkSession", options: Options) -> "StreamingQuery":
     """Starts the query and returns it at once. Raises JobError when the output belongs to another checkpoint."""
-    from spark_jobs.sinks import CHECKPOINT_FOLDER, console_sink, parquet_sink, refuse_foreign_batches, topic_sink
-    from spark_jobs.sources import stream_topic
-    from spark_jobs.transforms.wordcount import word_counts
+    from gregor.spark_jobs.sinks import (
+        CHECKPOINT_FOLDER,
+        console_sink,
+        parquet_sink,
+        refuse_foreign_batches,
+        topic_sink,
+    )
+    from gregor.spark_jobs.sources import stream_topic
+    from gregor.spark_jobs.transforms.wordcount import word_counts
 
     client = {f"kafka.{key}": value for key, value in options.kafka_options.items()}
     source = client | {"startingOffsets": options.starting_offsets}

@@ -20,12 +20,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from tests.bench import raw_load
+from tests.bench.cluster_side import Side
+from tests.support.mixed_cluster import GREGOR, KAFKA
 
-from tests.bench import raw_load  # noqa: E402  the folder above must be on the path first
-from tests.bench.cluster_side import Side  # noqa: E402  see above
-from tests.support.mixed_cluster import GREGOR, KAFKA  # noqa: E402  see above
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 NAMES = {GREGOR: "gregor", KAFKA: "Apache Kafka 3.9.1"}
 FAILOVER_PARTITIONS = 300

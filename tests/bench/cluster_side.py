@@ -9,8 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from protocol.messages import MetadataRequest, MetadataResponse, ProduceRequest
-from protocol.records import build_batch
+from gregor.protocol.messages import MetadataRequest, MetadataResponse, ProduceRequest
+from gregor.protocol.records import build_batch
 from tests.bench.figures import TICKS_PER_S, create_topics, memory_mb
 from tests.bench.raw_load import VERSION, leaders
 from tests.support.mixed_cluster import KAFKA, MixedCluster

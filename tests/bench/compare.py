@@ -20,13 +20,12 @@ import tempfile
 import time
 from typing import NamedTuple
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from tests.bench.chart import Row, chart
+from tests.bench.figures import memory_mb, stalls
+from tests.support.kafka import QUIET_LOG4J, kafka_jars
+from tests.support.processes import BrokerProcess, answers_metadata, free_port
 
-from tests.bench.chart import Row, chart  # noqa: E402  the folder above must be on the path first
-from tests.bench.figures import memory_mb, stalls  # noqa: E402  see above
-from tests.support.kafka import QUIET_LOG4J, kafka_jars  # noqa: E402  see above
-from tests.support.processes import BrokerProcess, answers_metadata, free_port  # noqa: E402  see above
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 CLUSTER_ID = "gregorBenchKafkaPeer-0"
 TOOLS = "org.apache.kafka.tools"

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from broker.control_address import socket_path
-from protocol.messages import (
+from gregor.broker.control_address import socket_path
+from gregor.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -21,7 +21,7 @@ from protocol.messages import (
     MetadataResponse,
     ProduceRequest,
 )
-from protocol.records import build_batch
+from gregor.protocol.records import build_batch
 from tests.support.processes import BrokerProcess
 from tests.support.wire import RawConnection, memory_kb
 

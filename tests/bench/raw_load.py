@@ -17,9 +17,15 @@ from typing import NamedTuple
 
 import crc32c
 
-from protocol.errors import ErrorCode
-from protocol.messages import InitProducerIdRequest, MetadataRequest, ProduceRequest, ProduceResponse, ResponseHeader
-from protocol.records import build_batch
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
+    InitProducerIdRequest,
+    MetadataRequest,
+    ProduceRequest,
+    ProduceResponse,
+    ResponseHeader,
+)
+from gregor.protocol.records import build_batch
 from tests.support.wire import RawConnection, request_bytes
 
 VERSION = 11

@@ -18,10 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from tests.bench.figures import (  # noqa: E402  the folder above must be on the path first
+from tests.bench.figures import (
     Figure,
     all_topics,
     another_client,
@@ -36,8 +33,10 @@ from tests.bench.figures import (  # noqa: E402  the folder above must be on the
     stall_figures,
     wait_until_led,
 )
-from tests.support.processes import BrokerProcess  # noqa: E402  see above
-from tests.support.wire import RawConnection  # noqa: E402  see above
+from tests.support.processes import BrokerProcess
+from tests.support.wire import RawConnection
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 TOPICS = 10
 FULL_PARTITIONS = 10_000

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from broker.connection import Connection
-from broker.context import Broker, Call
-from broker.outbound import Chunk
-from broker.registry import Entry, Later
-from broker.responses import encode_response
-from broker.wiring import Node
-from config.broker import BrokerConfig
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.broker.connection import Connection
+from gregor.broker.context import Broker, Call
+from gregor.broker.outbound import Chunk
+from gregor.broker.registry import Entry, Later
+from gregor.broker.responses import encode_response
+from gregor.broker.wiring import Node
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     FetchRequest,
@@ -38,7 +38,7 @@ from protocol.messages import (
     ResponseHeader,
     request_header_version,
 )
-from protocol.records import Record, build_batch, iter_batches
+from gregor.protocol.records import Record, build_batch, iter_batches
 
 ResultT = TypeVar("ResultT")
 

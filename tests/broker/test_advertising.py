@@ -1,4 +1,4 @@
-"""broker.advertising: where others are told that a broker is."""
+"""gregor.broker.advertising: where others are told that a broker is."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker import advertising
-from broker.advertising import is_loopback, leads_astray, own_name, told_to_clients
+from gregor.broker import advertising
+from gregor.broker.advertising import is_loopback, leads_astray, own_name, told_to_clients
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""broker.background: threads for what waits for the disk; nothing begun is dropped, nothing failed is silent."""
+"""gregor.broker.background: threads for what waits for the disk; nothing begun is dropped, nothing failed is silent."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import pytest
 
-from broker.background import Background
-from protocol.slices import Slices
+from gregor.broker.background import Background
+from gregor.protocol.slices import Slices
 
 ResultT = TypeVar("ResultT")
 

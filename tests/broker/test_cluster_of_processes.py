@@ -18,9 +18,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from broker.zookeeper_server import ZooKeeperMissing
-from protocol.ids import random_uuid
-from protocol.messages import (
+from gregor.broker.zookeeper_server import ZooKeeperMissing
+from gregor.protocol.ids import random_uuid
+from gregor.protocol.messages import (
     ApiMessage,
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -28,7 +28,7 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from replication import nodes
+from gregor.replication import nodes
 from tests.support.gate import Gate
 from tests.support.gregor_cluster import PATIENCE_S, SESSION_TIMEOUT_MS, GregorCluster, until
 from tests.support.topic_settings import alteration, description

@@ -1,4 +1,4 @@
-"""broker.connection: requests in however the bytes are cut, answers in order, the end of those who misbehave."""
+"""gregor.broker.connection: requests in however the bytes are cut, answers in order, the end of those who misbehave."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.connection import LEAST_PROGRESS_BYTES, Connection
-from broker.receive_buffers import SHARED_BYTES, BufferPool, ReceiveBudget
-from broker.registry import Entry
-from broker.turns import Gate
-from protocol.api_keys import ApiKey
-from protocol.messages import (
+from gregor.broker.connection import LEAST_PROGRESS_BYTES, Connection
+from gregor.broker.receive_buffers import SHARED_BYTES, BufferPool, ReceiveBudget
+from gregor.broker.registry import Entry
+from gregor.broker.turns import Gate
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     DeleteGroupsRequest,

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from broker.connection_rate import CreationRate
-from config.definitions import INT_MAX
+from gregor.broker.connection_rate import CreationRate
+from gregor.config.definitions import INT_MAX
 
 
 def delay_s(rate: CreationRate, now_s: float, per_second: int) -> float:

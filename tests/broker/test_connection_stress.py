@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.connection import Connection
-from broker.context import Broker
-from broker.produce_routes import ProduceRoutes
-from broker.server import Server
-from config.broker import BrokerConfig
-from protocol.messages import (
+from gregor.broker.connection import Connection
+from gregor.broker.context import Broker
+from gregor.broker.produce_routes import ProduceRoutes
+from gregor.broker.server import Server
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     FindCoordinatorRequest,
@@ -28,7 +28,7 @@ from protocol.messages import (
     MetadataRequest,
     OffsetCommitRequest,
 )
-from replication.topics_admin import NewTopic
+from gregor.replication.topics_admin import NewTopic
 from tests.broker.harness import batch, fetch_request, message_set, produce_request, request_frame
 
 CLIENTS, CONNECTIONS = 8, 8

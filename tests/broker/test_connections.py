@@ -1,4 +1,4 @@
-"""broker.connections: how many may be open, from where, and which go for being quiet."""
+"""gregor.broker.connections: how many may be open, from where, and which go for being quiet."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from broker.connections import CLOSED_AT_ONCE, Connections, parse_overrides
-from config.broker import BrokerConfig
-from protocol.messages import ApiVersionsRequest, IncrementalAlterConfigsRequest
+from gregor.broker.connections import CLOSED_AT_ONCE, Connections, parse_overrides
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.messages import ApiVersionsRequest, IncrementalAlterConfigsRequest
 from tests.broker.harness import Harness, Wire, fetch_request, request_frame, running
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.control import OrderRefused
-from broker.control_address import SOCKET_NAME, connect, listen, unlink
+from gregor.broker.control import OrderRefused
+from gregor.broker.control_address import SOCKET_NAME, connect, listen, unlink
 from tests.broker.harness import Harness, running
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.control_address import SOCKET_NAME, socket_path
-from broker.server import Server
-from config.broker import BrokerConfig
+from gregor.broker.control_address import SOCKET_NAME, socket_path
+from gregor.broker.server import Server
+from gregor.config.broker import BrokerConfig
 
 
 async def ask(folder: Path, line: bytes) -> list[dict[str, Any]]:
@@ -53,7 +53,7 @@ def test_a_broker_without_a_socket_runs_all_the_same(
     def refuse(folder: str) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("broker.control.listen", refuse)
+    monkeypatch.setattr("gregor.broker.control.listen", refuse)
 
     async def test() -> None:
         server = Server(BrokerConfig({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}))

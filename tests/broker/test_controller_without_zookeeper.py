@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from broker.zookeeper_server import ZooKeeperMissing
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.broker.zookeeper_server import ZooKeeperMissing
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     ApiMessage,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
-from replication import nodes
-from replication.time_limit import LEAST_MS
+from gregor.replication import nodes
+from gregor.replication.time_limit import LEAST_MS
 from tests.support.gate import Gate
 from tests.support.gregor_cluster import GregorCluster, until
 from tests.support.topic_settings import alteration

@@ -1,4 +1,4 @@
-"""broker.delayed_fetch: when a waiting fetch looks again, how often, and that it answers once."""
+"""gregor.broker.delayed_fetch: when a waiting fetch looks again, how often, and that it answers once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.delayed_fetch import DelayedFetch
-from protocol.errors import ErrorCode
-from replication.waiters import Waiters
+from gregor.broker.delayed_fetch import DelayedFetch
+from gregor.protocol.errors import ErrorCode
+from gregor.replication.waiters import Waiters
 
 
 class FakePartition:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.descriptors import (
+from gregor.broker.descriptors import (
     FEWEST_OPEN_FILES,
     MOST_OPEN_FILES,
     Share,
@@ -15,7 +15,7 @@ from broker.descriptors import (
     open_files_within,
     raise_limit,
 )
-from storage.files import OsFiles
+from gregor.storage.files import OsFiles
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     ListGroupsRequest,
@@ -54,8 +54,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def harness(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
-    monkeypatch.setattr("broker.disk_watch._LOOK_EVERY_S", 0.02)
-    monkeypatch.setattr("broker.wiring.signal.raise_signal", lambda signal: pytest.fail("the broker gives up"))
+    monkeypatch.setattr("gregor.broker.disk_watch._LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr("gregor.broker.wiring.signal.raise_signal", lambda signal: pytest.fail("the broker gives up"))
     harness = started(disk)
     harness.until(lambda: (disk / "data/.gregor-reserve").exists())
     yield harness

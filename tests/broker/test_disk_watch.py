@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.wiring import Node, StartError
-from config.broker import BrokerConfig
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import MetadataRequest
-from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.nodes import CLUSTER_ID
-from storage.data_folder import DataFolder
-from storage.log import Log
-from storage.recovery import FolderLoader
+from gregor.broker.wiring import Node, StartError
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import MetadataRequest
+from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
+from gregor.replication.nodes import CLUSTER_ID
+from gregor.storage.data_folder import DataFolder
+from gregor.storage.log import Log
+from gregor.storage.recovery import FolderLoader
 from tests.broker.harness import Harness, batch, fetch_request, running
 
 FAILED = ErrorCode.KAFKA_STORAGE_ERROR
@@ -68,7 +68,7 @@ def filled(base: Path) -> Harness:
 def ended(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The signals that the broker sends itself."""
     signals: list[int] = []
-    monkeypatch.setattr("broker.wiring.signal.raise_signal", signals.append)
+    monkeypatch.setattr("gregor.broker.wiring.signal.raise_signal", signals.append)
     return signals
 
 
@@ -121,8 +121,8 @@ def test_a_broken_device_needs_no_second_look(
 def test_partitions_that_go_offline_in_turns_take_nothing_from_the_first_on(
     tmp_path: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.disk_watch._TOGETHER", 1)
-    monkeypatch.setattr("replication.turns.TURN_S", -1.0)  # time is up after each
+    monkeypatch.setattr("gregor.broker.disk_watch._TOGETHER", 1)
+    monkeypatch.setattr("gregor.replication.turns.TURN_S", -1.0)  # time is up after each
     harness = filled(tmp_path)
     lost = partitions_in(harness, tmp_path / "b")
     partitions = [harness.broker.replicas.partitions["orders", index] for index in lost]
@@ -266,7 +266,7 @@ def test_a_disk_that_fails_while_its_logs_are_loaded_takes_its_folder_offline(
         return (yield from load(self, clean))
 
     monkeypatch.setattr(FolderLoader, "load", failing)
-    monkeypatch.setattr("broker.wiring._LOAD_BEFORE_SERVING_S", 0 if late else 60)
+    monkeypatch.setattr("gregor.broker.wiring._LOAD_BEFORE_SERVING_S", 0 if late else 60)
     if both and not late:
         with pytest.raises(StartError, match="Input/output error"):
             started(tmp_path)

@@ -1,4 +1,4 @@
-"""broker.endpoints: clients are told the address of the listener they came in by."""
+"""gregor.broker.endpoints: clients are told the address of the listener they came in by."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.endpoints import NodeEndpoint, endpoint_for
-from replication.metadata_image import Endpoint, LiveBroker
+from gregor.broker.endpoints import NodeEndpoint, endpoint_for
+from gregor.replication.metadata_image import Endpoint, LiveBroker
 from tests.broker.harness import FakeConnection
 
 NODE = LiveBroker(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import DeleteRecordsRequest, DeleteTopicsRequest, FetchRequest, FetchResponse
-from replication.partition import Partition
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DeleteRecordsRequest, DeleteTopicsRequest, FetchRequest, FetchResponse
+from gregor.replication.partition import Partition
 from tests.broker.harness import Harness, records_of, running
 
 Key = tuple[str | bytes, int]

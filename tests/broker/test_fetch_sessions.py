@@ -1,4 +1,4 @@
-"""broker.fetch_sessions: KIP-227's rules for sessions, epochs and slots."""
+"""gregor.broker.fetch_sessions: KIP-227's rules for sessions, epochs and slots."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.fetch_sessions import EVICT_AFTER_MS, FINAL_EPOCH, INITIAL_EPOCH, FetchContext, FetchSessions
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import FetchRequest
+from gregor.broker.fetch_sessions import EVICT_AFTER_MS, FINAL_EPOCH, INITIAL_EPOCH, FetchContext, FetchSessions
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import FetchRequest
 
 
 def request(session_id: int, epoch: int, *wanted: tuple[str, int, int], forget: tuple[str, int] | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""broker.first_topics: made by this broker where it is the controller, else by asking that one."""
+"""gregor.broker.first_topics: made by this broker where it is the controller, else by asking that one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.first_topics import make_first_topics
-from broker.topic_requests import TopicRequests
-from config.environment import TopicWish
-from protocol.errors import ErrorCode, KafkaError
+from gregor.broker.first_topics import make_first_topics
+from gregor.broker.topic_requests import TopicRequests
+from gregor.config.environment import TopicWish
+from gregor.protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
 
 

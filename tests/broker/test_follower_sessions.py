@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.follower_sessions import EVICT_AFTER_MS, FollowerSession
-from protocol.errors import ErrorCode
-from protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
-from replication.partition import Partition
-from replication.replica_throttle import ReplicaThrottle
+from gregor.broker.follower_sessions import EVICT_AFTER_MS, FollowerSession
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
+from gregor.replication.partition import Partition
+from gregor.replication.replica_throttle import ReplicaThrottle
 from tests.broker.harness import Harness, bytes_of, fetch_request, records_of
 from tests.replication.replicas import state
 
@@ -284,7 +284,7 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
 def test_sessions_remember_only_so_many_partitions(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.follower_sessions.MOST_PLACES", 4)
+    monkeypatch.setattr("gregor.broker.follower_sessions.MOST_PLACES", 4)
     sessions = harness.broker.follower_sessions
     follower, other = Fetches(harness, topic), Fetches(harness, topic, client_id="other")
     follower.ask({0: 0, 1: 0})
@@ -346,7 +346,7 @@ def test_many_that_may_not_join_the_set_keep_nobody_waiting_and_nobody_busy(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As while there is no controller: they are looked at in turns, and the others have theirs all the same."""
-    monkeypatch.setattr("broker.follower_fetch.MOST_PARTITIONS", 1)
+    monkeypatch.setattr("gregor.broker.follower_fetch.MOST_PARTITIONS", 1)
     looked: list[int] = []
     propose: Any = lambda partition, isr: looked.append(partition.partition)  # noqa: E731
     monkeypatch.setattr(harness.broker.follower_sessions, "propose_isr", propose)
@@ -374,7 +374,7 @@ def test_where_a_leadership_began_while_a_fetch_waited_the_next_one_counts(
 ) -> None:
     """The fetch came when this broker did not lead: it did not say where the follower stands. Without records nobody
     would look at it again, and it stayed out of the in-sync set for ever (of 5,000 new partitions on a slow disk)."""
-    monkeypatch.setattr("broker.follower_fetch.MOST_PARTITIONS", 1)
+    monkeypatch.setattr("gregor.broker.follower_fetch.MOST_PARTITIONS", 1)
     first, second = partition_of(harness, topic, 0), partition_of(harness, topic, 1)
     first.isr_decided([0], first.partition_epoch + 1, harness.broker.now_ms())
     role = state(0, second.leader_epoch, second.isr, second.replicas, second.partition_epoch)
@@ -394,7 +394,7 @@ def test_where_a_leadership_began_while_a_fetch_waited_the_next_one_counts(
 def test_many_that_are_throttled_keep_nobody_waiting_and_nobody_busy(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.follower_fetch.MOST_PARTITIONS", 1)
+    monkeypatch.setattr("gregor.broker.follower_fetch.MOST_PARTITIONS", 1)
     clock_s = [0.0]
     throttle = ReplicaThrottle(0, lambda: 1000, lambda: clock_s[0])
     monkeypatch.setattr(harness.broker.follower_sessions, "throttle", throttle)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.connection import Connection
-from broker.garbage import MANY_BLOCKS, Garbage
-from protocol.messages import ApiVersionsRequest, MetadataRequest
+from gregor.broker.connection import Connection
+from gregor.broker.garbage import MANY_BLOCKS, Garbage
+from gregor.protocol.messages import ApiVersionsRequest, MetadataRequest
 from tests.broker.harness import Wire, running
 
 

@@ -1,4 +1,4 @@
-"""broker.group_log: the offsets topic as the coordinator's log."""
+"""gregor.broker.group_log: the offsets topic as the coordinator's log."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.group_log import GroupLog
-from broker.internal_topics import GROUP_METADATA_TOPIC
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import FindCoordinatorRequest
-from protocol.records import iter_batches
-from storage.log import Log
+from gregor.broker.group_log import GroupLog
+from gregor.broker.internal_topics import GROUP_METADATA_TOPIC
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import FindCoordinatorRequest
+from gregor.protocol.records import iter_batches
+from gregor.storage.log import Log
 from tests.broker.harness import Harness, running
 
 

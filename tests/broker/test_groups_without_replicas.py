@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.internal_topics import GROUP_METADATA_TOPIC
-from broker.zookeeper_server import ZooKeeperMissing
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.broker.internal_topics import GROUP_METADATA_TOPIC
+from gregor.broker.zookeeper_server import ZooKeeperMissing
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     DescribeGroupsRequest,
     FindCoordinatorRequest,
     ListGroupsRequest,

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from broker import handing_over
-from broker.handing_over import hand_over
-from config.broker import BrokerConfig
-from protocol.errors import ErrorCode
-from protocol.messages import ControlledShutdownRequest, ControlledShutdownResponse
-from replication.peer import PeerError
+from gregor.broker import handing_over
+from gregor.broker.handing_over import hand_over
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ControlledShutdownRequest, ControlledShutdownResponse
+from gregor.replication.peer import PeerError
 
 DONE = ControlledShutdownResponse()
 LEFT = ControlledShutdownResponse(

@@ -1,4 +1,4 @@
-"""broker.internal_topics: topics made because somebody used their name, each once."""
+"""gregor.broker.internal_topics: topics made because somebody used their name, each once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.internal_topics import GROUP_METADATA_TOPIC, TopicCreator
-from config.broker import BrokerConfig
-from protocol.errors import ErrorCode, KafkaError
+from gregor.broker.internal_topics import GROUP_METADATA_TOPIC, TopicCreator
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.errors import ErrorCode, KafkaError
 
 
 class Admin:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker import turns
-from broker.large_requests import LARGE_REQUEST_BYTES
-from broker.receive_buffers import SHARED_BYTES
-from protocol.messages import (
+from gregor.broker import turns
+from gregor.broker.large_requests import LARGE_REQUEST_BYTES
+from gregor.broker.receive_buffers import SHARED_BYTES
+from gregor.protocol.messages import (
     AlterReplicaLogDirsRequest,
     ApiVersionsRequest,
     CreateAclsRequest,
@@ -20,7 +20,7 @@ from protocol.messages import (
     ResponseHeader,
     response_class,
 )
-from protocol.source import ELEMENTS_PER_STEP
+from gregor.protocol.source import ELEMENTS_PER_STEP
 from tests.broker.harness import Harness, Wire, request_frame, running
 
 MANY = 3000
@@ -155,7 +155,7 @@ def test_a_handler_that_fails_is_logged(wire: Wire, caplog: pytest.LogCaptureFix
         wire.send(request_frame(acls(MANY), 1))
         wire.harness.until(lambda: wire.transport.aborted)
     finally:
-        from broker.handlers.k30_create_acls import create_acls
+        from gregor.broker.handlers.k30_create_acls import create_acls
 
         object.__setattr__(entry, "handler", create_acls)
     assert "CREATE_ACLS version 1" in caplog.text

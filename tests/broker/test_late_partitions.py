@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from broker import wiring
-from broker.late_partitions import LatePartitions
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import (
+from gregor.broker import wiring
+from gregor.broker.late_partitions import LatePartitions
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     FindCoordinatorRequest,
@@ -29,8 +29,8 @@ from protocol.messages import (
     MetadataRequest,
     OffsetCommitRequest,
 )
-from storage import recovery
-from storage.log import Log
+from gregor.storage import recovery
+from gregor.storage.log import Log
 from tests.broker.harness import Harness, Wire, batch, fetch_request, one_partition, produce_request
 
 Load = Callable[..., Generator[int, None, Log]]

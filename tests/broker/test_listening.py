@@ -1,4 +1,4 @@
-"""broker.listening: which sockets a listener gets, and what is said when it gets none."""
+"""gregor.broker.listening: which sockets a listener gets, and what is said when it gets none."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from broker.listening import BindError, bind
-from config.broker import BrokerConfig
+from gregor.broker.listening import BindError, bind
+from gregor.config.broker import BrokerConfig
 
 
 def sockets_of(text: str, **settings: str) -> list[socket.socket]:

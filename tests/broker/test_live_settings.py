@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.broker_keys import BROKER_KEYS
-from config.definitions import CLUSTER_WIDE, ConfigDef
-from config.topic import LogConfig
-from config.topic_keys import TOPIC_KEYS
-from protocol.messages import IncrementalAlterConfigsRequest
+from gregor.config.broker import BrokerConfig
+from gregor.config.broker_keys import BROKER_KEYS
+from gregor.config.definitions import CLUSTER_WIDE, ConfigDef
+from gregor.config.topic import LogConfig
+from gregor.config.topic_keys import TOPIC_KEYS
+from gregor.protocol.messages import IncrementalAlterConfigsRequest
 from tests.broker.harness import Harness
 
 # Whose next legal value is not found by the rules below.

@@ -1,4 +1,4 @@
-"""broker.local_zookeeper: its file, its port, and whether it answers."""
+"""gregor.broker.local_zookeeper: its file, its port, and whether it answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.local_zookeeper import ask, free_ports, is_free, is_ok, write_config
+from gregor.broker.local_zookeeper import ask, free_ports, is_free, is_ok, write_config
 from tests.support.processes import free_port
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.log_cleaner import CleaningResult
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.broker.log_cleaner import CleaningResult
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     DeleteTopicsRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
     OffsetCommitRequest,
     OffsetFetchRequest,
 )
-from storage.log import Log
+from gregor.storage.log import Log
 from tests.broker.harness import Harness, errors, running
 
 QUICK = {"log_cleaner_backoff_ms": "20", "log_index_interval_bytes": "200"}
@@ -113,7 +113,7 @@ def test_a_log_that_is_not_dirty_enough_waits_and_an_order_does_not(tmp_path: Pa
 
 
 def test_no_worker_runs_where_there_is_nothing_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.log_cleaner.IDLE_WORKER_S", 0.05)
+    monkeypatch.setattr("gregor.broker.log_cleaner.IDLE_WORKER_S", 0.05)
     with running(tmp_path, **QUICK) as harness:
         harness.create_topic("table", **TABLE)
         harness.turn(50)
@@ -181,7 +181,7 @@ def test_a_log_that_cannot_be_compacted_is_left_alone_and_others_go_on(
 def test_workers_that_die_again_and_again_are_not_sent_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.cleaner_process.WORKER", "no.such.module")
+    monkeypatch.setattr("gregor.broker.cleaner_process.WORKER", "no.such.module")
     with running(tmp_path, **QUICK) as harness:
         harness.create_topic("table", **TABLE)
         fill(harness, "table", 60)

@@ -1,4 +1,4 @@
-"""One run of broker.log_cleaner, its worker's part done in this process: what happens to the log meanwhile."""
+"""One run of gregor.broker.log_cleaner, its worker's part done in this process: what happens to the log meanwhile."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import cast
 
 import pytest
 
-from broker.background import Background
-from broker.cleaner_process import CleanerProcess, CleaningFailed
-from broker.log_cleaner import LogCleaner
-from broker.worker_process import WorkerDied
-from config.broker import BrokerConfig
-from protocol.ids import random_uuid
-from protocol.records import CorruptBatch
-from storage.cleaner import CleanedGroup, CleaningJob, CleaningRun
-from storage.log import Log
-from storage.manager import LogManager
-from storage.memory_files import MemoryFiles
+from gregor.broker.background import Background
+from gregor.broker.cleaner_process import CleanerProcess, CleaningFailed
+from gregor.broker.log_cleaner import LogCleaner
+from gregor.broker.worker_process import WorkerDied
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.ids import random_uuid
+from gregor.protocol.records import CorruptBatch
+from gregor.storage.cleaner import CleanedGroup, CleaningJob, CleaningRun
+from gregor.storage.log import Log
+from gregor.storage.manager import LogManager
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import NOW_MS, log_config, sequenced
 
 CONFIG = BrokerConfig({"log.dirs": "/data"})

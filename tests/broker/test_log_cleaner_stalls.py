@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from broker.log_cleaner import CleaningResult
-from protocol.records import build_batch
+from gregor.broker.log_cleaner import CleaningResult
+from gregor.protocol.records import build_batch
 from tests.broker.harness import Harness
 
 TOTAL_BYTES = 200_000_000

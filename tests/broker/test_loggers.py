@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker import loggers
-from protocol.errors import ErrorCode, KafkaError
-from replication.config_changes import ConfigChange
+from gregor.broker import loggers
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.config_changes import ConfigChange
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NAME = "some.logger.of.a.test"

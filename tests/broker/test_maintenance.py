@@ -1,4 +1,4 @@
-"""broker.maintenance: flush, retention, checkpoints and forgotten producers, on the logs of a real broker."""
+"""gregor.broker.maintenance: flush, retention, checkpoints and forgotten producers, on the logs of a real broker."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.background import Background
-from broker.maintenance import Maintenance, flush_log, flush_to, sliced
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import DeleteTopicsRequest
-from storage.log import Log
-from storage.manager import LogManager
+from gregor.broker.background import Background
+from gregor.broker.maintenance import Maintenance, flush_log, flush_to, sliced
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import DeleteTopicsRequest
+from gregor.storage.log import Log
+from gregor.storage.manager import LogManager
 from tests.broker.harness import Harness, batch, produce_request
 
 
@@ -143,7 +143,7 @@ def test_who_waits_for_the_disk_shares_a_flush(
             append(harness, topic)
         await flush_log(log, background, now_ms, rolled_only=rolled_only)
 
-    monkeypatch.setattr("broker.maintenance.flush_log", counted)
+    monkeypatch.setattr("gregor.broker.maintenance.flush_log", counted)
 
     async def all_wait() -> None:
         await asyncio.gather(*[flush_to(log, offset, background, 0) for offset in (1, 20, 21, 20, 21, 5)])
@@ -218,7 +218,7 @@ def test_a_topic_deleted_while_others_are_flushed_is_passed_over(
         if log.topic == names[0]:
             harness.broker.logs.remove(names[1], 0)
 
-    monkeypatch.setattr("broker.maintenance.flush_log", flush_and_delete)
+    monkeypatch.setattr("gregor.broker.maintenance.flush_log", flush_and_delete)
     harness.run(jobs._flush())
     assert [log_of(harness, name).unflushed_messages for name in (names[0], names[2])] == [0, 0]
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from broker import membership
-from broker.membership import Membership, register_when_free, until_informed
-from protocol.errors import ErrorCode
-from replication import nodes
-from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.metadata_image import MetadataImage
-from replication.nodes import BrokerRegistration
-from replication.registration import BrokerIdTaken, make_persistent_nodes
+from gregor.broker import membership
+from gregor.broker.membership import Membership, register_when_free, until_informed
+from gregor.protocol.errors import ErrorCode
+from gregor.replication import nodes
+from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
+from gregor.replication.metadata_image import MetadataImage
+from gregor.replication.nodes import BrokerRegistration
+from gregor.replication.registration import BrokerIdTaken, make_persistent_nodes
 from tests.broker.harness import Harness, batch, one_partition, produce_request, running
 from tests.replication.fakes import on_loop
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from broker.metadata_answer import EncodedTopics, encoded_answer, layout
-from protocol.messages import MetadataResponse
-from protocol.slices import run_slices
-from replication.metadata_image import PartitionState, TopicState
+from gregor.broker.metadata_answer import EncodedTopics, encoded_answer, layout
+from gregor.protocol.messages import MetadataResponse
+from gregor.protocol.slices import run_slices
+from gregor.replication.metadata_image import PartitionState, TopicState
 
 VERSIONS = range(MetadataResponse.MIN_VERSION, MetadataResponse.MAX_VERSION + 1)
 Topic = MetadataResponse.MetadataResponseTopic

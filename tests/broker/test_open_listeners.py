@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import MetadataRequest
-from replication.config_admin import replacement
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import MetadataRequest
+from gregor.replication.config_admin import replacement
 from tests.broker.test_server import Client, World, run
 from tests.support.processes import free_port
 

@@ -16,8 +16,8 @@ from typing import cast
 import pytest
 import uvloop
 
-from broker import outbound
-from broker.outbound import JOINED_BELOW_BYTES, WINDOW_BYTES, Outbound
+from gregor.broker import outbound
+from gregor.broker.outbound import JOINED_BELOW_BYTES, WINDOW_BYTES, Outbound
 from tests.broker.loop_lag import longest_step_ms
 from tests.support.evicted import evict
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.outlook import compaction_outlook, duration, retention_outlook, size
-from protocol.records import build_batch
-from storage.log import Log
-from storage.memory_files import MemoryFiles
+from gregor.broker.outlook import compaction_outlook, duration, retention_outlook, size
+from gregor.protocol.records import build_batch
+from gregor.storage.log import Log
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import NOW_MS, open_log
 
 DAY_MS = 86_400_000

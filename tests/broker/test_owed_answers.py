@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import ProduceResponse, ResponseHeader
-from replication.partition import Partition
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ProduceResponse, ResponseHeader
+from gregor.replication.partition import Partition
 from tests.broker.harness import Harness, Wire, batch, one_partition, produce_request, request_frame
 from tests.storage.logs import sequenced
 
@@ -65,7 +65,7 @@ def producer(harness: Harness, topic: str) -> Producer:
 @pytest.fixture
 def general(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the general way is asked for."""
-    from broker.handlers import k00_produce
+    from gregor.broker.handlers import k00_produce
 
     calls: list[Any] = []
     run = k00_produce._Appends.run

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.k00_produce import produce as general_produce
-from broker.produce_routes import ROUTES_FROM, ProduceRoutes
-from broker.registry import Entry
-from broker.responses import encode_response
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import ProduceRequest, RequestHeader
-from protocol.records import build_batch
+from gregor.broker.handlers.k00_produce import produce as general_produce
+from gregor.broker.produce_routes import ROUTES_FROM, ProduceRoutes
+from gregor.broker.registry import Entry
+from gregor.broker.responses import encode_response
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import ProduceRequest, RequestHeader
+from gregor.protocol.records import build_batch
 
 TOPIC_ID = bytes(range(16))
 ENTRY = Entry(ApiKey.PRODUCE, 0, 13, general_produce, True)
@@ -25,7 +25,7 @@ VERSIONS = range(ROUTES_FROM, 14)
 @pytest.fixture(autouse=True)
 def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is: the general way does all of a request on the spot."""
-    monkeypatch.setattr("broker.handlers.k00_produce.TURN_S", 3600.0)
+    monkeypatch.setattr("gregor.broker.handlers.k00_produce.TURN_S", 3600.0)
 
 
 class FakePartition:
@@ -151,7 +151,7 @@ def test_prefixes_of_several_lengths(version: int) -> None:
 
 
 def test_routes_are_counted_and_no_more_are_learnt_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.produce_routes._MAX_ROUTES", 3)
+    monkeypatch.setattr("gregor.broker.produce_routes._MAX_ROUTES", 3)
     before = ProduceRoutes.of_all
     world, frames = World(), [request_frame(12, batch(), index=index) for index in range(4)]
     for frame in frames * 2:
@@ -163,7 +163,7 @@ def test_routes_are_counted_and_no_more_are_learnt_than_there_may_be(monkeypatch
     assert ProduceRoutes.of_all == before
     world.learn(frames[3], 12)
     assert world.fast(frames[3], 12, 1)
-    monkeypatch.setattr("broker.produce_routes._MAX_ROUTES_OF_ALL", before + 1)
+    monkeypatch.setattr("gregor.broker.produce_routes._MAX_ROUTES_OF_ALL", before + 1)
     world.learn(frames[0], 12)
     assert world.fast(frames[0], 12, 1) is None
     world.routes.clear()

@@ -1,10 +1,10 @@
-"""broker.receive_buffers: memory for unfinished requests, and who gets it."""
+"""gregor.broker.receive_buffers: memory for unfinished requests, and who gets it."""
 
 from __future__ import annotations
 
 import random
 
-from broker.receive_buffers import (
+from gregor.broker.receive_buffers import (
     DEFAULT_BUDGET_BYTES,
     ORDINARY_FRAME_BYTES,
     Admission,

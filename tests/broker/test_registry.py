@@ -1,4 +1,4 @@
-"""broker.registry: handlers register themselves, each API once, in its own module."""
+"""gregor.broker.registry: handlers register themselves, each API once, in its own module."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import importlib
 
 import pytest
 
-from broker.registry import _entries, handles, load_handlers
-from protocol.api_keys import ApiKey
-from protocol.messages import (
+from gregor.broker.registry import _entries, handles, load_handlers
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.messages import (
     APIS,
     request_class,
     request_header_version,
@@ -20,7 +20,7 @@ from protocol.messages import (
 def test_every_handler_stands_in_the_module_of_its_api() -> None:
     for key, entry in load_handlers().items():
         assert entry.key == key
-        assert entry.handler.__module__ == f"broker.handlers.k{key:02}_{APIS[key]}"
+        assert entry.handler.__module__ == f"gregor.broker.handlers.k{key:02}_{APIS[key]}"
         module = importlib.import_module(entry.handler.__module__)
         assert module.__doc__ is not None
         assert f"(key {key}), versions {entry.min_version} to {entry.max_version}" in module.__doc__.partition("\n")[0]
@@ -34,7 +34,7 @@ def test_a_second_handler_of_an_api_is_an_error() -> None:
     load_handlers()
     with pytest.raises(ValueError, match="two handlers"):
         handles(ApiKey.PRODUCE, 0, 1)(lambda broker, request, call: None)
-    assert _entries[ApiKey.PRODUCE].handler.__module__ == "broker.handlers.k00_produce"
+    assert _entries[ApiKey.PRODUCE].handler.__module__ == "gregor.broker.handlers.k00_produce"
 
 
 def test_entries_know_their_messages_and_headers() -> None:

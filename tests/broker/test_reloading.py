@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.reloading import HangUp, reload_file
-from config.broker import BrokerConfig
+from gregor.broker.reloading import HangUp, reload_file
+from gregor.config.broker import BrokerConfig
 from tests.broker.harness import Harness
 from tests.support.processes import ROOT, BrokerProcess
 
@@ -103,7 +103,7 @@ def test_a_terminal_that_is_closed(tmp_path: Path) -> None:
     settings = [f"--override={key}={value}" for key, value in broker.overrides.items()]
     with broker.output.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "broker", "start", *settings],
+            [sys.executable, "-m", "gregor.broker", "start", *settings],
             cwd=ROOT,
             stdin=inner,
             stdout=output,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.background import Background
-from broker.replicating import Replicating
-from storage.memory_files import MemoryFiles
+from gregor.broker.background import Background
+from gregor.broker.replicating import Replicating
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import NOW_MS, batch, open_log
 
 

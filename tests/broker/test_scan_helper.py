@@ -1,4 +1,4 @@
-"""broker.scan_helper: walks in another process, with the same result as in this one."""
+"""gregor.broker.scan_helper: walks in another process, with the same result as in this one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from broker import scan_helper, wiring
-from broker.scan_helper import ScanHelper
-from broker.worker_process import WorkerProcess
-from storage import log_loading
-from storage.segment_scan import Scan
+from gregor.broker import scan_helper, wiring
+from gregor.broker.scan_helper import ScanHelper
+from gregor.broker.worker_process import WorkerProcess
+from gregor.storage import log_loading
+from gregor.storage.segment_scan import Scan
 from tests.broker.harness import Harness
 from tests.storage.logs import batch
 

@@ -1,4 +1,4 @@
-"""broker.server over real sockets, in the test's own loop: start, answers of any size, stop."""
+"""gregor.broker.server over real sockets, in the test's own loop: start, answers of any size, stop."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import pytest
 import uvloop
 
-from broker.server import Server, started_unless_stopped
-from broker.wiring import StartError
-from config.broker import BrokerConfig
-from protocol.messages import (
+from gregor.broker.server import Server, started_unless_stopped
+from gregor.broker.wiring import StartError
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
     FetchResponse,
@@ -28,7 +28,7 @@ from protocol.messages import (
     response_class,
     response_header_version,
 )
-from protocol.records import iter_batches
+from gregor.protocol.records import iter_batches
 from tests.broker.harness import batch, bytes_of, fetch_request, produce_request, request_frame
 
 ResultT = TypeVar("ResultT")

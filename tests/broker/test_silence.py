@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker import silence
-from broker.silence import Silence
-from protocol.errors import ErrorCode
-from replication.metadata_image import Endpoint, LiveBroker
-from replication.peer import PeerError
+from gregor.broker import silence
+from gregor.broker.silence import Silence
+from gregor.protocol.errors import ErrorCode
+from gregor.replication.metadata_image import Endpoint, LiveBroker
+from gregor.replication.peer import PeerError
 from tests.broker.harness import Harness, running
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.stalls import BOUNDS_MS, LIMIT_MS, TICK_S, WARN_MS, StallCounts, StallMeter, Stalls, where
+from gregor.broker.stalls import BOUNDS_MS, LIMIT_MS, TICK_S, WARN_MS, StallCounts, StallMeter, Stalls, where
 from tests.broker.harness import running
 
 
@@ -39,7 +39,7 @@ class Bench:
     """A meter under hand-cranked clocks; the signals are set by the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delattr("broker.stalls.signal.setitimer")  # no signals of the process itself
+        monkeypatch.delattr("gregor.broker.stalls.signal.setitimer")  # no signals of the process itself
         self.now_s = 100.0
         self.busy_s = 5.0
         self.loop = FakeLoop()

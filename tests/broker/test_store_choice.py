@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker import store_choice
-from broker.server import Server
-from broker.store_choice import NoSuchStore, check_members, check_store, in_cluster
-from broker.wiring import StartError
-from config.broker import BrokerConfig
+from gregor.broker import store_choice
+from gregor.broker.server import Server
+from gregor.broker.store_choice import NoSuchStore, check_members, check_store, in_cluster
+from gregor.broker.wiring import StartError
+from gregor.config.broker import BrokerConfig
 from tests.broker.test_server import run
 from tests.support.processes import free_port
 

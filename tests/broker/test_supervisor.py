@@ -1,4 +1,4 @@
-"""broker.supervisor: children are shell scripts here, which begin and end within milliseconds."""
+"""gregor.broker.supervisor: children are shell scripts here, which begin and end within milliseconds."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from broker import supervisor as tested
-from broker.supervisor import Backoff, Child, StartFailed, State, Supervisor, announce_ready, cpu_sets
+from gregor.broker import supervisor as tested
+from gregor.broker.supervisor import Backoff, Child, StartFailed, State, Supervisor, announce_ready, cpu_sets
 from tests.support.processes import ROOT, clean_environment
 
 READY = 'echo "{}" >/dev/fd/$0; '
@@ -288,7 +288,7 @@ def test_children_do_not_outlive_a_supervisor_that_is_killed(number: str) -> Non
     script = f"""
 import asyncio
 import signal
-from broker.supervisor import Child
+from gregor.broker.supervisor import Child
 
 async def main():
     command = ["sh", "-c", {READY + SLEEP!r}]

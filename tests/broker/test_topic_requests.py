@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from broker import topic_requests
-from broker.topic_requests import TopicRequests
-from config.broker import BrokerConfig
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import CreateTopicsRequest, CreateTopicsResponse, UpdateMetadataRequest
-from replication.metadata_image import MetadataImage
-from replication.peer import PeerError
+from gregor.broker import topic_requests
+from gregor.broker.topic_requests import TopicRequests
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse, UpdateMetadataRequest
+from gregor.replication.metadata_image import MetadataImage
+from gregor.replication.peer import PeerError
 
 
 class FakePeer:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker import turns
-from broker.turns import TURN_S, Gate
+from gregor.broker import turns
+from gregor.broker.turns import TURN_S, Gate
 
 STEPS = 100
 

@@ -1,4 +1,4 @@
-"""broker.wiring: what a broker finds again after a stop and after a crash, and starts that cannot be."""
+"""gregor.broker.wiring: what a broker finds again after a stop and after a crash, and starts that cannot be."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from broker.wiring import Node, StartError
-from config.broker import BrokerConfig
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.broker.wiring import Node, StartError
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     DeleteTopicsRequest,
     FindCoordinatorRequest,
     JoinGroupRequest,
@@ -260,7 +260,7 @@ def test_a_member_of_a_cluster_ends_while_there_are_threads(tmp_path: Path) -> N
 
 
 def test_a_client_is_told_the_address_it_came_by_where_none_was_promised(tmp_path: Path) -> None:
-    from protocol.messages import MetadataRequest
+    from gregor.protocol.messages import MetadataRequest
 
     with running(tmp_path, listeners="PLAINTEXT://0.0.0.0:9092") as harness:
         harness.connection.sockname = ("192.0.2.7", 9092)

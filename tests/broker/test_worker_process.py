@@ -1,4 +1,4 @@
-"""broker.worker_process: a process's beginning, conversation and end, in both event loops."""
+"""gregor.broker.worker_process: a process's beginning, conversation and end, in both event loops."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.worker_process import WorkerDied, WorkerProcess
+from gregor.broker.worker_process import WorkerDied, WorkerProcess
 
-WORKER = "storage.scan_worker"
+WORKER = "gregor.storage.scan_worker"
 LIMIT_S = 30.0
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from broker.wiring import StartError
-from broker.zookeeper_server import ZooKeeperMissing
-from replication import nodes
-from replication.zk_client import ZooKeeperStore
+from gregor.broker.wiring import StartError
+from gregor.broker.zookeeper_server import ZooKeeperMissing
+from gregor.replication import nodes
+from gregor.replication.zk_client import ZooKeeperStore
 from tests.broker.harness import Harness
 from tests.support.processes import BrokerProcess, answers_metadata
 from tests.support.zookeeper import ZooKeeperProcess

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.cli.doctor_checks import Finding, Level
+from gregor.broker.cli.doctor_checks import Finding, Level
 
 
 def wrong(findings: list[Finding]) -> list[Finding]:

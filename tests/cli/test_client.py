@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from broker.cli.client import check_reachable, client_settings, make_client, parse_bootstrap, settle, settle_all
-from broker.cli.errors import CommandError
+from gregor.broker.cli.client import check_reachable, client_settings, make_client, parse_bootstrap, settle, settle_all
+from gregor.broker.cli.errors import CommandError
 from tests.support.processes import free_port
 
 

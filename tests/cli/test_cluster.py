@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.__main__ import main
-from broker.cli import cluster
-from broker.local_zookeeper import hold
-from config.broker import BrokerConfig
-from config.definitions import ConfigError
+from gregor.broker.__main__ import main
+from gregor.broker.cli import cluster
+from gregor.broker.local_zookeeper import hold
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
 from tests.support.commands import RunningCommand, alone_at_zookeepers_port, pid_of
 
 
@@ -144,7 +144,7 @@ def test_a_broker_that_cannot_start_ends_the_command_with_its_reason(tmp_path: P
 
 
 def test_the_reason_is_what_the_log_says_last(tmp_path: Path) -> None:
-    from broker.supervisor import Child
+    from gregor.broker.supervisor import Child
 
     log = tmp_path / "log"
     log.write_text("[1] INFO a\n[2] ERROR the reason\n[3] INFO b\n\n")

@@ -1,10 +1,10 @@
-"""broker.cli.cluster_view: processes beside what the cluster says."""
+"""gregor.broker.cli.cluster_view: processes beside what the cluster says."""
 
 from __future__ import annotations
 
-from broker.cli.cluster_view import COLUMNS, Member, Picture, changes, picture_of, rows, summary
-from broker.supervisor import State
-from protocol.messages import MetadataResponse
+from gregor.broker.cli.cluster_view import COLUMNS, Member, Picture, changes, picture_of, rows, summary
+from gregor.broker.supervisor import State
+from gregor.protocol.messages import MetadataResponse
 
 
 def picture(*partitions: tuple[int, list[int]], live: tuple[int, ...] = (0, 1, 2), controller: int = 1) -> Picture:

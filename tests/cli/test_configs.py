@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli import configs
-from broker.cli.config_report import Entity, EntityType, source_name, value_text
-from broker.cli.errors import CommandError
+from gregor.broker.cli import configs
+from gregor.broker.cli.config_report import Entity, EntityType, source_name, value_text
+from gregor.broker.cli.errors import CommandError
 
 FLAGS = ("entity_type", "entity_name", "topic", "broker", "broker_logger", "client_metrics", "group")
 

@@ -7,7 +7,7 @@ import io
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 
-from broker.cli import console_consumer, console_producer
+from gregor.broker.cli import console_consumer, console_producer
 
 
 def producer_settings(*arguments: str) -> dict[str, object]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.__main__ import main
-from broker.cli.doctor import check_bootstrap, resolve, speaks_tls
-from broker.cli.doctor_checks import Level
+from gregor.broker.__main__ import main
+from gregor.broker.cli.doctor import check_bootstrap, resolve, speaks_tls
+from gregor.broker.cli.doctor_checks import Level
 from tests.support.processes import BrokerProcess, free_port
 
 

@@ -1,4 +1,4 @@
-"""broker.cli.doctor_checks: from what was seen to what is said."""
+"""gregor.broker.cli.doctor_checks: from what was seen to what is said."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.cli.doctor_checks import AHEAD_MS, Finding, Level, Seen, SeenBroker, check
-from protocol.errors import ErrorCode
-from protocol.messages import DescribeLogDirsResponse, MetadataResponse
+from gregor.broker.cli.doctor_checks import AHEAD_MS, Finding, Level, Seen, SeenBroker, check
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DescribeLogDirsResponse, MetadataResponse
 
 GB = 10**9
 NOW_MS = 1_700_000_000_000

@@ -1,4 +1,4 @@
-"""broker.cli.doctor_host: settings, addresses, folders and limits."""
+"""gregor.broker.cli.doctor_host: settings, addresses, folders and limits."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from broker.cli import doctor_host
-from broker.cli.doctor_checks import Level
-from broker.cli.doctor_host import check_addresses, check_config, check_limits, check_number
-from config.broker import BrokerConfig
+from gregor.broker.cli import doctor_host
+from gregor.broker.cli.doctor_checks import Level
+from gregor.broker.cli.doctor_host import check_addresses, check_config, check_limits, check_number
+from gregor.config.broker import BrokerConfig
 from tests.cli.findings import wrong
 
 

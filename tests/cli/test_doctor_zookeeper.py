@@ -1,4 +1,4 @@
-"""broker.cli.doctor_zookeeper: servers and nodes, without a ZooKeeper."""
+"""gregor.broker.cli.doctor_zookeeper: servers and nodes, without a ZooKeeper."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.cli.doctor_checks import Level, Seen, SeenBroker
-from broker.cli.doctor_zookeeper import (
+from gregor.broker.cli.doctor_checks import Level, Seen, SeenBroker
+from gregor.broker.cli.doctor_zookeeper import (
     Registered,
     all_reachable,
     check_registered,
@@ -17,7 +17,7 @@ from broker.cli.doctor_zookeeper import (
     check_zookeeper,
     servers_of,
 )
-from protocol.messages import MetadataResponse
+from gregor.protocol.messages import MetadataResponse
 from tests.cli.findings import wrong
 
 SRVR = "Zookeeper version: 3.9.3-abc, built on x\nLatency min/avg/max: 0/0/0\nMode: {}\nNode count: 5\n"

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cli import dump_log
-from broker.cli.dump_offsets import offsets_contents
-from broker.cli.dump_records import Shown, plain_contents
-from broker.cli.dump_records import dump_log as dump_file
-from broker.cli.errors import CommandError
-from protocol.records import CorruptBatch, Record, build_batch
-from storage.memory_files import MemoryFiles
+from gregor.broker.cli import dump_log
+from gregor.broker.cli.dump_offsets import offsets_contents
+from gregor.broker.cli.dump_records import Shown, plain_contents
+from gregor.broker.cli.dump_records import dump_log as dump_file
+from gregor.broker.cli.errors import CommandError
+from gregor.protocol.records import CorruptBatch, Record, build_batch
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import NOW_MS, batch
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli import dump_log
-from coordinator.group.records import encode_record
-from coordinator.result import Record as GroupRecord
-from protocol.compression import compress
-from protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from protocol.records import DELETE_HORIZON_BIT, Record, build_batch
+from gregor.broker.cli import dump_log
+from gregor.coordinator.group.records import encode_record
+from gregor.coordinator.result import Record as GroupRecord
+from gregor.protocol.compression import compress
+from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from gregor.protocol.records import DELETE_HORIZON_BIT, Record, build_batch
 from tests.storage.logs import NOW_MS, batch, patched
 from tests.storage.test_dump_log import DUMP, FALSE_ALARM, write_log
 from tests.support.kafka_tools import KafkaTools

@@ -9,8 +9,8 @@ import click
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from broker.cli.command import KEY_VALUE, OrderlyEnd, Signalled, only_one, run
-from broker.cli.errors import CommandError, explain
+from gregor.broker.cli.command import KEY_VALUE, OrderlyEnd, Signalled, only_one, run
+from gregor.broker.cli.errors import CommandError, explain
 
 
 def test_broker_errors_carry_cause_name_and_remedy() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cli.errors import CommandError
-from broker.cli.group_reset import clamp, parse_datetime_ms, parse_duration_ms, parse_scope, read_plan
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.group_reset import clamp, parse_datetime_ms, parse_duration_ms, parse_scope, read_plan
 
 MAY_FIRST_NOON_MS = 1_714_564_800_000
 

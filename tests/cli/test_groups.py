@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import ConsumerGroupState, Node, TopicPartition
 from confluent_kafka.admin import ConsumerGroupDescription, MemberAssignment, MemberDescription
 
-from broker.cli import groups
-from broker.cli.group_report import member_table, offset_table, places_text, state_table
+from gregor.broker.cli import groups
+from gregor.broker.cli.group_report import member_table, offset_table, places_text, state_table
 
 
 def member(name: str, *places: tuple[str, int], instance: str | None = None) -> MemberDescription:

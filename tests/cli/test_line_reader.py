@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.cli.errors import CommandError
-from broker.cli.line_reader import LineReader, LineRecord
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.line_reader import LineReader, LineRecord
 
 KEYED = {"parse.key": "true"}
 FULL = {"parse.key": "true", "parse.headers": "true"}

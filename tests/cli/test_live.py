@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from broker.__main__ import main
+from gregor.broker.__main__ import main
 from tests.support.processes import ROOT, clean_environment
 
 pytestmark = pytest.mark.slow
@@ -28,7 +28,7 @@ class Tool:
 
     def start(self, name: str, *arguments: str) -> subprocess.Popen[str]:
         """In a process of its own, for what ends by a signal."""
-        command = [sys.executable, "-m", "broker", name, "--bootstrap-server", self._bootstrap, *arguments]
+        command = [sys.executable, "-m", "gregor.broker", name, "--bootstrap-server", self._bootstrap, *arguments]
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command, cwd=ROOT, env=clean_environment(), stdin=pipe, stdout=pipe, stderr=pipe, text=True

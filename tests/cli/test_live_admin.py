@@ -148,7 +148,7 @@ def test_the_folder_of_a_running_broker_is_whole(
     if request.config.getoption("--against"):
         pytest.skip("the folder of the broker of --against is not known")
     broker: BrokerProcess = request.getfixturevalue("broker")
-    from broker.cli import verify
+    from gregor.broker.cli import verify
 
     assert verify.main([str(broker.folder / "data"), "--topic", topic]) == 0
     assert "in use by a running broker" in capsys.readouterr().out

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from broker import __main__ as gregor
+from gregor.broker import __main__ as gregor
 from tests.support.processes import ROOT, clean_environment
 
 # Packages that only other commands or old record formats need.
@@ -17,7 +17,7 @@ HEAVY = {
     *("lz4", "snappy", "cramjam", "zstandard", "gzip"),
 }
 # What only a broker of a cluster needs.
-MEMBERS = {"broker.member", "replication.followers", "broker.handlers.k04_leader_and_isr"}
+MEMBERS = {"gregor.broker.member", "gregor.replication.followers", "gregor.broker.handlers.k04_leader_and_isr"}
 
 
 def test_bare_prints_usage_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,8 +81,8 @@ def test_help_of_a_command_succeeds(name: str, capsys: pytest.CaptureFixture[str
 def test_start_imports_nothing_heavy() -> None:
     """A broker starts in a fraction of a second and idles in little memory because of this."""
     script = (
-        "import sys, broker.__main__, broker.cli.start, broker.server, broker.registry\n"
-        "broker.registry.load_handlers(in_cluster=False)\n"
+        "import sys, gregor.broker.__main__, gregor.broker.cli.start, gregor.broker.server, gregor.broker.registry\n"
+        "gregor.broker.registry.load_handlers(in_cluster=False)\n"
         f"print(*sorted(set(sys.modules) & {HEAVY | MEMBERS!r}))"
     )
     done = subprocess.run(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker import __main__ as gregor
-from broker.cli import other_flags
+from gregor.broker import __main__ as gregor
+from gregor.broker.cli import other_flags
 
 TOOLS = ("topics", "configs", "groups", "get-offsets", "delete-records", "log-dirs", "leader-election", "dump-log")
 WITH_ZOOKEEPER = ("topics", "configs", "leader-election")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli import delete_records, get_offsets, leader_election, log_dirs
-from broker.cli.errors import CommandError
-from broker.cli.partition_files import load_partitions
-from broker.cli.wire import BrokerRefusal
-from protocol.errors import ErrorCode
-from protocol.messages import DescribeLogDirsResponse
+from gregor.broker.cli import delete_records, get_offsets, leader_election, log_dirs
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.partition_files import load_partitions
+from gregor.broker.cli.wire import BrokerRefusal
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DescribeLogDirsResponse
 
 PLACES = [(topic, number) for topic in ("orders", "returns", "x") for number in range(6)]
 

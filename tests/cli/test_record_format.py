@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
-from broker.cli.errors import CommandError
-from broker.cli.record_format import RecordFormat
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.record_format import RecordFormat
 
 EVERYTHING = {f"print.{part}": "true" for part in ("timestamp", "partition", "offset", "epoch", "headers", "key")}
 

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from broker.cli import start
-from broker.server import ServerInfo
-from config.broker import BrokerConfig
-from config.environment import TopicWish
+from gregor.broker.cli import start
+from gregor.broker.server import ServerInfo
+from gregor.config.broker import BrokerConfig
+from gregor.config.environment import TopicWish
 
 
 def info(*listeners: tuple[str, str, int]) -> ServerInfo:
@@ -77,7 +77,7 @@ def test_program_name_can_be_typed_again(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("PATH", str(script.parent))
     assert start.program_name() == "gregor"
     monkeypatch.setattr(sys, "argv", ["/x/broker/__main__.py"])
-    assert start.program_name().endswith("-m broker")
+    assert start.program_name().endswith("-m gregor.broker")
 
 
 def load(environ: dict[str, str], *arguments: str) -> tuple[BrokerConfig, list[TopicWish]]:

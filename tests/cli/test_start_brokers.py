@@ -13,10 +13,17 @@ from typing import Any
 
 import pytest
 
-from broker.__main__ import main
-from broker.cli import start
-from broker.cli.start_brokers import arguments_for, bootstrap_of, first_of, left_out, member_name, stop_on_signals
-from broker.supervisor import Child
+from gregor.broker.__main__ import main
+from gregor.broker.cli import start
+from gregor.broker.cli.start_brokers import (
+    arguments_for,
+    bootstrap_of,
+    first_of,
+    left_out,
+    member_name,
+    stop_on_signals,
+)
+from gregor.broker.supervisor import Child
 from tests.support.commands import RunningCommand, alone_at_zookeepers_port, pid_of, until
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cli import tables
-from broker.cli.tables import Column, plain_table, print_table
+from gregor.broker.cli import tables
+from gregor.broker.cli.tables import Column, plain_table, print_table
 
 
 def test_plain_columns_are_padded_but_for_the_last() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cli import topics
-from broker.cli.errors import CommandError
-from broker.cli.topic_report import PartitionReport, TopicReport, url_safe
+from gregor.broker.cli import topics
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.topic_report import PartitionReport, TopicReport, url_safe
 
 NAMES = ["orders", "orders-eu", "returns", "__consumer_offsets"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker import __main__ as gregor
-from broker.control_address import listen
+from gregor.broker import __main__ as gregor
+from gregor.broker.control_address import listen
 
 Answers = list[dict[str, Any]]
 

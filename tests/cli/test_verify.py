@@ -1,4 +1,4 @@
-"""`gregor verify` as a user calls it; what it finds is tested with storage.verify."""
+"""`gregor verify` as a user calls it; what it finds is tested with gregor.storage.verify."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli import verify
-from storage.folder_lock import FolderLock
-from storage.verify import Progress
+from gregor.broker.cli import verify
+from gregor.storage.folder_lock import FolderLock
+from gregor.storage.verify import Progress
 from tests.storage.test_verify import CLEAN, FOLDER, LOGS
 
 

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from broker.cli import wire
-from broker.cli.errors import CommandError
-from broker.cli.wire import BrokerRefusal, WireClient, check_code
-from protocol.messages import (
+from gregor.broker.cli import wire
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code
+from gregor.protocol.messages import (
     ApiVersionsResponse,
     DeleteRecordsRequest,
     DescribeLogDirsRequest,

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from broker import zookeeper_server
-from broker.cli import zookeeper
-from broker.cli.zookeeper import DEFAULTS, NotStarted, config_file_of, make_parser, settings_of
-from broker.local_zookeeper import hold
-from config.properties import load_properties
+from gregor.broker import zookeeper_server
+from gregor.broker.cli import zookeeper
+from gregor.broker.cli.zookeeper import DEFAULTS, NotStarted, config_file_of, make_parser, settings_of
+from gregor.broker.local_zookeeper import hold
+from gregor.config.properties import load_properties
 from tests.support.processes import ROOT, clean_environment, free_port
 from tests.support.zookeeper import ZooKeeperProcess
 
@@ -152,7 +152,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_real_one(tmp_path: Path) -> None:
     server = ZooKeeperProcess(tmp_path)  # not started: it knows how to ask
     server.port = free_port()
-    command = [sys.executable, "-m", "broker", "zookeeper", "--client-port", str(server.port)]
+    command = [sys.executable, "-m", "gregor.broker", "zookeeper", "--client-port", str(server.port)]
     with (tmp_path / "out").open("wb") as output:
         process = subprocess.Popen(
             [*command, "--data-dir", str(tmp_path / "data"), "--heap-mb", "64"],

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from broker import __main__ as gregor
-from broker.cli import zookeeper_option
-from broker.cli.errors import CommandError
-from broker.cli.zookeeper_option import brokers_of
-from broker.zookeeper_server import ZooKeeperMissing
-from config.listeners import Listener
-from replication.nodes import BrokerRegistration, encode_broker
+from gregor.broker import __main__ as gregor
+from gregor.broker.cli import zookeeper_option
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.zookeeper_option import brokers_of
+from gregor.broker.zookeeper_server import ZooKeeperMissing
+from gregor.config.listeners import Listener
+from gregor.replication.nodes import BrokerRegistration, encode_broker
 from tests.replication.fakes import on_loop
 from tests.support.processes import BrokerProcess
 from tests.support.zookeeper import ZooKeeperProcess

@@ -18,8 +18,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from protocol.api_keys import ApiKey
-from protocol.messages import MetadataRequest, MetadataResponse, ResponseHeader, response_header_version
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.messages import MetadataRequest, MetadataResponse, ResponseHeader, response_header_version
 from tests.cluster.network import Network
 from tests.cluster.servers import PORT, Broker, ZooKeeper
 from tests.support.wire import request_bytes

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from broker.zookeeper_server import server_command
+from gregor.broker.zookeeper_server import server_command
 from tests.cluster.network import Network
 from tests.support.kafka import java_command
 from tests.support.processes import ROOT, clean_environment
@@ -180,7 +180,7 @@ class Broker(Server):
 
     def command(self) -> list[str]:
         if self.kind == "gregor":
-            return [sys.executable, "-m", "broker", "start", str(self._config)]
+            return [sys.executable, "-m", "gregor.broker", "start", str(self._config)]
         command = java_command("kafka.Kafka", str(self._config), version="3.9.1")
         return [command[0], f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}", *command[1:]]
 

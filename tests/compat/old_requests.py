@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import protocol.messages as m
-from protocol.errors import ErrorCode
-from protocol.message_sets import iter_messages, record_magic
-from protocol.records import build_batch
+import gregor.protocol.messages as m
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.message_sets import iter_messages, record_magic
+from gregor.protocol.records import build_batch
 from tests.compat.old_message_sets import NOW_MS
 from tests.support.wire import RawConnection
 

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from broker.control_address import SOCKET_NAME, connect
+from gregor.broker.control_address import SOCKET_NAME, connect
 from tests.compat.confluent import read_to_end, reading
 from tests.compat.records import CODECS, WAIT_S, until
 from tests.support.kafka import run_kafka_tool
@@ -32,7 +32,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 def gregor(broker: BrokerProcess, *arguments: str, fails: bool = False) -> str:
     """What a command prints."""
-    command = [sys.executable, "-m", "broker", *arguments, "--data-dir", str(broker.folder / "data")]
+    command = [sys.executable, "-m", "gregor.broker", *arguments, "--data-dir", str(broker.folder / "data")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == int(fails), done.stdout + done.stderr
     return done.stderr if fails else done.stdout

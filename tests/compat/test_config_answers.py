@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from protocol.messages import (
+from gregor.protocol.messages import (
     AlterConfigsRequest,
     CreateAclsRequest,
     CreateTopicsRequest,

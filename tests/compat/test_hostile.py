@@ -19,9 +19,9 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from crc32c import crc32c
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
     FetchRequest,
@@ -29,7 +29,7 @@ from protocol.messages import (
     MetadataRequest,
     ProduceRequest,
 )
-from protocol.records import RECORD_BATCH_OVERHEAD, RecordBatch, build_batch
+from gregor.protocol.records import RECORD_BATCH_OVERHEAD, RecordBatch, build_batch
 from tests.compat.records import until
 from tests.support.processes import BrokerProcess
 from tests.support.wire import TIMEOUT_S, Closed, RawConnection, memory_kb, request_bytes

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from config.broker import BrokerConfig
-from storage.files import OsFiles
-from storage.log import Log
-from storage.manager import LogManager
+from gregor.config.broker import BrokerConfig
+from gregor.storage.files import OsFiles
+from gregor.storage.log import Log
+from gregor.storage.manager import LogManager
 from tests.compat.records import WAIT_S, until
 from tests.storage.compacting import all_batches, compact
 from tests.storage.logs import log_config

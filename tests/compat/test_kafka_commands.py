@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from broker.__main__ import main as gregor
+from gregor.broker.__main__ import main as gregor
 from tests.compat.records import WAIT_S, until
 from tests.support.kafka_tools import KafkaTools
 

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.cli import dump_log, verify
+from gregor.broker.cli import dump_log, verify
 from tests.compat import apache_kafka
 from tests.compat.apache_kafka import ApacheKafka
 from tests.compat.records import CODECS, WAIT_S, until

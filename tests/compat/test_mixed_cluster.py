@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from protocol.errors import ErrorCode
-from protocol.messages import AlterPartitionReassignmentsRequest, ApiMessage, ElectLeadersRequest
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import AlterPartitionReassignmentsRequest, ApiMessage, ElectLeadersRequest
 from tests.compat.cluster_load import (
     WAIT_S,
     NumberedLoad,

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     CreateTopicsRequest,
     FetchRequest,
     ProduceRequest,
 )
-from protocol.records import Record, build_batch, iter_batches
+from gregor.protocol.records import Record, build_batch, iter_batches
 from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
 from tests.support.processes import BrokerProcess, free_port
 from tests.support.wire import RawConnection

@@ -6,7 +6,7 @@ import pathlib
 import re
 from typing import NamedTuple
 
-from config.definitions import ConfigDef
+from gregor.config.definitions import ConfigDef
 
 FILE = pathlib.Path(__file__).with_name("kafka-4.3.1-settings.tsv")
 

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-import config
-from config.broker import BrokerConfig
-from config.definitions import ConfigError
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from tests.support.processes import ROOT
 
-SHIPPED = pathlib.Path(config.__file__).with_name("server.properties")
+SHIPPED = ROOT / "config" / "server.properties"
 
 
 def listeners(settings: BrokerConfig) -> tuple[list[str], list[str]]:
@@ -252,7 +252,7 @@ def test_dynamic_settings_that_are_refused(
 
 
 def test_loading_the_package_loads_nothing_heavy() -> None:
-    program = "import config.describe, config.topic, sys; print(*sys.modules)"
+    program = "import gregor.config.describe, gregor.config.topic, sys; print(*sys.modules)"
     root = SHIPPED.parent.parent
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=root)
     heavy = {"asyncio", "socket", "ssl", "inspect", "dataclasses", "difflib", "json", "click", "rich", "logging"}

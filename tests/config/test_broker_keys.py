@@ -7,11 +7,11 @@ import subprocess
 
 import pytest
 
-from config.broker_keys import BROKER_KEYS, BROKER_SYNONYMS, broker_synonyms
-from config.definitions import LONG_MAX, ConfigDef
-from config.inert_keys import inert_keys
-from config.known_keys import NO_EFFECT_KEYS
-from config.topic_keys import TOPIC_KEYS
+from gregor.config.broker_keys import BROKER_KEYS, BROKER_SYNONYMS, broker_synonyms
+from gregor.config.definitions import LONG_MAX, ConfigDef
+from gregor.config.inert_keys import inert_keys
+from gregor.config.known_keys import NO_EFFECT_KEYS
+from gregor.config.topic_keys import TOPIC_KEYS
 from tests.config.kafka_facts import FILE, default_text, read_facts, sorted_choices, validator_text
 from tests.support.kafka import kafka_jars
 from tests.support.processes import ROOT

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from config.client_metrics import UnknownClientMetricsKey, check_client_metrics
-from config.definitions import ConfigError
+from gregor.config.client_metrics import UnknownClientMetricsKey, check_client_metrics
+from gregor.config.definitions import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.environment import Environment, TopicWish, read_environment
+from gregor.config.broker import BrokerConfig
+from gregor.config.environment import Environment, TopicWish, read_environment
 from tests.support.processes import ROOT
 
 COMPOSE = (ROOT / "config" / "docker-compose.yml").read_text()

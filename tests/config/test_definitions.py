@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from config.definitions import ConfigDef, ConfigError, ConfigValue, java_double_text
+from gregor.config.definitions import ConfigDef, ConfigError, ConfigValue, java_double_text
 
 
 def definition(type: str, **limits: object) -> ConfigDef:

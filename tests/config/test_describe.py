@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.broker_keys import BROKER_KEYS
-from config.definitions import ConfigDef
-from config.describe import (
+from gregor.config.broker import BrokerConfig
+from gregor.config.broker_keys import BROKER_KEYS
+from gregor.config.definitions import ConfigDef
+from gregor.config.describe import (
     ConfigSynonym,
     describe_broker,
     describe_broker_defaults,
@@ -15,8 +15,8 @@ from config.describe import (
     describe_topic,
     describe_topic_key,
 )
-from config.inert_keys import inert_keys
-from config.topic_keys import TOPIC_KEYS
+from gregor.config.inert_keys import inert_keys
+from gregor.config.topic_keys import TOPIC_KEYS
 
 
 def test_a_topic_setting_through_all_layers() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from config.broker import BrokerConfig
-from config.describe import ConfigSynonym
-from config.describe_entities import describe_client_metrics, describe_group, describe_logger
+from gregor.config.broker import BrokerConfig
+from gregor.config.describe import ConfigSynonym
+from gregor.config.describe_entities import describe_client_metrics, describe_group, describe_logger
 
 
 def test_a_groups_setting_through_all_layers() -> None:

@@ -1,4 +1,4 @@
-"""config.environment: the variables of container images as settings."""
+"""gregor.config.environment: the variables of container images as settings."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.broker import BrokerConfig
-from config.definitions import ConfigError
-from config.environment import (
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.environment import (
     Environment,
     TopicWish,
     key_of,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.definitions import ConfigError
-from config.group_keys import GROUP_KEYS, check_group
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.group_keys import GROUP_KEYS, check_group
 
 
 @pytest.mark.parametrize(

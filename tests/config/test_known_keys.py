@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.inert_keys import inert_keys
-from config.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES, PROTECTION_KEYS
+from gregor.config.broker import BrokerConfig
+from gregor.config.inert_keys import inert_keys
+from gregor.config.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES, PROTECTION_KEYS
 
 # The lines of Apache Kafka's own files that are not comments.
 STOCK_1_1_1 = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from config.definitions import ConfigError
-from config.listeners import Listener, address_text, check_ports, parse_listeners, parse_protocol_map
+from gregor.config.definitions import ConfigError
+from gregor.config.listeners import Listener, address_text, check_ports, parse_listeners, parse_protocol_map
 
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "OUTSIDE": "PLAINTEXT", "SSL": "SSL"}
 NOBODY: frozenset[str] = frozenset()

@@ -1,12 +1,12 @@
-"""config.members: several brokers from the settings of one."""
+"""gregor.config.members: several brokers from the settings of one."""
 
 from __future__ import annotations
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.definitions import ConfigError
-from config.members import OFFSETS_COPIES, TOPICS_COPIES, copies_for, member_settings
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.members import OFFSETS_COPIES, TOPICS_COPIES, copies_for, member_settings
 
 
 def members(texts: dict[str, str], count: int = 3) -> list[BrokerConfig]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.properties import PropertiesError, load_properties, parse_properties
+from gregor.config.properties import PropertiesError, load_properties, parse_properties
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.reload import reload
+from gregor.config.broker import BrokerConfig
+from gregor.config.reload import reload
 
 
 def lines(config: BrokerConfig, texts: dict[str, str]) -> dict[str, tuple[bool, str]]:

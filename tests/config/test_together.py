@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.definitions import ConfigError
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
 
 
 @pytest.mark.parametrize("text", ["nonsense", "127.0.0.1:x", "127.0.0.1:-1", ":5"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from config.broker_keys import BROKER_KEYS
-from config.definitions import ConfigDef, ConfigError
-from config.known_keys import NO_EFFECT_KEYS
-from config.topic_keys import TOPIC_KEYS
+from gregor.config.broker_keys import BROKER_KEYS
+from gregor.config.definitions import ConfigDef, ConfigError
+from gregor.config.known_keys import NO_EFFECT_KEYS
+from gregor.config.topic_keys import TOPIC_KEYS
 from tests.config.kafka_facts import default_text, read_facts, sorted_choices, validator_text
 
 FACTS = read_facts("topic")

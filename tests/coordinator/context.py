@@ -10,14 +10,14 @@ import selectors
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
-from coordinator.group.config import GroupConfig
-from coordinator.group.coordinator import GroupCoordinator
-from coordinator.group.group import Group
-from coordinator.group.records import decode_record
-from coordinator.group.shard import GroupShard
-from coordinator.group.states import GroupState
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import (
+from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.coordinator import GroupCoordinator
+from gregor.coordinator.group.group import Group
+from gregor.coordinator.group.records import decode_record
+from gregor.coordinator.group.shard import GroupShard
+from gregor.coordinator.group.states import GroupState
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     HeartbeatRequest,
@@ -31,7 +31,7 @@ from protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from protocol.records import build_batch, iter_batches
+from gregor.protocol.records import build_batch, iter_batches
 
 START_MS = 1_700_000_000_000
 R = TypeVar("R")

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from coordinator.group.config import GroupConfig
-from coordinator.group.states import GroupState
-from protocol.errors import ErrorCode
-from protocol.messages import DeleteGroupsRequest, ListGroupsRequest
+from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.states import GroupState
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DeleteGroupsRequest, ListGroupsRequest
 from tests.coordinator.context import Context
 
 

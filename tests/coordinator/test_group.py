@@ -2,11 +2,11 @@
 
 import pytest
 
-from coordinator.group.group import Membership
-from coordinator.group.member import Member
-from coordinator.group.states import GroupState
-from protocol.errors import ErrorCode
-from protocol.messages import GroupMetadataValue
+from gregor.coordinator.group.group import Membership
+from gregor.coordinator.group.member import Member
+from gregor.coordinator.group.states import GroupState
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import GroupMetadataValue
 
 
 def value(*ids: str, leader: str | None = None, generation: int = 3, protocol: str | None = "p") -> GroupMetadataValue:

@@ -16,9 +16,9 @@ from contextlib import suppress
 
 import pytest
 
-from coordinator.group.states import GroupState
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.coordinator.group.states import GroupState
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     GroupMetadataValue,
     HeartbeatRequest,
     JoinGroupRequest,

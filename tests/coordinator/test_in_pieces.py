@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.group import coordinator
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.coordinator.group import coordinator
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.group.group import Membership
-from coordinator.group.states import GroupState
-from protocol.errors import ErrorCode
-from protocol.messages import JoinGroupResponse, SyncGroupResponse
+from gregor.coordinator.group.group import Membership
+from gregor.coordinator.group.states import GroupState
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import JoinGroupResponse, SyncGroupResponse
 from tests.coordinator.context import Call, Context
 
 SESSION_MS = 6_000

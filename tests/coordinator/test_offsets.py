@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.records import encode_record
-from coordinator.group.states import GroupState
-from coordinator.result import Record
-from protocol.errors import ErrorCode
-from protocol.ids import ZERO_UUID
-from protocol.messages import (
+from gregor.coordinator.group.records import encode_record
+from gregor.coordinator.group.states import GroupState
+from gregor.coordinator.result import Record
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     OffsetCommitKey,
@@ -19,7 +19,7 @@ from protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from protocol.records import build_batch
+from gregor.protocol.records import build_batch
 from tests.coordinator.context import START_MS, Context
 
 HOUR_MS = 60 * 60 * 1000

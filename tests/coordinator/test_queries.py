@@ -2,9 +2,9 @@
 
 import pytest
 
-from coordinator.group.states import GroupState
-from protocol.errors import ErrorCode
-from protocol.messages import DescribeGroupsRequest, ListGroupsRequest
+from gregor.coordinator.group.states import GroupState
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DescribeGroupsRequest, ListGroupsRequest
 from tests.coordinator.context import Context
 
 

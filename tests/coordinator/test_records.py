@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.group.records import decode_record, encode_record, java_hash, java_length
-from coordinator.result import Record
-from protocol.errors import MalformedMessage
-from protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from gregor.coordinator.group.records import decode_record, encode_record, java_hash, java_length
+from gregor.coordinator.result import Record
+from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 
 TIME_MS = 1_700_000_000_123
 OFFSET = 1_234_567_890_123

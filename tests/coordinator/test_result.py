@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.result import Parked, coordinator_error
-from protocol.errors import ErrorCode
+from gregor.coordinator.result import Parked, coordinator_error
+from gregor.protocol.errors import ErrorCode
 
 
 def test_an_answer_reaches_who_asked_before_or_after() -> None:

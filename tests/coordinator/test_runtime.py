@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from coordinator import runtime as runtime_module
-from coordinator.ports import Timers
-from coordinator.result import Parked, Record, Result
-from coordinator.runtime import CoordinatorRuntime
-from protocol.errors import ErrorCode, KafkaError, MalformedMessage
-from protocol.records import build_batch
+from gregor.coordinator import runtime as runtime_module
+from gregor.coordinator.ports import Timers
+from gregor.coordinator.result import Parked, Record, Result
+from gregor.coordinator.runtime import CoordinatorRuntime
+from gregor.protocol.errors import ErrorCode, KafkaError, MalformedMessage
+from gregor.protocol.records import build_batch
 from tests.coordinator.context import START_MS, MemoryLog, SkippingLoop
 
 COMMIT_TIMEOUT_MS = 5_000

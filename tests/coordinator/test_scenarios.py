@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.group.records import decode_record
-from coordinator.result import Record
-from protocol.errors import ErrorCode
-from protocol.messages import GroupMetadataKey, GroupMetadataValue, JoinGroupResponse, SyncGroupResponse
+from gregor.coordinator.group.records import decode_record
+from gregor.coordinator.result import Record
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, JoinGroupResponse, SyncGroupResponse
 from tests.coordinator.context import Call, Context
 
 SCRIPTS = sorted((Path(__file__).parent / "testdata").glob("*.txt"))

@@ -2,10 +2,10 @@
 
 import pytest
 
-from coordinator.group.group import Membership
-from coordinator.group.states import ANSWERS, PREDECESSORS, Action, GroupState, Request
-from protocol.errors import ErrorCode
-from protocol.messages import DeleteGroupsRequest, OffsetDeleteRequest
+from gregor.coordinator.group.group import Membership
+from gregor.coordinator.group.states import ANSWERS, PREDECESSORS, Action, GroupState, Request
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DeleteGroupsRequest, OffsetDeleteRequest
 from tests.coordinator.context import Context
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState

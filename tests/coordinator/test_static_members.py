@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.states import GroupState
-from protocol.errors import ErrorCode
+from gregor.coordinator.group.states import GroupState
+from gregor.protocol.errors import ErrorCode
 from tests.coordinator.context import Context
 
 

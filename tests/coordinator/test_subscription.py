@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.group.subscription import subscribed_topics
+from gregor.coordinator.group.subscription import subscribed_topics
 
 # ConsumerProtocolSubscription v1: topics "a" and "bc", no user data, nothing owned.
 V1 = b"\0\1" + b"\0\0\0\2" + b"\0\1a" + b"\0\2bc" + b"\xff\xff\xff\xff" + b"\0\0\0\0"

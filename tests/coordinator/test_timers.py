@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.result import Result
-from coordinator.timers import LoopTimers
+from gregor.coordinator.result import Result
+from gregor.coordinator.timers import LoopTimers
 
 
 class Handle:

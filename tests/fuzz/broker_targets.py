@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from broker.connection import Connection
-from broker.registry import Entry, load_handlers
-from protocol.ids import ZERO_UUID
+from gregor.broker.connection import Connection
+from gregor.broker.registry import Entry, load_handlers
+from gregor.protocol.ids import ZERO_UUID
 from tests.broker.handlers.test_any_values import Maker
 from tests.broker.harness import FakeTransport, Harness
 from tests.fuzz.runner import Seed, Target

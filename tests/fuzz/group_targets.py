@@ -6,20 +6,20 @@ from collections.abc import Hashable
 from random import Random
 from typing import Any
 
-from broker.cli.dump_offsets import offsets_contents
-from config.broker import BrokerConfig
-from coordinator.group.config import GroupConfig
-from coordinator.group.group import Membership
-from coordinator.group.records import decode_record, encode_record
-from coordinator.group.shard import GroupShard
-from coordinator.group.subscription import subscribed_topics
-from coordinator.ports import TimedOperation
-from coordinator.replaying import replay_steps
-from coordinator.result import Record
-from protocol import records
-from protocol.errors import MalformedMessage
-from protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from protocol.records import CorruptBatch, build_batch
+from gregor.broker.cli.dump_offsets import offsets_contents
+from gregor.config.broker import BrokerConfig
+from gregor.coordinator.group.config import GroupConfig
+from gregor.coordinator.group.group import Membership
+from gregor.coordinator.group.records import decode_record, encode_record
+from gregor.coordinator.group.shard import GroupShard
+from gregor.coordinator.group.subscription import subscribed_topics
+from gregor.coordinator.ports import TimedOperation
+from gregor.coordinator.replaying import replay_steps
+from gregor.coordinator.result import Record
+from gregor.protocol import records
+from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from gregor.protocol.records import CorruptBatch, build_batch
 from tests.fuzz.record_targets import mend_batch
 from tests.fuzz.runner import Seed, Target
 from tests.protocol.message_values import random_message

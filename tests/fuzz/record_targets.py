@@ -9,12 +9,12 @@ from zlib import crc32
 
 from crc32c import crc32c
 
-from broker.cli.dump_records import Shown, dump_log, plain_contents
-from broker.cli.errors import CommandError
-from protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, DecompressionError, compress, decompress
-from protocol.errors import KafkaError
-from protocol.message_sets import iter_messages
-from protocol.records import (
+from gregor.broker.cli.dump_records import Shown, dump_log, plain_contents
+from gregor.broker.cli.errors import CommandError
+from gregor.protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, DecompressionError, compress, decompress
+from gregor.protocol.errors import KafkaError
+from gregor.protocol.message_sets import iter_messages
+from gregor.protocol.records import (
     ATTRIBUTES_AT,
     CRC_AT,
     LENGTH_AT,
@@ -26,8 +26,8 @@ from protocol.records import (
     build_batch,
     iter_batches,
 )
-from protocol.up_conversion import upconvert
-from storage.memory_files import MemoryFiles
+from gregor.protocol.up_conversion import upconvert
+from gregor.storage.memory_files import MemoryFiles
 from tests.fuzz.runner import Seed, Target
 from tests.storage.logs import NOW_MS, open_log
 

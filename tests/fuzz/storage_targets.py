@@ -9,26 +9,26 @@ from typing import Any
 
 from crc32c import crc32c
 
-from broker.cli.dump_indexes import dump_aborted, dump_index, dump_snapshot, dump_time_index
-from broker.cli.errors import CommandError
-from protocol.errors import KafkaError
-from protocol.ids import uuid_to_text
-from protocol.records import CorruptBatch
-from storage.checkpoints import MalformedFile, format_offsets, parse_offsets
-from storage.epochs import LeaderEpochs, format_epochs, parse_epochs
-from storage.folder_names import FolderKind, folder_name, marked_folder_name, parse_folder_name
-from storage.identity import (
+from gregor.broker.cli.dump_indexes import dump_aborted, dump_index, dump_snapshot, dump_time_index
+from gregor.broker.cli.errors import CommandError
+from gregor.protocol.errors import KafkaError
+from gregor.protocol.ids import uuid_to_text
+from gregor.protocol.records import CorruptBatch
+from gregor.storage.checkpoints import MalformedFile, format_offsets, parse_offsets
+from gregor.storage.epochs import LeaderEpochs, format_epochs, parse_epochs
+from gregor.storage.folder_names import FolderKind, folder_name, marked_folder_name, parse_folder_name
+from gregor.storage.identity import (
     MetaProperties,
     format_meta_properties,
     format_partition_metadata,
     parse_meta_properties,
     parse_partition_metadata,
 )
-from storage.index import OffsetIndex, TimeIndex
-from storage.memory_files import MemoryFiles
-from storage.producer_state import ProducerStates, format_snapshot, parse_snapshot
-from storage.recovery import FolderLoader
-from storage.segment import OldMessageFormat
+from gregor.storage.index import OffsetIndex, TimeIndex
+from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.producer_state import ProducerStates, format_snapshot, parse_snapshot
+from gregor.storage.recovery import FolderLoader
+from gregor.storage.segment import OldMessageFormat
 from tests.fuzz.runner import Seed, Target
 from tests.storage.logs import NOW_MS, batch, log_config, open_log, sequenced
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from protocol import messages
-from protocol.model import Field, Message, Struct
+from gregor.protocol import messages
+from gregor.protocol.model import Field, Message, Struct
 
 INTEGERS = {
     "int8": (-(2**7), 2**7 - 1),

@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from protocol.model import Field, Message, Struct
-from protocol.primitives import Buffer
+from gregor.protocol.model import Field, Message, Struct
+from gregor.protocol.primitives import Buffer
 
 FORMATS = {
     "bool": ">?",

@@ -11,7 +11,7 @@ import crc32c as library
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.checksum import compiled_part, crc32c
+from gregor.protocol.checksum import compiled_part, crc32c
 from tests.support.processes import ROOT, clean_environment
 
 REVERSED_POLYNOMIAL = 0x82F63B78
@@ -40,12 +40,15 @@ def test_the_check_value_of_the_standard() -> None:
 def test_it_is_found_without_the_library_around_it() -> None:
     found = compiled_part(find_spec("crc32c"))
     assert found is not None and found(b"123456789") == 0xE3069283
-    script = "import sys; before = set(sys.modules); import protocol.checksum; print(*sorted({*sys.modules} - before))"
+    script = (
+        "import sys; before = set(sys.modules); import gregor.protocol.checksum; "
+        "print(*sorted({*sys.modules} - before))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, env=clean_environment(), capture_output=True, text=True
     )
     loaded = done.stdout.split()
-    assert "protocol.checksum" in loaded, done.stderr
+    assert "gregor.protocol.checksum" in loaded, done.stderr
     assert {"crc32c", "importlib.metadata"}.isdisjoint(loaded)
 
 

@@ -1,4 +1,4 @@
-"""protocol.classes: what the generated message classes are like to use."""
+"""gregor.protocol.classes: what the generated message classes are like to use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from protocol.messages import FetchResponse, HeartbeatRequest, MetadataRequest, ProduceResponse
+from gregor.protocol.messages import FetchResponse, HeartbeatRequest, MetadataRequest, ProduceResponse
 
 PartitionData = FetchResponse.PartitionData
 EpochEndOffset = FetchResponse.EpochEndOffset

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from protocol import messages
-from protocol.errors import MalformedMessage, UnsupportedField
-from protocol.messages import (
+from gregor.protocol import messages
+from gregor.protocol.errors import MalformedMessage, UnsupportedField
+from gregor.protocol.messages import (
     AlterReplicaLogDirsRequest,
     FetchResponse,
     HeartbeatRequest,
@@ -18,7 +18,7 @@ from protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from protocol.source import ELEMENTS_PER_STEP, NUMBERS_PER_STEP
+from gregor.protocol.source import ELEMENTS_PER_STEP, NUMBERS_PER_STEP
 from tests.protocol.message_values import every_version, random_message, random_of_class
 from tests.protocol.test_compiler import EVERY_TYPE, EVERY_TYPE_CLASS
 

@@ -1,4 +1,4 @@
-"""protocol.compiler: the compiled codecs against a slow and obvious one, and against hostile bytes."""
+"""gregor.protocol.compiler: the compiled codecs against a slow and obvious one, and against hostile bytes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol import messages
-from protocol.classes import build_class
-from protocol.errors import MalformedMessage, UnsupportedField
-from protocol.messages import (
+from gregor.protocol import messages
+from gregor.protocol.classes import build_class
+from gregor.protocol.errors import MalformedMessage, UnsupportedField
+from gregor.protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     FetchRequest,
@@ -27,7 +27,7 @@ from protocol.messages import (
     ProduceResponse,
     RequestHeader,
 )
-from protocol.model import Field, Message, Struct
+from gregor.protocol.model import Field, Message, Struct
 from tests.protocol import reference_codec
 from tests.protocol.message_values import every_version, random_message, random_of_class
 

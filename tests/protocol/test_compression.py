@@ -14,7 +14,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import (
+from gregor.protocol.compression import (
     CODEC_NAMES,
     GZIP,
     LZ4,

@@ -14,12 +14,12 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from protocol.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
-from protocol.message_sets import Message, iter_messages
-from protocol.records import LOG_APPEND_TIME, CorruptBatch, Record, RecordBatch, build_batch, iter_batches
-from protocol.slices import run_slices
-from protocol.up_conversion import upconvert
+from gregor.protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
+from gregor.protocol.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
+from gregor.protocol.message_sets import Message, iter_messages
+from gregor.protocol.records import LOG_APPEND_TIME, CorruptBatch, Record, RecordBatch, build_batch, iter_batches
+from gregor.protocol.slices import run_slices
+from gregor.protocol.up_conversion import upconvert
 from tests.support.foreign_records import aiokafka_sets, kafka_sets
 
 NOW = 1_400_000_000_000

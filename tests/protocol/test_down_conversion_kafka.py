@@ -10,11 +10,11 @@ import subprocess
 
 import pytest
 
-from protocol.compression import GZIP, LZ4, NONE, SNAPPY
-from protocol.down_conversion import down_converting
-from protocol.message_sets import iter_messages
-from protocol.records import LOG_APPEND_TIME, Record, build_batch, iter_batches
-from protocol.slices import run_slices
+from gregor.protocol.compression import GZIP, LZ4, NONE, SNAPPY
+from gregor.protocol.down_conversion import down_converting
+from gregor.protocol.message_sets import iter_messages
+from gregor.protocol.records import LOG_APPEND_TIME, Record, build_batch, iter_batches
+from gregor.protocol.slices import run_slices
 from tests.support.kafka import java_command
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]

@@ -1,10 +1,10 @@
-"""protocol.errors. The codes themselves are compared with Apache Kafka's in test_schema_kafka."""
+"""gregor.protocol.errors. The codes themselves are compared with Apache Kafka's in test_schema_kafka."""
 
 from __future__ import annotations
 
 import struct
 
-from protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.errors import ErrorCode, KafkaError
 
 
 def test_codes_pack_as_integers_and_come_back() -> None:

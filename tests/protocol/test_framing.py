@@ -1,4 +1,4 @@
-"""protocol.framing: requests out of bytes however they are cut, answers in the order of their requests."""
+"""gregor.protocol.framing: requests out of bytes however they are cut, answers in the order of their requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.framing import (
+from gregor.protocol.framing import (
     FramingError,
     ResponseQueue,
     client_id_at,

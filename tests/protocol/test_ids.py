@@ -1,4 +1,4 @@
-"""protocol.ids: uuids in text as Kafka writes them."""
+"""gregor.protocol.ids: uuids in text as Kafka writes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.ids import ZERO_UUID, random_uuid, uuid_from_text, uuid_to_text
+from gregor.protocol.ids import ZERO_UUID, random_uuid, uuid_from_text, uuid_to_text
 
 
 @given(st.binary(min_size=16, max_size=16))

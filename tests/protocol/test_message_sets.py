@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import GZIP, LZ4, NONE, SNAPPY, compress
-from protocol.message_sets import Message, iter_messages, record_magic
-from protocol.records import LOG_APPEND_TIME, CorruptBatch, Record, RecordBatch, build_batch
-from protocol.up_conversion import upconvert
+from gregor.protocol.compression import GZIP, LZ4, NONE, SNAPPY, compress
+from gregor.protocol.message_sets import Message, iter_messages, record_magic
+from gregor.protocol.records import LOG_APPEND_TIME, CorruptBatch, Record, RecordBatch, build_batch
+from gregor.protocol.up_conversion import upconvert
 from tests.support.foreign_records import aiokafka_batches, aiokafka_sets, kafka_batches, kafka_sets
 
 NOW = 1_400_000_000_000

@@ -1,4 +1,4 @@
-"""protocol.messages: names, keys, headers; a few messages against bytes written out by hand."""
+"""gregor.protocol.messages: names, keys, headers; a few messages against bytes written out by hand."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import protocol.schema
-from protocol import messages
-from protocol.messages import (
+from gregor.protocol import messages, schema
+from gregor.protocol.messages import (
     ApiMessage,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -32,7 +31,7 @@ def test_every_api_of_a_single_broker_is_coded() -> None:
 
 
 def test_every_schema_file_is_registered() -> None:
-    (folder,) = protocol.schema.__path__
+    (folder,) = schema.__path__
     files = {path.stem for path in Path(folder).glob("*.py")} - {"__init__"}
     registered = {f"k{key:02}_{api}" for key, api in messages.APIS.items()} | set(messages.OTHERS.values())
     assert files == registered
@@ -69,7 +68,7 @@ def test_header_versions() -> None:
 
 def test_unknown_name() -> None:
     with pytest.raises(ImportError):
-        from protocol.messages import NoSuchRequest  # type: ignore[attr-defined] # noqa: F401
+        from gregor.protocol.messages import NoSuchRequest  # type: ignore[attr-defined] # noqa: F401
 
 
 def test_bytes_of_a_header() -> None:
@@ -140,12 +139,11 @@ def test_bytes_of_an_offset_key() -> None:
 def test_import_loads_no_schema_and_no_compiler() -> None:
     """A broker must be up in 0.3 s: only what is used is made."""
     code = (
-        "import sys, protocol.messages as m\n"
-        "before = sorted(name for name in sys.modules if name.startswith('protocol.'))\n"
+        "import sys, gregor.protocol.messages as m\n"
+        "before = sorted(name for name in sys.modules if name.startswith('gregor.protocol.'))\n"
         "m.HeartbeatRequest\n"
-        "schemas = sorted(name for name in sys.modules if name.startswith('protocol.schema.'))\n"
+        "schemas = sorted(name for name in sys.modules if name.startswith('gregor.protocol.schema.'))\n"
         "print(before, schemas)"
     )
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
-    assert done.stdout == "['protocol.messages'] ['protocol.schema.k12_heartbeat']\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['gregor.protocol.messages'] ['gregor.protocol.schema.k12_heartbeat']\n"

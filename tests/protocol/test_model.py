@@ -1,4 +1,4 @@
-"""protocol.model: version ranges, and what a schema may not say."""
+"""gregor.protocol.model: version ranges, and what a schema may not say."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.model import Field, Message, SchemaError, Struct, Versions
+from gregor.protocol.model import Field, Message, SchemaError, Struct, Versions
 
 
 def field(name: str = "a", type: str = "int32", versions: str = "0+", **more: object) -> Field:

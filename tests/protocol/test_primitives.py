@@ -1,4 +1,4 @@
-"""protocol.primitives: varints and tag sections, the slow ends of the compiled codecs."""
+"""gregor.protocol.primitives: varints and tag sections, the slow ends of the compiled codecs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import MalformedMessage
-from protocol.primitives import read_uvarint, skip_tags, write_string_length, write_uvarint
+from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.primitives import read_uvarint, skip_tags, write_string_length, write_uvarint
 from tests.protocol.reference_codec import uvarint
 
 

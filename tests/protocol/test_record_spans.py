@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.record_scan import record_heads
-from protocol.record_spans import record_spans, varint, with_timestamp_delta
-from protocol.records import RECORD_BATCH_OVERHEAD, CorruptBatch, Record, RecordBatch, build_batch
+from gregor.protocol.record_scan import record_heads
+from gregor.protocol.record_spans import record_spans, varint, with_timestamp_delta
+from gregor.protocol.records import RECORD_BATCH_OVERHEAD, CorruptBatch, Record, RecordBatch, build_batch
 
 fields = st.none() | st.binary(max_size=200)
 records = st.lists(

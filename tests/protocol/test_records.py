@@ -12,7 +12,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records import (
+from gregor.protocol.records import (
     CRC_AT,
     LOG_APPEND_TIME,
     RECORD_BATCH_OVERHEAD,

@@ -1,4 +1,4 @@
-"""protocol.schema against Apache Kafka's own message definitions, field by field and version by version."""
+"""gregor.protocol.schema against Apache Kafka's own message definitions, field by field and version by version."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from protocol import messages
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.model import FIXED, Field, Message, Struct, Versions
+from gregor.protocol import messages
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.model import FIXED, Field, Message, Struct, Versions
 from tests.support.kafka import java_command, kafka_jars
 
 pytestmark = pytest.mark.jvm

@@ -15,8 +15,8 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from protocol import messages
-from protocol.model import Message, Struct
+from gregor.protocol import messages
+from gregor.protocol.model import Message, Struct
 from tests.protocol.message_values import random_message
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

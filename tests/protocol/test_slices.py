@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.slices import Slices, run_slices
+from gregor.protocol.slices import Slices, run_slices
 
 
 def test_results_of_calls_are_sent_back_in() -> None:

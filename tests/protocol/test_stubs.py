@@ -1,4 +1,4 @@
-"""protocol.stubs: `messages.pyi` is what the schema says."""
+"""gregor.protocol.stubs: `messages.pyi` is what the schema says."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol import stubs
+from gregor.protocol import stubs
 
 
 def test_stub_is_fresh() -> None:
-    assert stubs.STUB.read_text(encoding="utf-8") == stubs.stub_text(), "run python -m protocol.stubs"
+    assert stubs.STUB.read_text(encoding="utf-8") == stubs.stub_text(), "run python -m gregor.protocol.stubs"
 
 
 def test_check_fails_on_a_stale_stub(
@@ -18,7 +18,7 @@ def test_check_fails_on_a_stale_stub(
 ) -> None:
     monkeypatch.setattr(stubs, "STUB", tmp_path / "messages.pyi")
     assert stubs.main(["--check"]) == 1
-    assert "run python -m protocol.stubs" in capsys.readouterr().err
+    assert "run python -m gregor.protocol.stubs" in capsys.readouterr().err
     assert stubs.main([]) == 0
     assert stubs.main(["--check"]) == 0
     stubs.STUB.write_text("class Old: ...\n", encoding="utf-8")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import GZIP, LZ4, NONE, SNAPPY, compress, with_wrong_lz4_header_checksum
-from protocol.message_sets import InvalidMessageSet, append_message, iter_messages
-from protocol.records import CorruptBatch, RecordBatch, build_batch
-from protocol.slices import run_slices
-from protocol.up_conversion import RECORDS_PER_SLICE, MessageTooLarge, upconvert, upconverting
+from gregor.protocol.compression import GZIP, LZ4, NONE, SNAPPY, compress, with_wrong_lz4_header_checksum
+from gregor.protocol.message_sets import InvalidMessageSet, append_message, iter_messages
+from gregor.protocol.records import CorruptBatch, RecordBatch, build_batch
+from gregor.protocol.slices import run_slices
+from gregor.protocol.up_conversion import RECORDS_PER_SLICE, MessageTooLarge, upconvert, upconverting
 
 NOW = 1_700_000_000_000
 Field = bytes | None

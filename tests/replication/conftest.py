@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.zookeeper_server import ZooKeeperMissing
+from gregor.broker.zookeeper_server import ZooKeeperMissing
 from tests.support.zookeeper import ZooKeeperProcess
 
 

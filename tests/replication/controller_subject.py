@@ -8,22 +8,22 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from config.broker import BrokerConfig
-from config.listeners import Listener
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.config.broker import BrokerConfig
+from gregor.config.listeners import Listener
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from replication import nodes
-from replication.controller_loop import ControllerLoop
-from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
-from replication.registration import make_persistent_nodes, register
-from replication.topic_configs import TopicConfigs
+from gregor.replication import nodes
+from gregor.replication.controller_loop import ControllerLoop
+from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
+from gregor.replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
+from gregor.replication.registration import make_persistent_nodes, register
+from gregor.replication.topic_configs import TopicConfigs
 from tests.replication.fakes import HandClock
 
 ENDPOINT = Listener("PLAINTEXT", "h", 1, "PLAINTEXT")

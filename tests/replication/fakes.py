@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.errors import ErrorCode, KafkaError
 
 
 @dataclass

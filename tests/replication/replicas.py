@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from protocol.errors import KafkaError
-from protocol.messages import FetchRequest, FetchResponse
-from replication.fetcher import Fetcher, FetcherSettings, Key
-from replication.partition import Partition
-from storage.log import Log
-from storage.memory_files import MemoryFiles
+from gregor.protocol.errors import KafkaError
+from gregor.protocol.messages import FetchRequest, FetchResponse
+from gregor.replication.fetcher import Fetcher, FetcherSettings, Key
+from gregor.replication.partition import Partition
+from gregor.storage.log import Log
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import batch, open_log
 
 NOW = 1_700_000_000_000

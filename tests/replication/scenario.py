@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.listeners import Listener
-from protocol.ids import ZERO_UUID
-from protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from replication import nodes
-from replication.cluster import LEGAL_PREDECESSORS, Cluster, PartitionKey, Phase
-from replication.controller import decide
-from replication.controller_events import (
+from gregor.config.listeners import Listener
+from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from gregor.replication import nodes
+from gregor.replication.cluster import LEGAL_PREDECESSORS, Cluster, PartitionKey, Phase
+from gregor.replication.controller import decide
+from gregor.replication.controller_events import (
     Action,
     BrokersChanged,
     DropDeletion,
@@ -32,10 +32,10 @@ from replication.controller_events import (
     Write,
     WriteLast,
 )
-from replication.metadata_store import Create, Operation, Set
-from replication.node_tree import NodeTree
-from replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
-from replication.reassignment import is_moving
+from gregor.replication.metadata_store import Create, Operation, Set
+from gregor.replication.node_tree import NodeTree
+from gregor.replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
+from gregor.replication.reassignment import is_moving
 
 
 def key_of(text: str) -> PartitionKey:

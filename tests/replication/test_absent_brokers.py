@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import random_uuid
-from replication import nodes
-from replication.topics_admin import NewTopic
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import random_uuid
+from gregor.replication import nodes
+from gregor.replication.topics_admin import NewTopic
 from tests.replication.fakes import on_loop
 from tests.replication.test_single_node import Node, node
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import AllocateProducerIdsRequest, AlterPartitionRequest
-from replication import controller_loop, nodes, time_limit
-from replication.config_admin import replacement
-from replication.controller_answers import ControllerAnswers
-from replication.embedded_store import EmbeddedStore
-from replication.topics_admin import NewTopic
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import AllocateProducerIdsRequest, AlterPartitionRequest
+from gregor.replication import controller_loop, nodes, time_limit
+from gregor.replication.config_admin import replacement
+from gregor.replication.controller_answers import ControllerAnswers
+from gregor.replication.embedded_store import EmbeddedStore
+from gregor.replication.topics_admin import NewTopic
 from tests.replication.fakes import on_loop
 from tests.replication.test_single_node import Node, node
 

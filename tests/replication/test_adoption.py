@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from replication import nodes
-from replication.adoption import adopt
-from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.nodes import PartitionState, ReplicaAssignment, TopicAssignment
-from replication.registration import make_persistent_nodes
+from gregor.replication import nodes
+from gregor.replication.adoption import adopt
+from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
+from gregor.replication.nodes import PartitionState, ReplicaAssignment, TopicAssignment
+from gregor.replication.registration import make_persistent_nodes
 from tests.replication.fakes import on_loop
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from replication.assignment import check_manual, spread
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.assignment import check_manual, spread
 
 
 def test_the_figure_of_kafkas_documentation() -> None:

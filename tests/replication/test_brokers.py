@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from config.listeners import Listener
-from protocol.messages import AllocateProducerIdsRequest, UpdateMetadataRequest
-from replication import brokers as brokers_module
-from replication import controller_link as link_module
-from replication.brokers import Brokers
-from replication.cluster import LiveBroker
-from replication.controller_link import ControllerLink
-from replication.metadata_image import MetadataImage
-from replication.nodes import BrokerRegistration
-from replication.peer import PeerError
+from gregor.config.listeners import Listener
+from gregor.protocol.messages import AllocateProducerIdsRequest, UpdateMetadataRequest
+from gregor.replication import brokers as brokers_module
+from gregor.replication import controller_link as link_module
+from gregor.replication.brokers import Brokers
+from gregor.replication.cluster import LiveBroker
+from gregor.replication.controller_link import ControllerLink
+from gregor.replication.metadata_image import MetadataImage
+from gregor.replication.nodes import BrokerRegistration
+from gregor.replication.peer import PeerError
 from tests.replication.fakes import on_loop
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from replication.closest_replica import closest_replica
-from replication.partition import Partition
+from gregor.replication.closest_replica import closest_replica
+from gregor.replication.partition import Partition
 from tests.replication.fakes import CountingLog
 from tests.replication.replicas import state
 

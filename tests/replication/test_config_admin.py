@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.definitions import ConfigError
-from config.topic_keys import TOPIC_KEYS
-from protocol.errors import ErrorCode, KafkaError
-from replication import nodes
-from replication.config_admin import ConfigAdmin, Edit, entity_name, incremental, node_name, replacement
-from replication.config_changes import ConfigChange
-from replication.embedded_store import EmbeddedStore
-from replication.registration import make_persistent_nodes
-from replication.topic_configs import TopicConfigs
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.topic_keys import TOPIC_KEYS
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication import nodes
+from gregor.replication.config_admin import ConfigAdmin, Edit, entity_name, incremental, node_name, replacement
+from gregor.replication.config_changes import ConfigChange
+from gregor.replication.embedded_store import EmbeddedStore
+from gregor.replication.registration import make_persistent_nodes
+from gregor.replication.topic_configs import TopicConfigs
 
 
 def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

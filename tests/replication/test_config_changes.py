@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from config.topic_keys import TOPIC_KEYS
-from protocol.errors import ErrorCode, KafkaError
-from replication.config_changes import ConfigChange, ConfigOperation, changed
+from gregor.config.topic_keys import TOPIC_KEYS
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.config_changes import ConfigChange, ConfigOperation, changed
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from replication.consumer_offsets import ConsumerOffsets, consumer_offset_path
-from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.metadata_store import NodeExists, NoNode, SessionExpired, StoreError
-from replication.registration import make_persistent_nodes
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.consumer_offsets import ConsumerOffsets, consumer_offset_path
+from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
+from gregor.replication.metadata_store import NodeExists, NoNode, SessionExpired, StoreError
+from gregor.replication.registration import make_persistent_nodes
 from tests.replication.fakes import on_loop
 
 

@@ -7,14 +7,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.listeners import Listener
-from replication import nodes
-from replication.cluster import Cluster
-from replication.controller import decide
-from replication.controller_events import BrokersChanged, Send, Write
-from replication.controller_requests import SECURITY_PROTOCOL_IDS
-from replication.nodes import BrokerRegistration, PartitionState
-from replication.reassignment import is_moving, target_of
+from gregor.config.listeners import Listener
+from gregor.replication import nodes
+from gregor.replication.cluster import Cluster
+from gregor.replication.controller import decide
+from gregor.replication.controller_events import BrokersChanged, Send, Write
+from gregor.replication.controller_requests import SECURITY_PROTOCOL_IDS
+from gregor.replication.nodes import BrokerRegistration, PartitionState
+from gregor.replication.reassignment import is_moving, target_of
 from tests.replication.scenario import Scenario
 
 TOPICS = {"t": "1,2,3 2,3", "u": "unclean 3,1 1"}

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import (
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
     AlterPartitionResponse,
     UpdateMetadataRequest,
 )
-from replication import nodes
-from replication.cluster import Cluster
-from replication.controller_answers import ControllerAnswers
-from replication.controller_loop import Step
-from replication.nodes import PartitionState
+from gregor.replication import nodes
+from gregor.replication.cluster import Cluster
+from gregor.replication.controller_answers import ControllerAnswers
+from gregor.replication.controller_loop import Step
+from gregor.replication.nodes import PartitionState
 from tests.replication.controller_subject import Subject, running
 from tests.replication.fakes import on_loop
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from replication import controller_election, nodes
-from replication.controller_election import ControllerElection, Term
-from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.metadata_store import Delete, Operation, Result, SessionExpired, StoreFailed
-from replication.registration import make_persistent_nodes
+from gregor.replication import controller_election, nodes
+from gregor.replication.controller_election import ControllerElection, Term
+from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
+from gregor.replication.metadata_store import Delete, Operation, Result, SessionExpired, StoreFailed
+from gregor.replication.registration import make_persistent_nodes
 from tests.replication.fakes import HandClock, on_loop
 
 Step = Callable[[], Awaitable[object]]

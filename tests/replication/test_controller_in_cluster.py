@@ -9,14 +9,14 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.exceptions import NoNodeError
 
-from broker.zookeeper_server import ZooKeeperMissing
-from protocol.messages import (
+from gregor.broker.zookeeper_server import ZooKeeperMissing
+from gregor.protocol.messages import (
     AlterPartitionReassignmentsRequest,
     CreateTopicsRequest,
     ListPartitionReassignmentsRequest,
 )
-from replication import nodes
-from replication.nodes import ReplicaAssignment
+from gregor.replication import nodes
+from gregor.replication.nodes import ReplicaAssignment
 from tests.support.gregor_cluster import GregorCluster, until
 from tests.support.wire import RawConnection
 

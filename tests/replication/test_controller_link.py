@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from protocol.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from replication.controller_link import ControllerLink
-from replication.metadata_image import Endpoint, LiveBroker, MetadataImage
-from replication.peer import PeerError
+from gregor.protocol.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from gregor.replication.controller_link import ControllerLink
+from gregor.replication.metadata_image import Endpoint, LiveBroker, MetadataImage
+from gregor.replication.peer import PeerError
 from tests.replication.fakes import on_loop
 
 

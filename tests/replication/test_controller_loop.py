@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from config.broker import BrokerConfig
-from protocol.errors import ErrorCode
-from protocol.messages import ControlledShutdownRequest, LeaderAndIsrRequest, UpdateMetadataRequest
-from replication import controller_loop, controller_senders, controller_writes, nodes
-from replication.controller import decide
-from replication.controller_answers import ControllerAnswers
-from replication.controller_loop import ControllerLoop
-from replication.metadata_store import Create, Delete
-from replication.nodes import PartitionState, ReplicaAssignment, TopicAssignment
-from replication.registration import announce_disk_event
-from replication.topic_configs import TopicConfigs
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ControlledShutdownRequest, LeaderAndIsrRequest, UpdateMetadataRequest
+from gregor.replication import controller_loop, controller_senders, controller_writes, nodes
+from gregor.replication.controller import decide
+from gregor.replication.controller_answers import ControllerAnswers
+from gregor.replication.controller_loop import ControllerLoop
+from gregor.replication.metadata_store import Create, Delete
+from gregor.replication.nodes import PartitionState, ReplicaAssignment, TopicAssignment
+from gregor.replication.registration import announce_disk_event
+from gregor.replication.topic_configs import TopicConfigs
 from tests.replication.controller_subject import Brokers, running
 from tests.replication.fakes import HandClock, on_loop
 

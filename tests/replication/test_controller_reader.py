@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from config.listeners import Listener
-from replication import nodes
-from replication.cluster import Cluster, LiveBroker, Partition, Topic
-from replication.controller import decide
-from replication.controller_events import Elected
-from replication.controller_reader import ControllerReader
-from replication.metadata_store import Stat
-from replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
+from gregor.config.listeners import Listener
+from gregor.replication import nodes
+from gregor.replication.cluster import Cluster, LiveBroker, Partition, Topic
+from gregor.replication.controller import decide
+from gregor.replication.controller_events import Elected
+from gregor.replication.controller_reader import ControllerReader
+from gregor.replication.metadata_store import Stat
+from gregor.replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
 from tests.replication.fakes import on_loop
 
 ASSIGNMENT = ReplicaAssignment((1, 2, 3))

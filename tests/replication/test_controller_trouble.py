@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from replication import controller_loop, controller_writes, nodes
-from replication.metadata_store import Create, Delete, NoNode, TooLarge
-from replication.nodes import PartitionState
+from gregor.protocol.errors import ErrorCode
+from gregor.replication import controller_loop, controller_writes, nodes
+from gregor.replication.metadata_store import Create, Delete, NoNode, TooLarge
+from gregor.replication.nodes import PartitionState
 from tests.replication.controller_subject import Subject, running
 from tests.replication.fakes import on_loop
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from replication.cut_logs import CutLogs
-from storage.log import Log
-from storage.memory_files import MemoryFiles
+from gregor.replication.cut_logs import CutLogs
+from gregor.storage.log import Log
+from gregor.storage.memory_files import MemoryFiles
 from tests.replication.fakes import on_loop
 from tests.storage.logs import NOW_MS, batch, open_log
 

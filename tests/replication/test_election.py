@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from replication.election import elect_after_failures, elect_first, elect_for_shutdown, elect_preferred
-from replication.nodes import PartitionState
+from gregor.replication.election import elect_after_failures, elect_first, elect_for_shutdown, elect_preferred
+from gregor.replication.nodes import PartitionState
 
 
 def state(leader: int, *isr: int, epoch: int = 4, recovering: bool = False) -> PartitionState:

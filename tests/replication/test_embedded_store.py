@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.metadata_store import Create, Delete, Set, StoreError, StoreFailed, StoreFull
+from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
+from gregor.replication.metadata_store import Create, Delete, Set, StoreError, StoreFailed, StoreFull
 from tests.replication.fakes import on_loop
 
 

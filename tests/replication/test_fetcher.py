@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.ids import ZERO_UUID
-from protocol.messages import FetchRequest, FetchResponse
-from replication.fetcher import Fetcher, FetcherSettings
-from replication.replica_throttle import ReplicaThrottle
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.messages import FetchRequest, FetchResponse
+from gregor.replication.fetcher import Fetcher, FetcherSettings
+from gregor.replication.replica_throttle import ReplicaThrottle
 from tests.replication.replicas import NOW, TOPIC_ID, Replica, answer, exchange, pair, state, sync
 from tests.storage.logs import batch, log_config
 
@@ -91,7 +91,7 @@ def test_topics_without_an_id_are_asked_for_by_name() -> None:
 
 @pytest.mark.parametrize("leads", [False, True])
 def test_many_small_batches_are_written_in_steps(leads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replication.fetcher.MOST_BATCHES", 2)
+    monkeypatch.setattr("gregor.replication.fetcher.MOST_BATCHES", 2)
     leader, follower = pair(5)
     request = follower.fetcher.request(NOW, 5)
     steps = follower.fetcher.take_in_steps(answer(leader, follower, request), NOW)
@@ -395,7 +395,7 @@ def followed_by(fetcher: Fetcher, count: int) -> list[Replica]:
 
 
 def test_many_partitions_are_told_of_by_and_by_as_long_as_there_is_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replication.fetcher.MOST_NEWS", 2)
+    monkeypatch.setattr("gregor.replication.fetcher.MOST_NEWS", 2)
     fetcher = Fetcher(FetcherSettings(1))
     followed_by(fetcher, 5)
     asked = []
@@ -416,7 +416,7 @@ def test_what_was_told_of_a_partition_that_was_not_asked_for_is_told_again(
     why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader had not heard yet that nobody asks: of a partition at rest it would tell no more."""
-    monkeypatch.setattr("replication.fetcher.MOST_NEWS", 1)
+    monkeypatch.setattr("gregor.replication.fetcher.MOST_NEWS", 1)
     fetcher = Fetcher(FetcherSettings(1, backoff_ms=1000))
     replicas = followed_by(fetcher, 2)
     late = replicas[1].partition

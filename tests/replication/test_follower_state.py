@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replication.follower_state import UNKNOWN_OFFSET, FollowerState
+from gregor.replication.follower_state import UNKNOWN_OFFSET, FollowerState
 
 LAG = 10
 

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from broker.context import Call
-from broker.server import Server
-from broker.wiring import now_ms
-from config.broker import BrokerConfig
-from config.topic import LogConfig
-from protocol.messages import CreateTopicsRequest, LeaderAndIsrRequest, StopReplicaRequest
-from replication.fetcher import FetcherSettings
-from replication.followers import Followers, FollowerSettings, _Link, fetcher_id
-from replication.metadata_image import Endpoint, LiveBroker, MetadataImage
-from replication.partition import Partition
-from replication.replica_manager import ReplicaManager
-from storage.files import OsFiles
-from storage.log import Log
-from storage.manager import LogManager
+from gregor.broker.context import Call
+from gregor.broker.server import Server
+from gregor.broker.wiring import now_ms
+from gregor.config.broker import BrokerConfig
+from gregor.config.topic import LogConfig
+from gregor.protocol.messages import CreateTopicsRequest, LeaderAndIsrRequest, StopReplicaRequest
+from gregor.replication.fetcher import FetcherSettings
+from gregor.replication.followers import Followers, FollowerSettings, _Link, fetcher_id
+from gregor.replication.metadata_image import Endpoint, LiveBroker, MetadataImage
+from gregor.replication.partition import Partition
+from gregor.replication.replica_manager import ReplicaManager
+from gregor.storage.files import OsFiles
+from gregor.storage.log import Log
+from gregor.storage.manager import LogManager
 from tests.broker.harness import batch
 from tests.replication.fakes import on_loop
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import AlterPartitionRequest, AlterPartitionResponse, LeaderAndIsrRequest
-from replication import isr_changes, nodes
-from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.isr_changes import IsrChanges
-from replication.partition import Partition
-from replication.peer import PeerError
-from replication.registration import make_persistent_nodes
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import AlterPartitionRequest, AlterPartitionResponse, LeaderAndIsrRequest
+from gregor.replication import isr_changes, nodes
+from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
+from gregor.replication.isr_changes import IsrChanges
+from gregor.replication.partition import Partition
+from gregor.replication.peer import PeerError
+from gregor.replication.registration import make_persistent_nodes
 from tests.replication.fakes import CountingLog, HandClock, on_loop
 
 EPOCH = 77

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from replication.cluster import Cluster, LiveBroker, Partition, Topic
-from replication.isr_proposals import ANY_EPOCH, Proposal, refusal
-from replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
+from gregor.protocol.errors import ErrorCode
+from gregor.replication.cluster import Cluster, LiveBroker, Partition, Topic
+from gregor.replication.isr_proposals import ANY_EPOCH, Proposal, refusal
+from gregor.replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
 
 KEY = ("t", 0)
 GRANTED = None

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from config.listeners import Listener
-from replication import nodes
-from replication.cluster import Cluster, LiveBroker, Partition, PartitionKey, Topic
-from replication.leader_balance import LeaderBalance, misled_in_steps
-from replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
-from replication.turns import in_turns
+from gregor.config.listeners import Listener
+from gregor.replication import nodes
+from gregor.replication.cluster import Cluster, LiveBroker, Partition, PartitionKey, Topic
+from gregor.replication.leader_balance import LeaderBalance, misled_in_steps
+from gregor.replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
+from gregor.replication.turns import in_turns
 from tests.replication.controller_subject import running
 from tests.replication.fakes import on_loop
 
@@ -101,7 +101,7 @@ async def test_it_looks_after_every_election_and_then_in_its_time(monkeypatch: p
             if len(looks) == 3:
                 enough.set()
 
-    monkeypatch.setattr("replication.leader_balance.FIRST_LOOK_S", 0.001)
+    monkeypatch.setattr("gregor.replication.leader_balance.FIRST_LOOK_S", 0.001)
     controller = Controller()
     task = asyncio.create_task(LeaderBalance(controller, 10, 0.002).run())
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from replication.cluster import Cluster, LiveBroker, Partition, PartitionKey, Topic
-from replication.controller import decide
-from replication.controller_events import PreferredElection, UncleanElection
-from replication.leader_elections import election_refusal, election_result
-from replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.cluster import Cluster, LiveBroker, Partition, PartitionKey, Topic
+from gregor.replication.controller import decide
+from gregor.replication.controller_events import PreferredElection, UncleanElection
+from gregor.replication.leader_elections import election_refusal, election_result
+from gregor.replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
 
 KEY: PartitionKey = ("t", 0)
 

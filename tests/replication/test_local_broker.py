@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from replication import turns
-from replication.local_broker import LocalBroker
-from replication.metadata_image import MetadataImage
-from replication.replica_manager import ReplicaManager
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from gregor.replication import turns
+from gregor.replication.local_broker import LocalBroker
+from gregor.replication.metadata_image import MetadataImage
+from gregor.replication.replica_manager import ReplicaManager
 from tests.replication.fakes import CountingLogs, HandClock, on_loop
 
 

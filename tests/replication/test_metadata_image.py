@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import UpdateMetadataRequest
-from replication import metadata_image
-from replication.metadata_image import LEADER_DURING_DELETE, Endpoint, MetadataImage, PartitionState
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import UpdateMetadataRequest
+from gregor.replication import metadata_image
+from gregor.replication.metadata_image import LEADER_DURING_DELETE, Endpoint, MetadataImage, PartitionState
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import pytest
 from kazoo.protocol.connection import _CONNECTION_DROP
 
-from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.metadata_store import (
+from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
+from gregor.replication.metadata_store import (
     BadVersion,
     Check,
     Create,
@@ -27,7 +27,7 @@ from replication.metadata_store import (
     WatchEvent,
     subtree,
 )
-from replication.zk_client import Settings, ZooKeeperStore
+from gregor.replication.zk_client import Settings, ZooKeeperStore
 from tests.replication.fakes import on_loop
 from tests.support.zookeeper import ZooKeeperProcess
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replication.metadata_store import (
+from gregor.replication.metadata_store import (
     BadVersion,
     Check,
     Create,
@@ -21,7 +21,7 @@ from replication.metadata_store import (
     Set,
     StoreError,
 )
-from replication.node_tree import NodeTree, Row, check_rows
+from gregor.replication.node_tree import NodeTree, Row, check_rows
 
 SESSION = 5
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.listeners import Listener
-from protocol.ids import ZERO_UUID, uuid_from_text
-from replication import nodes
-from replication.nodes import (
+from gregor.config.listeners import Listener
+from gregor.protocol.ids import ZERO_UUID, uuid_from_text
+from gregor.replication import nodes
+from gregor.replication.nodes import (
     BrokerRegistration,
     NodeFormatError,
     PartitionState,

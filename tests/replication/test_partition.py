@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from replication.partition import DEBUGGING, Partition
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.partition import DEBUGGING, Partition
 from tests.replication.fakes import CountingLog
 from tests.replication.replicas import state
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from protocol.messages import (
+from gregor.protocol.messages import (
     ApiVersionsResponse,
     FetchRequest,
     FetchResponse,
@@ -20,8 +20,8 @@ from protocol.messages import (
     MetadataResponse,
     ResponseHeader,
 )
-from replication import peer as peer_module
-from replication.peer import Peer, PeerError
+from gregor.replication import peer as peer_module
+from gregor.replication.peer import Peer, PeerError
 from tests.replication.fakes import on_loop
 
 Answer = Callable[[int, int, int], bytes | None]

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from replication import nodes, producer_ids
-from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.nodes import ProducerIdBlock
-from replication.peer import PeerError
-from replication.producer_ids import BlocksOfController, ProducerIdAllocator
-from replication.registration import make_persistent_nodes
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from gregor.replication import nodes, producer_ids
+from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
+from gregor.replication.nodes import ProducerIdBlock
+from gregor.replication.peer import PeerError
+from gregor.replication.producer_ids import BlocksOfController, ProducerIdAllocator
+from gregor.replication.registration import make_persistent_nodes
 from tests.replication.fakes import on_loop
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from config.listeners import Listener
-from protocol.errors import ErrorCode
-from protocol.messages import StopReplicaRequest
-from replication import nodes
-from replication.cluster import Cluster, LiveBroker, Partition, Topic
-from replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
-from replication.reassignment import has_arrived, origin_of, reassigned, reassignment_refusal, target_of
+from gregor.config.listeners import Listener
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import StopReplicaRequest
+from gregor.replication import nodes
+from gregor.replication.cluster import Cluster, LiveBroker, Partition, Topic
+from gregor.replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
+from gregor.replication.reassignment import has_arrived, origin_of, reassigned, reassignment_refusal, target_of
 from tests.replication.controller_subject import Subject, running
 from tests.replication.fakes import on_loop
 

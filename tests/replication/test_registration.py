@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from config.listeners import Listener
-from replication import nodes
-from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.metadata_store import Stat, StoreError
-from replication.nodes import BrokerRegistration
-from replication.producer_ids import ProducerIdAllocator
-from replication.registration import (
+from gregor.config.listeners import Listener
+from gregor.replication import nodes
+from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
+from gregor.replication.metadata_store import Stat, StoreError
+from gregor.replication.nodes import BrokerRegistration
+from gregor.replication.producer_ids import ProducerIdAllocator
+from gregor.replication.registration import (
     BrokerIdTaken,
     generate_broker_id,
     join_cluster,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
-from replication.partition import Partition
-from replication.replica_manager import EPOCH_DURING_DELETE, EPOCH_UNKNOWN, ReplicaManager
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
+from gregor.replication.partition import Partition
+from gregor.replication.replica_manager import EPOCH_DURING_DELETE, EPOCH_UNKNOWN, ReplicaManager
 from tests.replication.fakes import CountingLog, CountingLogs, HandClock
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16
@@ -237,7 +237,7 @@ def test_a_disk_that_refuses_an_epoch_fails_its_own_partition_alone(
 
 
 def test_of_many_changes_listeners_hear_in_several_steps(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replication.replica_manager.TOLD_AT_A_TIME", 2)
+    monkeypatch.setattr("gregor.replication.replica_manager.TOLD_AT_A_TIME", 2)
     assert subject.lead(0, 1, 0, 0, 1, 0, 0) == [0] * 7
     assert subject.leadership == [([0, 2], [1, 4]), ([3, 5], []), ([6], [])]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from config.definitions import LONG_MAX
-from replication.replica_throttle import ReplicaThrottle
+from gregor.config.definitions import LONG_MAX
+from gregor.replication.replica_throttle import ReplicaThrottle
 
 
 class Clock:

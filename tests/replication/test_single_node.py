@@ -11,29 +11,29 @@ from typing import Any
 
 import pytest
 
-from config.broker import BrokerConfig
-from config.listeners import Listener
-from config.topic_keys import TOPIC_KEYS
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import ControlledShutdownRequest, ControlledShutdownResponse
-from protocol.records import build_batch
-from replication import nodes
-from replication.adoption import adopt
-from replication.config_admin import incremental, replacement
-from replication.config_changes import ConfigChange, ConfigOperation
-from replication.controller_answers import ControllerAnswers
-from replication.controller_loop import ControllerLoop
-from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.local_broker import LocalBroker
-from replication.metadata_image import MetadataImage
-from replication.metadata_store import Create, Delete
-from replication.nodes import BrokerRegistration
-from replication.registration import announce_disk_event, join_cluster, make_persistent_nodes, register
-from replication.replica_manager import ReplicaManager
-from replication.topic_configs import TopicConfigs
-from replication.topics_admin import TOLD_WITHIN_MS, Admin, NewTopic
-from storage.files import OsFiles
-from storage.manager import LogManager
+from gregor.config.broker import BrokerConfig
+from gregor.config.listeners import Listener
+from gregor.config.topic_keys import TOPIC_KEYS
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import ControlledShutdownRequest, ControlledShutdownResponse
+from gregor.protocol.records import build_batch
+from gregor.replication import nodes
+from gregor.replication.adoption import adopt
+from gregor.replication.config_admin import incremental, replacement
+from gregor.replication.config_changes import ConfigChange, ConfigOperation
+from gregor.replication.controller_answers import ControllerAnswers
+from gregor.replication.controller_loop import ControllerLoop
+from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
+from gregor.replication.local_broker import LocalBroker
+from gregor.replication.metadata_image import MetadataImage
+from gregor.replication.metadata_store import Create, Delete
+from gregor.replication.nodes import BrokerRegistration
+from gregor.replication.registration import announce_disk_event, join_cluster, make_persistent_nodes, register
+from gregor.replication.replica_manager import ReplicaManager
+from gregor.replication.topic_configs import TopicConfigs
+from gregor.replication.topics_admin import TOLD_WITHIN_MS, Admin, NewTopic
+from gregor.storage.files import OsFiles
+from gregor.storage.manager import LogManager
 from tests.replication.fakes import on_loop
 
 

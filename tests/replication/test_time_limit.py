@@ -1,4 +1,4 @@
-"""replication.time_limit: how long a request waits for the metadata store."""
+"""gregor.replication.time_limit: how long a request waits for the metadata store."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from replication.metadata_store import NodeExists, SessionExpired
-from replication.time_limit import LEAST_MS, MOST_MS, TimeLimit
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.metadata_store import NodeExists, SessionExpired
+from gregor.replication.time_limit import LEAST_MS, MOST_MS, TimeLimit
 from tests.coordinator.context import SkippingLoop
 
 

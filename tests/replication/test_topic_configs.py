@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from config.broker import BrokerConfig
-from replication import nodes
-from replication import turns as turns_of_loop
-from replication.embedded_store import FILE_NAME, EmbeddedStore
-from replication.metadata_store import Create, Set
-from replication.registration import make_persistent_nodes
-from replication.topic_configs import CHANGE_KEPT_MS, TopicConfigs
+from gregor.config.broker import BrokerConfig
+from gregor.replication import nodes
+from gregor.replication import turns as turns_of_loop
+from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
+from gregor.replication.metadata_store import Create, Set
+from gregor.replication.registration import make_persistent_nodes
+from gregor.replication.topic_configs import CHANGE_KEPT_MS, TopicConfigs
 from tests.replication.fakes import HandClock, on_loop
 
 

@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
-from replication import turns
+from gregor.replication import turns
 
 
 @pytest.mark.parametrize(("step_s", "turns_wanted"), [(0.0, 0), (turns.TURN_S / 10, 9), (turns.TURN_S * 2, 100)])

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.connection import _CONNECTION_DROP
 from kazoo.security import make_acl
 
-from replication.metadata_store import (
+from gregor.replication.metadata_store import (
     BadVersion,
     Check,
     Create,
@@ -28,8 +28,8 @@ from replication.metadata_store import (
     TooLarge,
     WatchEvent,
 )
-from replication.zk_client import Settings, ZooKeeperStore
-from replication.zk_multi_read import MultiRead
+from gregor.replication.zk_client import Settings, ZooKeeperStore
+from gregor.replication.zk_multi_read import MultiRead
 from tests.replication.fakes import on_loop
 from tests.support.processes import free_port
 from tests.support.zookeeper import ZooKeeperProcess

@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from protocol.api_keys import ApiKey
-from replication.partition import Partition
+from gregor.protocol.api_keys import ApiKey
+from gregor.replication.partition import Partition
 from tests.simulation.node import host_of
 
 if TYPE_CHECKING:

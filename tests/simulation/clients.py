@@ -7,8 +7,8 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     DeleteRecordsRequest,
     FetchRequest,
     FetchResponse,
@@ -17,8 +17,8 @@ from protocol.messages import (
     MetadataRequest,
     ProduceRequest,
 )
-from protocol.records import build_batch, iter_batches
-from replication.peer import Peer, PeerError
+from gregor.protocol.records import build_batch, iter_batches
+from gregor.replication.peer import Peer, PeerError
 from tests.simulation.ledger import is_compacted, key_of
 from tests.simulation.node import host_of, rack_of
 

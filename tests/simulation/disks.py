@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import random
 
-from storage.memory_files import MemoryFile, MemoryFiles
+from gregor.storage.memory_files import MemoryFile, MemoryFiles
 
 
 class _File(MemoryFile):

@@ -14,9 +14,9 @@ import random
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     ProduceRequest,
     ProduceResponse,
     RequestHeader,

@@ -313,10 +313,12 @@ def outcome(mutant: Mutant) -> str:
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
         for package in PACKAGES:
-            shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / package, tree / "gregor" / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "__init__.py", tree / "gregor")
         shutil.copytree(ROOT / "tests/simulation", tree / "tests/simulation")
         for path, old, new in changes:
-            (tree / path).write_text((tree / path).read_text().replace(old, new))
+            changed = tree / "gregor" / path
+            changed.write_text(changed.read_text().replace(old, new))
         command = [sys.executable, "-P", "-m", "tests.simulation.run", "--seeds", str(SEEDS), "--quiet"]
         try:
             ended = subprocess.run(

@@ -9,40 +9,40 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, cast
 
-from broker.context import Broker, Call
-from broker.fetch_sessions import FetchSessions
-from broker.follower_sessions import FollowerSessions
-from broker.handing_over import hand_over
-from broker.late_partitions import LatePartitions
-from broker.membership import Membership
-from broker.registry import Later, load_handlers
-from broker.replicating import Replicating
-from broker.responses import encode_response
-from broker.turns import Gate
-from config.broker import BrokerConfig
-from config.listeners import Listener
-from protocol.api_keys import ApiKey
-from protocol.framing import SIZE_BYTES
-from protocol.messages import ApiVersionsResponse, RequestHeader, request_header_version
-from protocol.slices import Slices, run_slices
-from replication.brokers import Brokers
-from replication.closest_replica import RACK_AWARE_SELECTOR
-from replication.cluster import LiveBroker
-from replication.controller_answers import ControllerAnswers
-from replication.controller_link import ControllerLink
-from replication.controller_loop import ControllerLoop
-from replication.isr_changes import IsrChanges
-from replication.leader_balance import LeaderBalance
-from replication.metadata_image import MetadataImage
-from replication.metadata_store import StoreError
-from replication.nodes import BrokerRegistration
-from replication.producer_ids import BlocksOfController, ProducerIdAllocator
-from replication.registration import announce_disk_event, join_cluster, make_persistent_nodes
-from replication.replica_manager import ReplicaManager
-from replication.topic_configs import TopicConfigs
-from replication.topics_admin import Admin
-from storage.log import Log, LogSlice
-from storage.manager import LogManager
+from gregor.broker.context import Broker, Call
+from gregor.broker.fetch_sessions import FetchSessions
+from gregor.broker.follower_sessions import FollowerSessions
+from gregor.broker.handing_over import hand_over
+from gregor.broker.late_partitions import LatePartitions
+from gregor.broker.membership import Membership
+from gregor.broker.registry import Later, load_handlers
+from gregor.broker.replicating import Replicating
+from gregor.broker.responses import encode_response
+from gregor.broker.turns import Gate
+from gregor.config.broker import BrokerConfig
+from gregor.config.listeners import Listener
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.framing import SIZE_BYTES
+from gregor.protocol.messages import ApiVersionsResponse, RequestHeader, request_header_version
+from gregor.protocol.slices import Slices, run_slices
+from gregor.replication.brokers import Brokers
+from gregor.replication.closest_replica import RACK_AWARE_SELECTOR
+from gregor.replication.cluster import LiveBroker
+from gregor.replication.controller_answers import ControllerAnswers
+from gregor.replication.controller_link import ControllerLink
+from gregor.replication.controller_loop import ControllerLoop
+from gregor.replication.isr_changes import IsrChanges
+from gregor.replication.leader_balance import LeaderBalance
+from gregor.replication.metadata_image import MetadataImage
+from gregor.replication.metadata_store import StoreError
+from gregor.replication.nodes import BrokerRegistration
+from gregor.replication.producer_ids import BlocksOfController, ProducerIdAllocator
+from gregor.replication.registration import announce_disk_event, join_cluster, make_persistent_nodes
+from gregor.replication.replica_manager import ReplicaManager
+from gregor.replication.topic_configs import TopicConfigs
+from gregor.replication.topics_admin import Admin
+from gregor.storage.log import Log, LogSlice
+from gregor.storage.manager import LogManager
 from tests.simulation.compacting import Cleaner
 from tests.simulation.disks import Disk
 from tests.simulation.loop import Process, VirtualLoop
@@ -69,7 +69,7 @@ SETTINGS = {
     "log.cleaner.backoff.ms": "700",
     "auto.create.topics.enable": "false",
 }
-_log = logging.getLogger("broker.simulated")
+_log = logging.getLogger("gregor.simulated")
 
 
 def host_of(broker_id: int) -> str:
@@ -156,7 +156,7 @@ class Node:
         return self.local.broker_epoch
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """What broker.background does."""
+        """What gregor.broker.background does."""
         self._loop.create_task(coroutine)
 
     def _end(self, reason: str) -> None:
@@ -198,7 +198,7 @@ class Node:
         self.started = True
 
     async def _load_rest(self) -> None:
-        """As broker.wiring does it, at a disk's pace."""
+        """As gregor.broker.wiring does it, at a disk's pace."""
         await asyncio.sleep(self._loading_s)
         for log in self._loading:
             if log is not None:
@@ -212,7 +212,7 @@ class Node:
             except StoreError:
                 await asyncio.sleep(1.0)
 
-    # What broker.background does on threads.
+    # What gregor.broker.background does on threads.
 
     async def run(self, call: Callable[[], Any]) -> Any:
         return call()
@@ -255,7 +255,7 @@ class Node:
         )
 
     async def stop(self) -> None:
-        """What broker.wiring's hand_over and close do."""
+        """What gregor.broker.wiring's hand_over and close do."""
         epoch = self.local.broker_epoch
         if await hand_over(self.config, self._link(), self.store, self.image, self.replicas, epoch):
             await self.replicating.close()
@@ -270,7 +270,7 @@ class Node:
         self.logs.report(self.logs.checkpoints()())
 
     async def _maintain(self) -> None:
-        """What broker.maintenance does: flushes and checkpoints."""
+        """What gregor.broker.maintenance does: flushes and checkpoints."""
         turn = 0
         while True:
             await asyncio.sleep(CHECKPOINT_S)
@@ -287,7 +287,7 @@ class Node:
 
 
 class _ServerEnd:
-    """What broker.connection does: requests are begun in their order."""
+    """What gregor.broker.connection does: requests are begun in their order."""
 
     def __init__(self, node: Node, host: str) -> None:
         self._node = node

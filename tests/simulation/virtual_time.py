@@ -13,7 +13,6 @@ from tests.simulation.loop import VirtualLoop, owner
 
 EPOCH_MS = 1_700_000_000_000
 """The wall clock at the beginning."""
-_OURS = ("broker", "replication", "coordinator", "storage", "protocol")
 
 
 def wall_ms(loop: VirtualLoop) -> int:
@@ -34,7 +33,7 @@ def virtual(loop: VirtualLoop, rng: random.Random) -> Iterator[None]:
     )
     replaced = []
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in _OURS:
+        if name.startswith("gregor."):
             for attribute, real, put in (("time", time, clock), ("random", random, rng)):
                 if getattr(module, attribute, None) is real:
                     setattr(module, attribute, put)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from protocol.ids import Uuid
-from replication import nodes
-from replication.closest_replica import RACK_AWARE_SELECTOR
-from replication.metadata_store import Create
-from replication.nodes import ReplicaAssignment, TopicAssignment
-from replication.partition import Partition
-from storage.log import Log
+from gregor.protocol.ids import Uuid
+from gregor.replication import nodes
+from gregor.replication.closest_replica import RACK_AWARE_SELECTOR
+from gregor.replication.metadata_store import Create
+from gregor.replication.nodes import ReplicaAssignment, TopicAssignment
+from gregor.replication.partition import Partition
+from gregor.storage.log import Log
 from tests.simulation.clients import Consumer, Deleter, Producer
 from tests.simulation.disks import Disk
 from tests.simulation.faults import Faults
@@ -352,19 +352,17 @@ class World:
     def _heard(self) -> Iterator[None]:
         """Errors with a traceback in the log are bugs; all lines of the log go to the trace."""
         handler = _LogToTrace(self)
-        loggers = [logging.getLogger(name) for name in ("replication", "storage", "gregor", "broker")]
-        before = [(logger, logger.level, logger.propagate) for logger in loggers]
-        for logger in loggers:
-            logger.addHandler(handler)
-            logger.setLevel(logging.INFO if self.tracing else logging.ERROR)
-            logger.propagate = False
+        logger = logging.getLogger("gregor")
+        level, propagate = logger.level, logger.propagate
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO if self.tracing else logging.ERROR)
+        logger.propagate = False
         try:
             yield
         finally:
-            for logger, level, propagate in before:
-                logger.removeHandler(handler)
-                logger.setLevel(level)
-                logger.propagate = propagate
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+            logger.propagate = propagate
 
 
 class _LogToTrace(logging.Handler):

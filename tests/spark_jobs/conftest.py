@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_jobs.errors import JobError
-from spark_jobs.java import require_java
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.java import require_java
 from tests.spark_jobs.topics import Topics
 
 # Py4J leaves sockets to the garbage collector: not to be held against the test in which that happens.
@@ -28,7 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
         require_java()
     except JobError as error:
         pytest.skip(str(error))
-    from spark_jobs.session import SHORT_JOB, open_session
+    from gregor.spark_jobs.session import SHORT_JOB, open_session
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
     settings = {"spark.master": "local[2]", "spark.sql.warehouse.dir": str(log.parent / "warehouse")}

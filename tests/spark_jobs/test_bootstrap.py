@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from spark_jobs.bootstrap import parse_servers, require_broker
-from spark_jobs.errors import JobError
+from gregor.spark_jobs.bootstrap import parse_servers, require_broker
+from gregor.spark_jobs.errors import JobError
 
 
 @pytest.mark.parametrize(

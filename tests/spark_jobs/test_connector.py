@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from spark_jobs.connector import ARTIFACT, PACKAGE, VERSION, cache_folder, connector_folder, connector_jars
-from spark_jobs.errors import JobError
-from spark_jobs.java import require_java
+from gregor.spark_jobs.connector import ARTIFACT, PACKAGE, VERSION, cache_folder, connector_folder, connector_jars
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.java import require_java
 
 NAMES = [f"{ARTIFACT}-{VERSION}.jar", "kafka-clients-3.9.0.jar"]
 

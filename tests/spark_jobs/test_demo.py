@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import demo
-from spark_jobs.errors import JobError
+from gregor.spark_jobs import demo
+from gregor.spark_jobs.errors import JobError
 
 
 def test_the_first_text_that_is_here_is_taken(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.errors import JobError
-from spark_jobs.java import find_java, parse_version, require_java
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.java import find_java, parse_version, require_java
 
 
 def fake_java(folder: Path, banner: str) -> Path:

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from spark_jobs.sources import stream_topic
+from gregor.spark_jobs.sources import stream_topic
 from tests.spark_jobs.topics import CLIENT_S, Topics
 from tests.support.gregor_cluster import GregorCluster, until
 

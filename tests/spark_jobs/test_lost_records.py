@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.sources import read_topic, stream_topic
+from gregor.spark_jobs.sources import read_topic, stream_topic
 from tests.spark_jobs.test_source_options import fails_with, offsets, run_now, running, until, values_of
 from tests.spark_jobs.topics import CLIENT_S, Topics
 from tests.support.processes import BrokerProcess

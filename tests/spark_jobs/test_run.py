@@ -11,8 +11,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.errors import JobError
-from spark_jobs.run import Progress, reason, records_waiting, run_to_end, stop_signals
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.run import Progress, reason, records_waiting, run_to_end, stop_signals
 
 
 def report(batch_id: int, rows: int, end: dict[str, Any] | None = None, latest: Any = None) -> StreamingQueryProgress:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs import session
+from gregor.spark_jobs import session
 
 
 @pytest.mark.parametrize(

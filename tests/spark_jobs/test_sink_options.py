@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.sources import read_topic, stream_topic
+from gregor.spark_jobs.sources import read_topic, stream_topic
 from tests.spark_jobs.test_source_options import QUERY_S, fails_with, values_of
 from tests.spark_jobs.topics import Topics
 

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.sources import read_topic, stream_topic
+from gregor.spark_jobs.sources import read_topic, stream_topic
 from tests.spark_jobs.topics import CLIENT_S, Topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat]

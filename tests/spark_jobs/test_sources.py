@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.sources import read_topic, source_options, stream_topic
+from gregor.spark_jobs.sources import read_topic, source_options, stream_topic
 from tests.spark_jobs.topics import Topics
 
 

@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import spark_jobs
-from spark_jobs.session import PROVIDER_CLASS, SHORT_JOB, _has_class
+from gregor.spark_jobs.session import PROVIDER_CLASS, SHORT_JOB, _has_class
 from tests.spark_jobs.topics import Topics
+from tests.support.processes import ROOT
 
 pytestmark = [pytest.mark.jvm, pytest.mark.compat]
 
-assert spark_jobs.__file__ is not None
-CHECKOUT = Path(spark_jobs.__file__).parents[1]
 BIN = Path(sys.executable).parent
 
 
@@ -48,7 +46,7 @@ def test_session_has_the_connector_and_fits_the_cores(spark: SparkSession) -> No
 def test_spark_submit_runs_the_job_from_a_checkout(topics: Topics, tmp_path: Path) -> None:
     source, target = topics.create(), topics.create()
     topics.produce(source, ["to be or not", "to be"])
-    command = [str(BIN / "spark-submit"), str(CHECKOUT / "spark_jobs" / "jobs" / "wordcount.py")]
+    command = [str(BIN / "spark-submit"), str(ROOT / "spark_jobs" / "jobs" / "wordcount.py")]
     command += ["-b", topics.bootstrap, "--topic", source, "--once"]
     command += ["--sink", "topic", "--output-topic", target, "--checkpoint", str(tmp_path / "checkpoint")]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120)
@@ -63,10 +61,10 @@ def test_spark_submit_runs_the_job_from_a_checkout(topics: Topics, tmp_path: Pat
 @pytest.mark.very_slow
 def test_a_signal_ends_the_command_and_the_next_one_goes_on(topics: Topics, tmp_path: Path) -> None:
     source, target = topics.create(), topics.create()
-    command = [sys.executable, "-m", "spark_jobs.cli", "wordcount", "-b", topics.bootstrap, "--topic", source]
+    command = [sys.executable, "-m", "gregor.spark_jobs.cli", "wordcount", "-b", topics.bootstrap, "--topic", source]
     command += ["--sink", "topic", "--output-topic", target, "--checkpoint", str(tmp_path / "checkpoint")]
     command += ["--conf", "spark.master=local[1]", "--conf", "spark.driver.memory=555m"]
-    environ = environment(PYTHONPATH=str(CHECKOUT))
+    environ = environment()
     topics.produce(source, ["one two"])
     log = tmp_path / "log"
     with log.open("wb") as stream:
@@ -95,8 +93,8 @@ def test_a_signal_ends_the_command_and_the_next_one_goes_on(topics: Topics, tmp_
 def test_demo_counts_a_text_and_finds_it_right(bootstrap: str, tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("the cat and the hat\n" * 30 + "a cat\n")
-    command = [sys.executable, "-m", "spark_jobs.demo", "--text", str(text)]
-    environ = environment(PYTHONPATH=str(CHECKOUT), GREGOR_DEMO_BOOTSTRAP=bootstrap)
+    command = [sys.executable, "-m", "gregor.spark_jobs.demo", "--text", str(text)]
+    environ = environment(GREGOR_DEMO_BOOTSTRAP=bootstrap)
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     table = [words for line in done.stdout.splitlines() if len(words := line.split()) == 2 and words[1].isdecimal()]

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.errors import JobError
-from spark_jobs.jobs.wordcount import Options, start
-from spark_jobs.run import run_to_end
-from spark_jobs.sinks import counts_table, read_parquet_counts
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.jobs.wordcount import Options, start
+from gregor.spark_jobs.run import run_to_end
+from gregor.spark_jobs.sinks import counts_table, read_parquet_counts
 from tests.spark_jobs.topics import Topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.compat]

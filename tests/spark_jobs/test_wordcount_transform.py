@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.transforms.wordcount import count_words, split_words, word_counts, words
+from gregor.spark_jobs.transforms.wordcount import count_words, split_words, word_counts, words
 
 BY_HAND = [
     ("", []),

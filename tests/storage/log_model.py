@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from config.broker import BrokerConfig
-from protocol.ids import random_uuid
-from protocol.records import Record, RecordBatch, iter_batches
-from storage.flush import FlushPlan
-from storage.log import Log
-from storage.log_move import LogMove
-from storage.manager import LogManager
-from storage.memory_files import MemoryFile, MemoryFiles
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.ids import random_uuid
+from gregor.protocol.records import Record, RecordBatch, iter_batches
+from gregor.storage.flush import FlushPlan
+from gregor.storage.log import Log
+from gregor.storage.log_move import LogMove
+from gregor.storage.manager import LogManager
+from gregor.storage.memory_files import MemoryFile, MemoryFiles
 from tests.storage.compacting import all_batches
 from tests.storage.logs import NOW_MS, log_config
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from crc32c import crc32c
 
-from config.topic import LogConfig
-from protocol.records import RecordBatch, build_batch
-from storage.files import Files
-from storage.log import Log
+from gregor.config.topic import LogConfig
+from gregor.protocol.records import RecordBatch, build_batch
+from gregor.storage.files import Files
+from gregor.storage.log import Log
 
 NOW_MS = 1_700_000_000_000
 DIRECTORY = "/data/orders-0"

@@ -9,14 +9,14 @@ import struct
 
 import pytest
 
-from protocol.records import Record, RecordBatch, build_batch
-from storage.aborted_transactions import (
+from gregor.protocol.records import Record, RecordBatch, build_batch
+from gregor.storage.aborted_transactions import (
     AbortedTransaction,
     TransactionTrail,
     format_transaction,
     parse_transaction_index,
 )
-from storage.memory_files import MemoryFiles
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.compacting import all_batches, all_records, compact
 from tests.storage.logs import DIRECTORY, NOW_MS, open_log
 

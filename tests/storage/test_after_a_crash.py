@@ -3,8 +3,8 @@ for synced because it sees it."""
 
 from __future__ import annotations
 
-from storage.epochs import FILE_NAME as EPOCHS_FILE
-from storage.memory_files import MemoryFiles
+from gregor.storage.epochs import FILE_NAME as EPOCHS_FILE
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, read_offsets, sequenced
 from tests.storage.test_recovery import ROLLING, load, written
 

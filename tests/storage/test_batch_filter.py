@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from protocol.records import CorruptBatch, Record, RecordBatch, build_batch
-from storage.batch_filter import Filtered, empty_batch, filter_batch, with_delete_horizon
-from storage.offset_map import OffsetMap
+from gregor.protocol.records import CorruptBatch, Record, RecordBatch, build_batch
+from gregor.storage.batch_filter import Filtered, empty_batch, filter_batch, with_delete_horizon
+from gregor.storage.offset_map import OffsetMap
 from tests.storage.logs import NOW_MS, patched
 
 DAY_MS = 86_400_000

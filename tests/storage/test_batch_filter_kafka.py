@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from protocol.records import Record, RecordBatch, build_batch
-from storage.batch_filter import filter_batch, plain_records, with_delete_horizon
-from storage.offset_map import OffsetMap
+from gregor.protocol.records import Record, RecordBatch, build_batch
+from gregor.storage.batch_filter import filter_batch, plain_records, with_delete_horizon
+from gregor.storage.offset_map import OffsetMap
 from tests.storage.logs import NOW_MS
 from tests.support.kafka import kafka_jars
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.batches import runs_of_batches
+from gregor.storage.batches import runs_of_batches
 from tests.storage.logs import batch
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from storage import cached_reads
-from storage.cached_reads import Fetch, NotCached, read_cached
-from storage.files import OsFile, OsFiles
+from gregor.storage import cached_reads
+from gregor.storage.cached_reads import Fetch, NotCached, read_cached
+from gregor.storage.files import OsFile, OsFiles
 from tests.support.evicted import evict
 
 CONTENT = bytes(range(256)) * 64

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from protocol.slices import run_slices
-from storage import checkpoint_contents
-from storage.checkpoint_contents import gather
-from storage.checkpoints import (
+from gregor.protocol.slices import run_slices
+from gregor.storage import checkpoint_contents
+from gregor.storage.checkpoint_contents import gather
+from gregor.storage.checkpoints import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,

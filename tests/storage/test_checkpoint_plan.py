@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 
-from storage.checkpoint_plan import CheckpointOrder, CheckpointPlan
-from storage.checkpoints import parse_offsets
-from storage.memory_files import MemoryFiles
+from gregor.storage.checkpoint_plan import CheckpointOrder, CheckpointPlan
+from gregor.storage.checkpoints import parse_offsets
+from gregor.storage.memory_files import MemoryFiles
 
 
 def files_with(*paths: str) -> MemoryFiles:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.checkpoints import MalformedFile, Offsets, format_offsets, parse_offsets
+from gregor.storage.checkpoints import MalformedFile, Offsets, format_offsets, parse_offsets
 
 TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=12)
 OFFSETS = st.dictionaries(st.tuples(TOPICS, st.integers(0, 2**31 - 1)), st.integers(0, 2**63 - 1), max_size=8)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records import CorruptBatch, Record, RecordBatch, build_batch
-from storage.cleaner import CleaningJob, CleaningRun
-from storage.files import Files
-from storage.log import list_segments, replay_producers
-from storage.memory_files import MemoryFiles
-from storage.producer_state import ProducerEntry, ProducerStates
+from gregor.protocol.records import CorruptBatch, Record, RecordBatch, build_batch
+from gregor.storage.cleaner import CleaningJob, CleaningRun
+from gregor.storage.files import Files
+from gregor.storage.log import list_segments, replay_producers
+from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.producer_state import ProducerEntry, ProducerStates
 from tests.storage.compacting import all_batches, all_records, compact, consumed_offsets, job_for, live_producers
 from tests.storage.logs import DIRECTORY, NOW_MS, open_log
 from tests.storage.twins import indexes_of

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from storage.cleaner_worker import CleanerWorker
-from storage.files import OsFiles
-from storage.log import Log
-from storage.worker import ParentGone
+from gregor.storage.cleaner_worker import CleanerWorker
+from gregor.storage.files import OsFiles
+from gregor.storage.log import Log
+from gregor.storage.worker import ParentGone
 from tests.storage.compacting import job_for
 from tests.storage.logs import NOW_MS, batch, open_log
 
@@ -105,9 +105,9 @@ def test_it_does_not_go_on_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_it_is_small_and_ends_with_its_input(tmp_path: Path) -> None:
     log = filled(tmp_path / "a-0")
     with subprocess.Popen(
-        [sys.executable, "-c", "import storage.cleaner_worker as w, sys; w.main(); "
-         "print([m for m in sys.modules if m.split('.')[0] in ('asyncio', 'broker', 'replication', 'coordinator', "
-         "'hashlib', 'uvloop', 'lz4', 'zstandard')])"],
+        [sys.executable, "-c", "import gregor.storage.cleaner_worker as w, sys; w.main(); "
+         "print([m for m in sys.modules if m.split('.')[0] in ('asyncio', 'hashlib', 'uvloop', 'lz4', 'zstandard') "
+         "or m.startswith(('gregor.broker', 'gregor.replication', 'gregor.coordinator'))])"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         out, _ = process.communicate(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from storage.closing import close_all_cleanly
-from storage.log import Log
-from storage.memory_files import MemoryFiles
+from gregor.storage.closing import close_all_cleanly
+from gregor.storage.log import Log
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import NOW_MS, batch, open_log, read_offsets
 
 FEW, MANY, VERY_MANY = 3, 20, 50
@@ -14,8 +14,8 @@ FEW, MANY, VERY_MANY = 3, 20, 50
 
 @pytest.fixture(autouse=True)
 def _sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.closing.WORTH_THREADS", MANY)
-    monkeypatch.setattr("storage.closing.WORTH_EVERYTHING", VERY_MANY)
+    monkeypatch.setattr("gregor.storage.closing.WORTH_THREADS", MANY)
+    monkeypatch.setattr("gregor.storage.closing.WORTH_EVERYTHING", VERY_MANY)
 
 
 def filled(files: MemoryFiles, count: int) -> list[Log]:

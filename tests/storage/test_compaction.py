@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.compaction import (
+from gregor.storage.compaction import (
     GROUP_SEGMENTS,
     NEVER_OVERDUE_MS,
     Bound,

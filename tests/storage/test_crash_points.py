@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import pytest
 
-from config.broker import BrokerConfig
-from protocol.ids import ZERO_UUID
-from storage.log import Log
-from storage.manager import LogManager
-from storage.memory_files import MemoryFiles
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.ids import ZERO_UUID
+from gregor.storage.log import Log
+from gregor.storage.manager import LogManager
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import NOW_MS, log_config, read_offsets, sequenced
 
 CONFIG = log_config(segment_bytes=300, index_interval_bytes=100)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from protocol.ids import uuid_from_text
-from storage.data_folder import RESERVE_BYTES, DataFolder
-from storage.files import OsFiles
-from storage.folder_lock import FolderInUse
-from storage.folder_names import FolderKind, PartitionFolder
-from storage.identity import MetaProperties
-from storage.memory_files import MemoryFiles
+from gregor.protocol.ids import uuid_from_text
+from gregor.storage.data_folder import RESERVE_BYTES, DataFolder
+from gregor.storage.files import OsFiles
+from gregor.storage.folder_lock import FolderInUse
+from gregor.storage.folder_names import FolderKind, PartitionFolder
+from gregor.storage.identity import MetaProperties
+from gregor.storage.memory_files import MemoryFiles
 
 PATH = "/data"
 MARKER = f"{PATH}/.kafka_cleanshutdown"

@@ -1,4 +1,4 @@
-"""storage.disk_errors: what an error of the operating system says."""
+"""gregor.storage.disk_errors: what an error of the operating system says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from storage.disk_errors import error_text, is_full
+from gregor.storage.disk_errors import error_text, is_full
 
 
 @pytest.mark.parametrize(

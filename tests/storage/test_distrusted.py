@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.disk_errors import is_full
-from storage.files import OsFiles
-from storage.log import Log
-from storage.memory_files import MemoryFiles
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.disk_errors import is_full
+from gregor.storage.files import OsFiles
+from gregor.storage.log import Log
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, read_offsets
 
 FULL = errno.ENOSPC

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records import Record, build_batch
-from protocol.slices import run_slices
-from storage.files import OsFiles
-from storage.log import Log
-from storage.prepare import prepare
+from gregor.protocol.records import Record, build_batch
+from gregor.protocol.slices import run_slices
+from gregor.storage.files import OsFiles
+from gregor.storage.log import Log
+from gregor.storage.prepare import prepare
 from tests.storage.logs import NOW_MS, batch, log_config, open_log, sequenced
 from tests.support.kafka import java_command
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.epochs import UNKNOWN, LeaderEpochs, format_epochs, parse_epochs
-from storage.memory_files import MemoryFiles
+from gregor.storage.epochs import UNKNOWN, LeaderEpochs, format_epochs, parse_epochs
+from gregor.storage.memory_files import MemoryFiles
 
 PATH = "/d/leader-epoch-checkpoint"
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from storage.files import SECOND_CHANCES, ContentCache, Files, OsFiles
-from storage.memory_files import MemoryFiles
+from gregor.storage.files import SECOND_CHANCES, ContentCache, Files, OsFiles
+from gregor.storage.memory_files import MemoryFiles
 
 
 @pytest.fixture(params=["os", "memory"])
@@ -240,7 +240,7 @@ def test_everything_is_synced(files: Files, directory: str) -> None:
 
 
 def test_an_old_kernel_does_not_tell_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.files._linux_release", lambda: (5, 7))
+    monkeypatch.setattr("gregor.storage.files._linux_release", lambda: (5, 7))
     assert not OsFiles().sync_everything(str(tmp_path))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.folder_lock import FolderInUse, FolderLock
+from gregor.storage.folder_lock import FolderInUse, FolderLock
 
 # What a Java broker does: a POSIX record lock on .lock, taken from another process.
 TRY_POSIX_LOCK = """

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.folder_names import FolderKind, PartitionFolder, folder_name, marked_folder_name, parse_folder_name
+from gregor.storage.folder_names import FolderKind, PartitionFolder, folder_name, marked_folder_name, parse_folder_name
 
 ID = bytes(range(16))
 TOPICS = st.text("abXY019._-", min_size=1, max_size=249).filter(lambda topic: topic not in (".", ".."))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.ids import ZERO_UUID, uuid_from_text
-from storage.checkpoints import MalformedFile
-from storage.identity import (
+from gregor.protocol.ids import ZERO_UUID, uuid_from_text
+from gregor.storage.checkpoints import MalformedFile
+from gregor.storage.identity import (
     InconsistentFolder,
     MetaProperties,
     agree_on_meta,

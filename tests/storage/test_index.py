@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.index import PENDING_BYTES, OffsetIndex, TimeIndex
-from storage.memory_files import MemoryFiles
+from gregor.storage.index import PENDING_BYTES, OffsetIndex, TimeIndex
+from gregor.storage.memory_files import MemoryFiles
 
 BASE = 1000
 
@@ -141,8 +141,8 @@ def test_content_dropped_by_the_cache_is_read_again() -> None:
 
 
 def test_large_index_is_searched_without_being_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.index.LOADED_BYTES", 800)
-    monkeypatch.setattr("storage.index.PAGE_ENTRIES", 7)
+    monkeypatch.setattr("gregor.storage.index.LOADED_BYTES", 800)
+    monkeypatch.setattr("gregor.storage.index.PAGE_ENTRIES", 7)
     files = MemoryFiles()
     for count in (100, 101, 150):
         index = offset_index(files, [(BASE + 2 * number, 4096 * number) for number in range(1, count + 1)])

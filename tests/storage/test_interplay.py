@@ -9,18 +9,18 @@ from typing import Any, cast
 
 import pytest
 
-from config.broker import BrokerConfig
-from protocol.errors import KafkaError
-from protocol.ids import Uuid, random_uuid
-from protocol.records import build_batch
-from protocol.slices import Slices
-from storage import checkpoint_contents
-from storage.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
-from storage.cleaner import CleaningRun
-from storage.log import Log
-from storage.manager import LogManager
-from storage.memory_files import MemoryFile, MemoryFiles
-from storage.segment_swap import LogChanged, SwapPlan, unlink_unfinished
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.errors import KafkaError
+from gregor.protocol.ids import Uuid, random_uuid
+from gregor.protocol.records import build_batch
+from gregor.protocol.slices import Slices
+from gregor.storage import checkpoint_contents
+from gregor.storage.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
+from gregor.storage.cleaner import CleaningRun
+from gregor.storage.log import Log
+from gregor.storage.manager import LogManager
+from gregor.storage.memory_files import MemoryFile, MemoryFiles
+from gregor.storage.segment_swap import LogChanged, SwapPlan, unlink_unfinished
 from tests.storage.compacting import all_records, job_for, live_producers
 from tests.storage.logs import NOW_MS, batch, log_config, read_offsets, sequenced
 from tests.storage.test_manager import offsets_in

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage.leftovers import tidy_folder
-from storage.memory_files import MemoryFiles
+from gregor.storage.leftovers import tidy_folder
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log
 
 

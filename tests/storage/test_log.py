@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.checkpoint_contents import offset_of
-from storage.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
-from storage.log import Log
-from storage.memory_files import MemoryFile, MemoryFiles
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.checkpoint_contents import offset_of
+from gregor.storage.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
+from gregor.storage.log import Log
+from gregor.storage.memory_files import MemoryFile, MemoryFiles
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, log_config, open_log, read_offsets, sequenced
 
 BATCH_BYTES = len(batch())
@@ -547,7 +547,7 @@ def test_partition_deleted_during_a_flush_is_no_trouble() -> None:
 
 
 def test_long_log_is_flushed_in_several_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.log.SEGMENTS_PER_FLUSH", 2)
+    monkeypatch.setattr("gregor.storage.log.SEGMENTS_PER_FLUSH", 2)
     files = MemoryFiles()
     log = filled_log(files, 18)
     points = []

@@ -6,10 +6,10 @@ import errno
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import RecordBatch
-from storage.log import Log
-from storage.memory_files import MemoryFiles
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.records import RecordBatch
+from gregor.storage.log import Log
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, offsets, open_log, patched, read_offsets, sequenced
 
 BATCH_BYTES = len(batch())
@@ -273,7 +273,7 @@ def test_any_write_may_fail_and_leaves_no_trace(
         else:
             log.append_as_leader(data, 0, NOW_MS)
 
-    monkeypatch.setattr("storage.index.PENDING_BYTES", pending_bytes)
+    monkeypatch.setattr("gregor.storage.index.PENDING_BYTES", pending_bytes)
     limits = {"segment_bytes": 4 * BATCH_BYTES, "index_interval_bytes": BATCH_BYTES}
     twin_files = MemoryFiles()
     twin = open_log(twin_files, **limits)

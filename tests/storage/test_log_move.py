@@ -1,4 +1,4 @@
-"""storage.log_move by itself: errors of both disks, and moves that are interrupted and gone on with."""
+"""gregor.storage.log_move by itself: errors of both disks, and moves that are interrupted and gone on with."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.broker import BrokerConfig
-from protocol.ids import ZERO_UUID
-from storage.index import SparseIndex
-from storage.log_move import LogMove
-from storage.manager import LogManager
-from storage.memory_files import MemoryFiles
-from storage.move_progress import CopiedSegment, format_progress, parse_progress
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.ids import ZERO_UUID
+from gregor.storage.index import SparseIndex
+from gregor.storage.log_move import LogMove
+from gregor.storage.manager import LogManager
+from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.move_progress import CopiedSegment, format_progress, parse_progress
 from tests.storage.logs import NOW_MS, batch, log_config, read_offsets
 
 HOME, TARGET, OTHER = "/home", "/target", "/third"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import Record, build_batch
-from storage.files import OsFiles
-from storage.log import Log
-from storage.memory_files import MemoryFiles
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.records import Record, build_batch
+from gregor.storage.files import OsFiles
+from gregor.storage.log import Log
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, offsets, open_log, patched, read_offsets
 
 

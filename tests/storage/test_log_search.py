@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from protocol.records import Record, build_batch
-from protocol.slices import Slices, run_slices
-from storage.log import Log
-from storage.log_search import SLICE_RECORDS
-from storage.memory_files import MemoryFiles
+from gregor.protocol.records import Record, build_batch
+from gregor.protocol.slices import Slices, run_slices
+from gregor.storage.log import Log
+from gregor.storage.log_search import SLICE_RECORDS
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import NOW_MS, log_config, open_log
 
 
@@ -126,7 +126,7 @@ def test_segments_deleted_during_the_search(unlinked: bool) -> None:
 
 
 def test_a_log_may_be_read_without_waiting() -> None:
-    from storage.cached_reads import NotCached
+    from gregor.storage.cached_reads import NotCached
 
     files = MemoryFiles()
     log = filled(files, 40, segment_bytes=2000, index_interval_bytes=100)

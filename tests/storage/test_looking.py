@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from config.broker import BrokerConfig
-from protocol.ids import ZERO_UUID
-from protocol.slices import Slices
-from storage.cached_reads import NotCached
-from storage.log import Log
-from storage.manager import LogManager
-from storage.memory_files import MemoryFiles
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.slices import Slices
+from gregor.storage.cached_reads import NotCached
+from gregor.storage.log import Log
+from gregor.storage.manager import LogManager
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import NOW_MS, batch, log_config
 
 CONFIG = log_config(

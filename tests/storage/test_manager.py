@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from config.broker import BrokerConfig
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import ZERO_UUID, uuid_from_text, uuid_to_text
-from storage import log_loading
-from storage.checkpoints import parse_offsets
-from storage.data_folder import DataFolder
-from storage.files import DirectoryEntry, OsFiles
-from storage.folder_lock import FolderInUse
-from storage.folder_names import FolderKind, parse_folder_name
-from storage.identity import InconsistentFolder, MetaProperties
-from storage.log import Log
-from storage.log_loading import DuplicatePartition
-from storage.manager import LogManager
-from storage.memory_files import MemoryFiles
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID, uuid_from_text, uuid_to_text
+from gregor.storage import log_loading
+from gregor.storage.checkpoints import parse_offsets
+from gregor.storage.data_folder import DataFolder
+from gregor.storage.files import DirectoryEntry, OsFiles
+from gregor.storage.folder_lock import FolderInUse
+from gregor.storage.folder_names import FolderKind, parse_folder_name
+from gregor.storage.identity import InconsistentFolder, MetaProperties
+from gregor.storage.log import Log
+from gregor.storage.log_loading import DuplicatePartition
+from gregor.storage.manager import LogManager
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import NOW_MS, batch, log_config, read_offsets
 
 TOPIC_ID = uuid_from_text("ST_DYboMSwu29fD6Z_eltQ")

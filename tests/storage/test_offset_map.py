@@ -1,4 +1,4 @@
-"""storage.offset_map beside a dict."""
+"""gregor.storage.offset_map beside a dict."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.offset_map import SLOT_BYTES, OffsetMap
+from gregor.storage.offset_map import SLOT_BYTES, OffsetMap
 
 
 @given(st.lists(st.binary(max_size=3), max_size=200))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from storage import preallocation
-from storage.files import OsFiles
-from storage.memory_files import MemoryFiles
+from gregor.storage import preallocation
+from gregor.storage.files import OsFiles
+from gregor.storage.memory_files import MemoryFiles
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, log_config, open_log, read_offsets
 from tests.storage.test_recovery import load
 
@@ -20,7 +20,7 @@ PIECE = 4 * BATCH_BYTES
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.segment.PIECE_BYTES", PIECE)
+    monkeypatch.setattr("gregor.storage.segment.PIECE_BYTES", PIECE)
 
 
 def reserved(files: MemoryFiles, base_offset: int = 0) -> int:
@@ -87,7 +87,7 @@ def test_the_setting_may_change() -> None:
 
 
 def test_on_a_real_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.segment.PIECE_BYTES", 1 << 20)
+    monkeypatch.setattr("gregor.storage.segment.PIECE_BYTES", 1 << 20)
     folder = tmp_path / "orders-0"
     log = open_log(OsFiles(), str(folder), preallocate=True, segment_bytes=3 << 20)
     path = folder / f"{0:020d}.log"

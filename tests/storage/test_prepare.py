@@ -9,14 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.topic import LogConfig
-from protocol.compression import CODEC_NAMES
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import Record, RecordBatch, build_batch
-from protocol.slices import run_slices
-from storage.memory_files import MemoryFiles
-from storage.prepare import LISTED_ERRORS, SLICE_RECORDS, NeedsPreparation, PreparedBatch, prepare, prepare_quickly
-from storage.validate import RefusedRecords
+from gregor.config.topic import LogConfig
+from gregor.protocol.compression import CODEC_NAMES
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.records import Record, RecordBatch, build_batch
+from gregor.protocol.slices import run_slices
+from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.prepare import (
+    LISTED_ERRORS,
+    SLICE_RECORDS,
+    NeedsPreparation,
+    PreparedBatch,
+    prepare,
+    prepare_quickly,
+)
+from gregor.storage.validate import RefusedRecords
 from tests.storage.logs import NOW_MS, batch, log_config, open_log, patched
 
 COMPACT = log_config(cleanup_policy=frozenset({"compact"}))
@@ -98,7 +105,7 @@ def test_what_cannot_be_decompressed_is_refused() -> None:
 
 
 def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.prepare.DEFAULT_MAX_DECOMPRESSED_BYTES", 1 << 20)
+    monkeypatch.setattr("gregor.storage.prepare.DEFAULT_MAX_DECOMPRESSED_BYTES", 1 << 20)
     sent = build_batch([(b"k", bytes(1 << 20))], compression=4, timestamp_ms=NOW_MS)
     for config in (log_config(compression_type="gzip"), DEEP):
         assert "more than" in str(refused(sent, config))

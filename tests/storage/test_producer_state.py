@@ -10,10 +10,10 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.log import Log
-from storage.memory_files import MemoryFiles
-from storage.producer_state import (
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.log import Log
+from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.producer_state import (
     BATCHES_KEPT,
     MOST_AWAITED,
     NEW_LEADER_MS,
@@ -23,7 +23,7 @@ from storage.producer_state import (
     format_snapshot,
     parse_snapshot,
 )
-from storage.segment import Segment
+from gregor.storage.segment import Segment
 from tests.storage.logs import NOW_MS, open_log, patched, sequenced
 
 LAST_SEQUENCE = 2**31 - 1
@@ -219,7 +219,7 @@ def test_another_epoch_in_the_log_tells_nothing_of_this_one() -> None:
 def test_looking_back_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of 70 bytes: one index entry in sixty."""
     look_back = 8
-    monkeypatch.setattr("storage.producer_recall.LOOK_BACK", look_back)
+    monkeypatch.setattr("gregor.storage.producer_recall.LOOK_BACK", look_back)
     files = MemoryFiles()
     log = open_log(files, index_interval_bytes=4096)
     for sequence in range(look_back * 60 + 500):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.files import OsFiles
-from storage.folder_lock import FolderLock, is_locked
-from storage.read_only import ReadOnlyFiles
+from gregor.storage.files import OsFiles
+from gregor.storage.folder_lock import FolderLock, is_locked
+from gregor.storage.read_only import ReadOnlyFiles
 
 WRITES: dict[str, Callable[[OsFiles, str], object]] = {
     "write": lambda files, path: files.open(path).write(b"x"),

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.ids import ZERO_UUID
-from storage import recovery, segment_scan
-from storage.log import Log
-from storage.memory_files import MemoryFiles
-from storage.producer_state import DEFAULT_EXPIRATION_MS
-from storage.recovery import FolderLoader, is_segment_name, unchecked_bytes
-from storage.segment import OldMessageFormat
+from gregor.protocol.ids import ZERO_UUID
+from gregor.storage import recovery, segment_scan
+from gregor.storage.log import Log
+from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.producer_state import DEFAULT_EXPIRATION_MS
+from gregor.storage.recovery import FolderLoader, is_segment_name, unchecked_bytes
+from gregor.storage.segment import OldMessageFormat
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, log_config, open_log, read_offsets, sequenced
 from tests.storage.twins import indexes_of, valid_batches
 

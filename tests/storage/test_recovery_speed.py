@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from config.broker import BrokerConfig
-from protocol.ids import ZERO_UUID
-from storage.files import OsFiles
-from storage.manager import LogManager
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.ids import ZERO_UUID
+from gregor.storage.files import OsFiles
+from gregor.storage.manager import LogManager
 from tests.storage.logs import NOW_MS, log_config, sequenced
 
 PARTITIONS = 100

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.retention import DeletionReason, segments_to_delete
+from gregor.storage.retention import DeletionReason, segments_to_delete
 
 START, SIZE, TIME = DeletionReason.LOG_START_OFFSET, DeletionReason.RETENTION_BYTES, DeletionReason.RETENTION_MS
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records import RecordBatch, iter_batches
-from storage.memory_files import MemoryFiles
-from storage.segment import OldMessageFormat, Segment
-from storage.segment_check import check_segment
+from gregor.protocol.records import RecordBatch, iter_batches
+from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.segment import OldMessageFormat, Segment
+from gregor.storage.segment_check import check_segment
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, patched
 
 STEM = f"{DIRECTORY}/{0:020d}"
@@ -160,8 +160,8 @@ def test_scan_crosses_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     segment = write_batches(files, batches_of([(1, 10 * n % 700, n) for n in range(40)]))
     whole = list(segment.scan())
     for window in (61, 62, 200, 1000):
-        monkeypatch.setattr("storage.segment.SCAN_BYTES", window)
-        monkeypatch.setattr("storage.segment.LOCATE_BYTES", window)
+        monkeypatch.setattr("gregor.storage.segment.SCAN_BYTES", window)
+        monkeypatch.setattr("gregor.storage.segment.LOCATE_BYTES", window)
         assert list(segment.scan()) == whole
         assert list(segment.scan(verify_crc=False)) == whole
         for position, size_bytes, base_offset, *_ in whole:

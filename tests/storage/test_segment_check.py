@@ -12,14 +12,14 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import segment_scan
-from storage.batches import HEADER_BYTES, ScannedBatch
-from storage.memory_files import MemoryFiles
-from storage.producer_state import ProducerStates
-from storage.producer_trail import ProducerTrail
-from storage.segment import OldMessageFormat, Segment
-from storage.segment_check import CheckedSegment, check_segment
-from storage.segment_scan import Scan
+from gregor.storage import segment_scan
+from gregor.storage.batches import HEADER_BYTES, ScannedBatch
+from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.producer_state import ProducerStates
+from gregor.storage.producer_trail import ProducerTrail
+from gregor.storage.segment import OldMessageFormat, Segment
+from gregor.storage.segment_check import CheckedSegment, check_segment
+from gregor.storage.segment_scan import Scan
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, patched, sequenced
 from tests.storage.twins import indexes_of, valid_batches
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage import scan_worker, segment_scan
-from storage.memory_files import MemoryFiles
-from storage.producer_trail import ProducerTrail
-from storage.scan_worker import ScanWorker
-from storage.segment import Segment
-from storage.segment_check import CheckedSegment, check_segment
-from storage.segment_scan import Scan
-from storage.worker import ParentGone
+from gregor.storage import scan_worker, segment_scan
+from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.producer_trail import ProducerTrail
+from gregor.storage.scan_worker import ScanWorker
+from gregor.storage.segment import Segment
+from gregor.storage.segment_check import CheckedSegment, check_segment
+from gregor.storage.segment_scan import Scan
+from gregor.storage.worker import ParentGone
 from tests.storage.logs import DIRECTORY, NOW_MS, batch
 
 STEM = f"{DIRECTORY}/{0:020d}"

@@ -8,17 +8,17 @@ from collections.abc import Callable
 
 import pytest
 
-from config.broker import BrokerConfig
-from protocol.errors import KafkaError
-from protocol.ids import ZERO_UUID
-from protocol.records import build_batch
-from storage.cleaner import CleanedGroup, CleaningRun
-from storage.leftovers import tidy_folder
-from storage.log import Log
-from storage.manager import LogManager
-from storage.memory_files import MemoryFiles
-from storage.segment import Segment
-from storage.segment_swap import LogChanged, SwapPlan, unlink_unfinished
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.errors import KafkaError
+from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.records import build_batch
+from gregor.storage.cleaner import CleanedGroup, CleaningRun
+from gregor.storage.leftovers import tidy_folder
+from gregor.storage.log import Log
+from gregor.storage.manager import LogManager
+from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.segment import Segment
+from gregor.storage.segment_swap import LogChanged, SwapPlan, unlink_unfinished
 from tests.storage.compacting import all_records, compact, consumed_offsets, job_for, live_producers
 from tests.storage.logs import DIRECTORY, NOW_MS, log_config, open_log
 from tests.storage.test_crash_points import Crash, CrashingFiles

@@ -1,10 +1,10 @@
-"""storage.throttle with a clock that only tests and its own sleeps move."""
+"""gregor.storage.throttle with a clock that only tests and its own sleeps move."""
 
 from __future__ import annotations
 
 import pytest
 
-from storage.throttle import Pace, Throttle
+from gregor.storage.throttle import Pace, Throttle
 
 
 class Clock:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.records import Record, RecordBatch, build_batch
-from storage.memory_files import MemoryFiles
-from storage.validate import check_batch, stamp_append_time
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.records import Record, RecordBatch, build_batch
+from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.validate import check_batch, stamp_append_time
 from tests.storage.logs import NOW_MS, batch, log_config, open_log, patched, sequenced
 
 HOUR_MS = 3_600_000

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.topic import LogConfig
-from protocol.records import iter_batches
-from storage.checkpoints import format_offsets
-from storage.identity import MetaProperties, format_meta_properties, format_partition_metadata
-from storage.log import Log
-from storage.memory_files import MemoryFiles
-from storage.producer_state import ProducerEntry, format_snapshot
-from storage.recovery import FolderLoader
-from storage.verify import Totals, find_duplicates, look_at_folder, verify_folder
-from storage.verify_segment import MOST_PER_FILE, Finding
+from gregor.config.topic import LogConfig
+from gregor.protocol.records import iter_batches
+from gregor.storage.checkpoints import format_offsets
+from gregor.storage.identity import MetaProperties, format_meta_properties, format_partition_metadata
+from gregor.storage.log import Log
+from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.producer_state import ProducerEntry, format_snapshot
+from gregor.storage.recovery import FolderLoader
+from gregor.storage.verify import Totals, find_duplicates, look_at_folder, verify_folder
+from gregor.storage.verify_segment import MOST_PER_FILE, Finding
 from tests.storage.logs import NOW_MS, batch, open_log, patched, sequenced
 
 FOLDER = "/data"

@@ -15,10 +15,9 @@ import time
 import venv
 import zipfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from tests.support.processes import answers_metadata, clean_environment, free_port
 
-from tests.support.processes import answers_metadata, clean_environment, free_port  # noqa: E402 (run as a script)
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 SOURCES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
 NEEDED = ("config/server.properties", "protocol/messages.pyi", "spark_jobs/log4j2.properties")
@@ -30,7 +29,7 @@ def build(folder: pathlib.Path) -> pathlib.Path:
     copy = folder / "source"
     for name in SOURCES:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("__init__.py", "hatch_build.py", "pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, copy)
     run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(copy))
     [wheel] = folder.glob("*.whl")
@@ -41,8 +40,10 @@ def check_contents(wheel: pathlib.Path) -> None:
     """Every module and every data file, and nothing of the tests."""
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {str(path.relative_to(ROOT)) for name in SOURCES for path in (ROOT / name).rglob("*.py")}
-    missing = sorted((modules | set(NEEDED)) - names)
-    odd = sorted(name for name in names if name.startswith("tests/"))
+    missing = sorted({f"gregor/{name}" for name in modules | set(NEEDED)} - names)
+    odd = sorted(
+        name for name in names if not name.startswith(("gregor/", "gregor-")) or name.startswith("gregor/tests/")
+    )
     if missing or odd:
         sys.exit(f"the wheel lacks {missing}, and should not hold {odd}")
 

@@ -32,7 +32,7 @@ class RunningCommand:
         self._output = folder / f"output-{time.monotonic_ns()}"
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "broker", *words],
+                [sys.executable, "-m", "gregor.broker", *words],
                 cwd=ROOT,
                 env=clean_environment(),
                 stdin=subprocess.DEVNULL,

@@ -83,7 +83,7 @@ class BrokerProcess:
 
     def command(self) -> list[str]:
         """What is run, in the project's folder."""
-        command = [sys.executable, "-m", "broker", "start"]
+        command = [sys.executable, "-m", "gregor.broker", "start"]
         if self.file is not None:
             command.append(str(self.file))
         for key, value in self.overrides.items():

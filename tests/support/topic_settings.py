@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.messages import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from gregor.protocol.messages import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
 TOPIC, SET = 2, 0
 """A type of resource, and what to do with a setting of it."""

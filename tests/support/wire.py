@@ -7,8 +7,8 @@ import socket
 import struct
 from typing import Any
 
-from protocol.messages import ApiMessage, RequestHeader, ResponseHeader, request_header_version, response_class
-from protocol.messages import response_header_version as answer_header_version
+from gregor.protocol.messages import ApiMessage, RequestHeader, ResponseHeader, request_header_version, response_class
+from gregor.protocol.messages import response_header_version as answer_header_version
 
 TIMEOUT_S = 20.0
 

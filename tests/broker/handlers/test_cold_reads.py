@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from broker.connection import Connection
-from broker.group_log import GroupLog
-from broker.internal_topics import GROUP_METADATA_TOPIC
-from protocol.messages import FindCoordinatorRequest, ListOffsetsRequest, ListOffsetsResponse
-from protocol.records import Record, build_batch, iter_batches
+from gregor.broker.connection import Connection
+from gregor.broker.group_log import GroupLog
+from gregor.broker.internal_topics import GROUP_METADATA_TOPIC
+from gregor.protocol.messages import FindCoordinatorRequest, ListOffsetsRequest, ListOffsetsResponse
+from gregor.protocol.records import Record, build_batch, iter_batches
 from tests.broker.harness import Harness, fetch_request, produce_request, records_of, running
 from tests.broker.loop_lag import longest_step_ms
 from tests.support.evicted import evict_all

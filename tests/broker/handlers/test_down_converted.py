@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.down_converted import ANSWER_BYTES, AT_ONCE_BYTES
-from protocol.compression import CODEC_NAMES
-from protocol.errors import ErrorCode
-from protocol.message_sets import Message, iter_messages
-from protocol.messages import FetchResponse
-from protocol.records import Record, build_batch
+from gregor.broker.handlers.down_converted import ANSWER_BYTES, AT_ONCE_BYTES
+from gregor.protocol.compression import CODEC_NAMES
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.message_sets import Message, iter_messages
+from gregor.protocol.messages import FetchResponse
+from gregor.protocol.records import Record, build_batch
 from tests.broker.harness import Harness, batch, bytes_of, fetch_request, message_set, produce_request
 
 VERSIONS = pytest.mark.parametrize("version", range(4))

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.broker.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,

@@ -8,9 +8,9 @@ from zlib import crc32
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import FindCoordinatorRequest, ProduceRequest
-from protocol.records import RecordBatch, iter_batches
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import FindCoordinatorRequest, ProduceRequest
+from gregor.protocol.records import RecordBatch, iter_batches
 from tests.broker.harness import (
     Harness,
     Wire,
@@ -359,7 +359,7 @@ def test_flush_messages_holds_the_acknowledgement_until_the_disk_has_it(harness:
 
 
 def test_a_deleted_topic_is_unknown_on_a_route_that_was_learnt(harness: Harness, topic: str) -> None:
-    from protocol.messages import DeleteTopicsRequest
+    from gregor.protocol.messages import DeleteTopicsRequest
 
     harness.create_topic(topic)
     wire = Wire(harness)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
 from tests.broker.harness import (
     Harness,
     Wire,

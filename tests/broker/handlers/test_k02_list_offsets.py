@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import ListOffsetsRequest, ListOffsetsResponse
-from protocol.records import Record, build_batch
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from gregor.protocol.records import Record, build_batch
 from tests.broker.harness import Harness, batch, produce_request
 
 VERSIONS = range(1, 12)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import k03_metadata
-from broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from protocol.errors import ErrorCode
-from protocol.messages import DeleteTopicsRequest, MetadataRequest, MetadataResponse
+from gregor.broker.handlers import k03_metadata
+from gregor.broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DeleteTopicsRequest, MetadataRequest, MetadataResponse
 from tests.broker.harness import Harness
 
 VERSIONS = range(14)
@@ -244,6 +244,6 @@ def test_many_partitions_are_answered_as_few_are(
         return [everything, ask(harness, version, "known", "unknown"), ask(harness, version, "known")]
 
     few = answers()
-    monkeypatch.setattr("broker.handlers.k03_metadata.MANY_PARTITIONS", 0)
+    monkeypatch.setattr("gregor.broker.handlers.k03_metadata.MANY_PARTITIONS", 0)
     assert answers() == few
     assert answers() == few

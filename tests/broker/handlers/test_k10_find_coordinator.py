@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest
 from tests.broker.harness import Harness, running
 
 VERSIONS = range(7)

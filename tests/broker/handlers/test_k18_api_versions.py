@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import APIS, ApiVersionsRequest, ApiVersionsResponse, request_class, response_class
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import APIS, ApiVersionsRequest, ApiVersionsResponse, request_class, response_class
 from tests.broker.harness import Harness, Wire
 
 VERSIONS = range(5)

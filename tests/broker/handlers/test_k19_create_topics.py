@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from tests.broker.harness import Harness, Wire, request_frame
 
 VERSIONS = range(0, 8)

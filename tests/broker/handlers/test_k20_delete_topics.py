@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from tests.broker.harness import Harness
 
 VERSIONS = range(0, 7)

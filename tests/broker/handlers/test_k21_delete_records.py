@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
 from tests.broker.harness import Harness, running
 
 EARLIEST = -2

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import InitProducerIdRequest
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import InitProducerIdRequest
 from tests.broker.harness import Harness, running
 
 VERSIONS = range(6)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import OffsetForLeaderEpochRequest
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import OffsetForLeaderEpochRequest
 from tests.broker.harness import Harness
 
 VERSIONS = range(0, 5)

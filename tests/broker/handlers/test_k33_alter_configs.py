@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import AlterConfigsRequest, AlterConfigsResponse
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
 from tests.broker.harness import Harness
 
 VERSIONS = range(3)

@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-from broker import log_mover
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.broker import log_mover
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     AlterReplicaLogDirsRequest,
     DeleteTopicsRequest,
     DescribeLogDirsRequest,
     IncrementalAlterConfigsRequest,
 )
-from storage import log_move
-from storage.files import OsFiles
-from storage.log_move import CopyPlan
-from storage.throttle import Pace
+from gregor.storage import log_move
+from gregor.storage.files import OsFiles
+from gregor.storage.log_move import CopyPlan
+from gregor.storage.throttle import Pace
 from tests.broker.harness import Harness
 
 

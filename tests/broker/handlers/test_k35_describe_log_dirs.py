@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import DescribeLogDirsRequest
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DescribeLogDirsRequest
 from tests.broker.harness import Harness, running
 
 

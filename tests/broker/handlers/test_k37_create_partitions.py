@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
 from tests.broker.harness import Harness
 
 VERSIONS = range(4)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import ElectLeadersRequest, ElectLeadersResponse
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
 from tests.broker.harness import Harness
 
 PREFERRED, UNCLEAN = 0, 1

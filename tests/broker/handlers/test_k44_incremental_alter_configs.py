@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from tests.broker.harness import Harness, Wire, batch, one_partition, produce_request
 
 VERSIONS = (0, 1)

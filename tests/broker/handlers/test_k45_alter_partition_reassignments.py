@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
-from replication.nodes import ReplicaAssignment
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
+from gregor.replication.nodes import ReplicaAssignment
 from tests.broker.harness import Harness
 
 _Topic = AlterPartitionReassignmentsRequest.ReassignableTopic

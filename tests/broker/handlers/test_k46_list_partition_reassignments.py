@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
-from replication.nodes import ReplicaAssignment
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+from gregor.replication.nodes import ReplicaAssignment
 from tests.broker.harness import Harness
 
 _Wanted = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED
-from protocol.errors import ErrorCode
-from protocol.messages import DescribeClusterRequest
+from gregor.broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DescribeClusterRequest
 from tests.broker.harness import Harness
 
 VERSIONS = range(3)

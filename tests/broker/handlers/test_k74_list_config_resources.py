@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
-from replication.config_admin import replacement
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
+from gregor.replication.config_admin import replacement
 from tests.broker.harness import Harness
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from tests.broker.harness import Harness, running
 
 SIZES = {"a": 3, "b": 1, "c": 5}

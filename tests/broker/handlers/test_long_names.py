@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     AlterConfigsRequest,
     ApiMessage,
     CreatePartitionsRequest,
@@ -18,7 +18,7 @@ from protocol.messages import (
     IncrementalAlterConfigsRequest,
     ListGroupsRequest,
 )
-from protocol.primitives import MAX_STRING_BYTES
+from gregor.protocol.primitives import MAX_STRING_BYTES
 from tests.broker.harness import Harness
 
 LONG = "x" * MAX_STRING_BYTES

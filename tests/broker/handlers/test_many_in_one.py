@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker import turns as turns_of_the_broker
-from coordinator.group.coordinator import GROUPS_AT_A_TIME, PARTITIONS_AT_A_TIME
-from protocol.messages import (
+from gregor.broker import turns as turns_of_the_broker
+from gregor.coordinator.group.coordinator import GROUPS_AT_A_TIME, PARTITIONS_AT_A_TIME
+from gregor.protocol.messages import (
     AlterConfigsRequest,
     AlterReplicaLogDirsRequest,
     CreatePartitionsRequest,
@@ -28,7 +28,7 @@ from protocol.messages import (
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
 )
-from replication import turns as turns_of_the_controller
+from gregor.replication import turns as turns_of_the_controller
 from tests.broker.harness import Harness
 
 MANY = 50

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import (
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import (
     DeleteTopicsRequest,
     FindCoordinatorRequest,
     ListGroupsRequest,
