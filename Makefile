@@ -106,7 +106,7 @@ rules: setup
 	$(BIN)/pytest -q tests/test_rules.py
 
 stubs: setup
-	$(BIN)/python -m gregor.protocol.stubs --check
+	$(BIN)/python -m gregor.protocol.codec.stubs --check
 
 # The wheel, in an environment that holds nothing else, from another folder.
 check-wheel: setup

@@ -22,7 +22,7 @@ COMMANDS = {
     "topics": ("gregor.broker.cli.topics", "Create, list, describe, alter and delete topics."),
     "console-producer": ("gregor.broker.cli.console_producer", "Send the lines of standard input to a topic."),
     "console-consumer": ("gregor.broker.cli.console_consumer", "Print the records of topics."),
-    "groups": ("gregor.broker.cli.groups", "List, describe and delete consumer groups; reset their offsets."),
+    "groups": ("gregor.broker.cli.groups.command", "List, describe and delete consumer groups; reset their offsets."),
     "compact": ("gregor.broker.cli.compact", "Compact a topic now, or say when that comes and why."),
     "retention": ("gregor.broker.cli.retention", "Apply a topic's retention now, or say what goes next and why."),
     "configs": (
@@ -33,8 +33,8 @@ COMMANDS = {
     "delete-records": ("gregor.broker.cli.delete_records", "Delete the records of partitions below an offset."),
     "log-dirs": ("gregor.broker.cli.log_dirs", "Show data folders, and the size of what lies in them."),
     "leader-election": ("gregor.broker.cli.leader_election", "Elect leaders of partitions."),
-    "doctor": ("gregor.broker.cli.doctor", "Check a cluster from a client's side, and say what to change."),
-    "dump-log": ("gregor.broker.cli.dump_log", "Show what is in the files of a log."),
+    "doctor": ("gregor.broker.cli.doctor.command", "Check a cluster from a client's side, and say what to change."),
+    "dump-log": ("gregor.broker.cli.dump_log.command", "Show what is in the files of a log."),
     "verify": ("gregor.broker.cli.verify", "Check the files of a data folder; changes nothing."),
     "spark": ("gregor.spark_jobs.cli", "Run a Spark job on topics, such as `gregor spark wordcount`."),
 }

@@ -7,35 +7,35 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gregor.broker.endpoints import endpoint_for
+from gregor.broker.net.endpoints import endpoint_for
 from gregor.protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
-    from gregor.broker.background import Background
-    from gregor.broker.connection import Connection
-    from gregor.broker.connections import Connections
-    from gregor.broker.endpoints import NodeEndpoint
-    from gregor.broker.fetch_sessions import FetchSessions
-    from gregor.broker.follower_sessions import FollowerSessions
-    from gregor.broker.internal_topics import TopicCreator
-    from gregor.broker.log_mover import LogMover
-    from gregor.broker.metadata_answer import EncodedTopics
-    from gregor.broker.receive_buffers import BufferPool, ReceiveBudget
+    from gregor.broker.answers.metadata import EncodedTopics
+    from gregor.broker.cluster.auto_topics import TopicCreator
+    from gregor.broker.fetch.follower_sessions import FollowerSessions
+    from gregor.broker.fetch.sessions import FetchSessions
+    from gregor.broker.jobs.background import Background
+    from gregor.broker.jobs.log_mover import LogMover
+    from gregor.broker.jobs.loop_lag import StallMeter
+    from gregor.broker.jobs.turns import Gate
+    from gregor.broker.net.connection import Connection
+    from gregor.broker.net.connections import Connections
+    from gregor.broker.net.endpoints import NodeEndpoint
+    from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
     from gregor.broker.registry import Entry
-    from gregor.broker.stalls import StallMeter
-    from gregor.broker.turns import Gate
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
-    from gregor.replication.consumer_offsets import ConsumerOffsets
-    from gregor.replication.controller_answers import ControllerAnswers
-    from gregor.replication.local_broker import LocalBroker
-    from gregor.replication.metadata_image import MetadataImage
-    from gregor.replication.partition import Partition
-    from gregor.replication.producer_ids import ProducerIdAllocator
-    from gregor.replication.replica_manager import ReplicaManager
-    from gregor.replication.topic_configs import TopicConfigs
-    from gregor.replication.topics_admin import Admin
-    from gregor.storage.manager import LogManager
+    from gregor.replication.admin.producer_ids import ProducerIdAllocator
+    from gregor.replication.admin.topics import Admin
+    from gregor.replication.controller.answers import ControllerAnswers
+    from gregor.replication.partition.controller_request_handler import LocalBroker
+    from gregor.replication.partition.metadata_image import MetadataImage
+    from gregor.replication.partition.partition import Partition
+    from gregor.replication.partition.replica_manager import ReplicaManager
+    from gregor.replication.store.consumer_offsets import ConsumerOffsets
+    from gregor.replication.store.topic_configs import TopicConfigs
+    from gregor.storage.folders.manager import LogManager
 
 
 @dataclass(slots=True, eq=False)

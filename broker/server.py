@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gregor.broker import log
-from gregor.broker.advertising import leads_astray, own_name, told_to_clients
-from gregor.broker.control import ControlSocket
-from gregor.broker.descriptors import raise_limit
-from gregor.broker.garbage import Garbage
-from gregor.broker.listening import BindError
+from gregor.broker.admin_socket.server import ControlSocket
+from gregor.broker.cluster.membership import until_informed
+from gregor.broker.jobs.descriptors import raise_limit
+from gregor.broker.jobs.gc_policy import Garbage
+from gregor.broker.jobs.reload import HangUp, reload_file
 from gregor.broker.log import logger
-from gregor.broker.membership import until_informed
-from gregor.broker.open_listeners import OpenListeners
-from gregor.broker.reloading import HangUp, reload_file
+from gregor.broker.net.advertised_addresses import leads_astray, own_name, told_to_clients
+from gregor.broker.net.listening import BindError
+from gregor.broker.net.open_listeners import OpenListeners
 from gregor.broker.wiring import Node, StartError
 from gregor.config.listeners import listener_text
 
@@ -173,7 +173,7 @@ class Server:
 
     def make_topics(self, wishes: Sequence[TopicWish]) -> None:
         """Have topics made, beside everything else."""
-        from gregor.broker.first_topics import make_first_topics
+        from gregor.broker.cluster.first_topics import make_first_topics
 
         self._node.broker.background.spawn(make_first_topics(self._node.broker, wishes))
 

@@ -9,44 +9,46 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
-from gregor.broker.advertising import own_name
-from gregor.broker.background import Background
-from gregor.broker.connections import Connections
+from gregor.broker.admin_socket.server import Control
+from gregor.broker.answers.metadata import EncodedTopics
+from gregor.broker.cluster.auto_topics import GROUP_METADATA_TOPIC, TopicCreator
+from gregor.broker.cluster.group_log import GroupLog
+from gregor.broker.cluster.recovering_partitions import LatePartitions
+from gregor.broker.cluster.store_factory import NO_ANSWER, NoSuchStore, check_store, in_cluster, zookeeper_store
 from gregor.broker.context import Broker
-from gregor.broker.control import Control
-from gregor.broker.descriptors import Share, open_files_limit
-from gregor.broker.disk_watch import DiskWatch
-from gregor.broker.fetch_sessions import FetchSessions
-from gregor.broker.follower_sessions import FollowerSessions
-from gregor.broker.group_log import GroupLog
-from gregor.broker.internal_topics import GROUP_METADATA_TOPIC, TopicCreator
-from gregor.broker.late_partitions import LatePartitions
+from gregor.broker.fetch.follower_sessions import FollowerSessions
+from gregor.broker.fetch.sessions import FetchSessions
+from gregor.broker.jobs.background import Background
+from gregor.broker.jobs.descriptors import Share, open_files_limit
+from gregor.broker.jobs.disk_watch import DiskWatch
+from gregor.broker.jobs.log_cleaner import LogCleaner
+from gregor.broker.jobs.log_mover import LogMover
+from gregor.broker.jobs.loop_lag import Stalls
+from gregor.broker.jobs.maintenance import Maintenance
+from gregor.broker.jobs.scan_helper import ScanHelper
+from gregor.broker.jobs.turns import Gate
 from gregor.broker.log import logger
-from gregor.broker.log_cleaner import LogCleaner
-from gregor.broker.log_mover import LogMover
-from gregor.broker.maintenance import Maintenance
-from gregor.broker.metadata_answer import EncodedTopics
-from gregor.broker.receive_buffers import BufferPool, ReceiveBudget
+from gregor.broker.net.advertised_addresses import own_name
+from gregor.broker.net.connections import Connections
+from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
 from gregor.broker.registry import load_handlers
-from gregor.broker.scan_helper import ScanHelper
-from gregor.broker.stalls import Stalls
-from gregor.broker.store_choice import NO_ANSWER, NoSuchStore, check_store, in_cluster, zookeeper_store
-from gregor.broker.turns import Gate
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.coordinator import GroupCoordinator
-from gregor.replication.adoption import adopt
-from gregor.replication.brokers import Brokers
-from gregor.replication.closest_replica import RACK_AWARE_SELECTOR
-from gregor.replication.consumer_offsets import ConsumerOffsets
-from gregor.replication.controller_answers import ControllerAnswers
-from gregor.replication.controller_link import ControllerLink
-from gregor.replication.controller_loop import ControllerLoop
-from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
-from gregor.replication.metadata_image import MetadataImage
-from gregor.replication.metadata_store import MetadataStore, StoreError, StoreFailed
-from gregor.replication.nodes import TOPICS, BrokerRegistration, NodeFormatError
-from gregor.replication.producer_ids import BlocksOfController, ProducerIdAllocator
-from gregor.replication.registration import (
+from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
+from gregor.replication.admin.topics import Admin
+from gregor.replication.channels.broker_channels import Brokers
+from gregor.replication.channels.controller_channel import ControllerLink
+from gregor.replication.controller.answers import ControllerAnswers
+from gregor.replication.controller.loop import ControllerLoop
+from gregor.replication.partition.metadata_image import MetadataImage
+from gregor.replication.partition.replica_manager import ReplicaManager
+from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
+from gregor.replication.store.adoption import adopt
+from gregor.replication.store.consumer_offsets import ConsumerOffsets
+from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
+from gregor.replication.store.metadata_store import MetadataStore, StoreError, StoreFailed
+from gregor.replication.store.nodes import TOPICS, BrokerRegistration, NodeFormatError
+from gregor.replication.store.registration import (
     announce_disk_event,
     generate_broker_id,
     join_cluster,
@@ -54,25 +56,23 @@ from gregor.replication.registration import (
     pass_over_producer_ids,
     register,
 )
-from gregor.replication.replica_manager import ReplicaManager
-from gregor.replication.topic_configs import TopicConfigs
-from gregor.replication.topics_admin import Admin
-from gregor.storage.checkpoints import MalformedFile
-from gregor.storage.disk_errors import error_text
-from gregor.storage.files import OsFiles
-from gregor.storage.folder_lock import FolderInUse
-from gregor.storage.identity import InconsistentFolder
-from gregor.storage.log_loading import DuplicatePartition
-from gregor.storage.manager import LogManager
+from gregor.replication.store.topic_configs import TopicConfigs
+from gregor.storage.folders.checkpoints import MalformedFile
+from gregor.storage.folders.identity import InconsistentFolder
+from gregor.storage.folders.loading import DuplicatePartition
+from gregor.storage.folders.manager import LogManager
+from gregor.storage.fs.disk_errors import error_text
+from gregor.storage.fs.files import OsFiles
+from gregor.storage.fs.folder_lock import FolderInUse
 
 if TYPE_CHECKING:
-    from gregor.broker.member import Member
+    from gregor.broker.cluster.member import Member
     from gregor.config.broker import BrokerConfig
     from gregor.config.listeners import Listener
-    from gregor.replication.partition import Partition
-    from gregor.replication.zk_client import ZooKeeperStore
-    from gregor.storage.data_folder import DataFolder
-    from gregor.storage.log import Log
+    from gregor.replication.partition.partition import Partition
+    from gregor.replication.store.zookeeper import ZooKeeperStore
+    from gregor.storage.folders.data_folder import DataFolder
+    from gregor.storage.log.log import Log
 
 _LOAD_BEFORE_SERVING_S = 0.25
 """So long loading logs may hold up the first answer; what takes longer (a crash's leftovers) goes on behind it."""
@@ -257,7 +257,7 @@ class Node:
 
         follower_sessions = FollowerSessions(config["max.incremental.fetch.session.cache.slots"])
         if self._zookeeper is not None:
-            from gregor.broker.member import Member  # a broker that is alone starts faster without
+            from gregor.broker.cluster.member import Member  # a broker that is alone starts faster without
 
             self._member = Member(
                 config,

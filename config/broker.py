@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from gregor.config.addresses import OLD_ADDRESS_KEYS, Addresses, resolve_addresses
-from gregor.config.broker_keys import BROKER_KEYS, broker_synonyms
+from gregor.config.cross_field import check_change, check_together
 from gregor.config.definitions import CLUSTER_WIDE, PER_BROKER, READ_ONLY, ConfigDef, ConfigError, ConfigValue
-from gregor.config.inert_keys import inert_keys
-from gregor.config.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES, PROTECTION_KEYS
 from gregor.config.listeners import Listener
 from gregor.config.properties import PropertiesError, load_properties
-from gregor.config.together import check_change, check_together
+from gregor.config.tables.broker_keys import BROKER_KEYS, broker_synonyms
+from gregor.config.tables.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES, PROTECTION_KEYS
+from gregor.config.tables.no_effect_keys import inert_keys
 
 DEFAULT_CONFIG = "DEFAULT_CONFIG"
 STATIC_BROKER_CONFIG = "STATIC_BROKER_CONFIG"

@@ -20,11 +20,11 @@ from gregor.config.broker import (
     broker_definition,
     listener_key,
 )
-from gregor.config.broker_keys import BROKER_KEYS, broker_synonyms
 from gregor.config.definitions import READ_ONLY, ConfigDef, ConfigError
-from gregor.config.inert_keys import inert_keys
+from gregor.config.tables.broker_keys import BROKER_KEYS, broker_synonyms
+from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.config.topic import broker_default
-from gregor.config.topic_keys import TOPIC_KEYS
 
 DYNAMIC_TOPIC_CONFIG = "DYNAMIC_TOPIC_CONFIG"
 DYNAMIC_BROKER_LOGGER_CONFIG = "DYNAMIC_BROKER_LOGGER_CONFIG"

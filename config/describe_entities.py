@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gregor.config.broker import DEFAULT_CONFIG, BrokerConfig
-from gregor.config.client_metrics import CLIENT_METRICS_KEYS
 from gregor.config.describe import (
     DYNAMIC_BROKER_LOGGER_CONFIG,
     DYNAMIC_CLIENT_METRICS_CONFIG,
@@ -16,7 +15,8 @@ from gregor.config.describe import (
     broker_layers,
     config_entry,
 )
-from gregor.config.group_keys import GROUP_KEYS
+from gregor.config.tables.client_metrics import CLIENT_METRICS_KEYS
+from gregor.config.tables.group_keys import GROUP_KEYS
 
 
 def describe_group(texts: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:

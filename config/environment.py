@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gregor.config.addresses import OLD_ADDRESS_KEYS
 from gregor.config.broker import broker_definition, known_names, nearest_key_hint
 from gregor.config.definitions import ConfigError
-from gregor.config.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES
+from gregor.config.tables.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES
 
 PREFIX = "KAFKA_"
 _BITNAMI_PREFIX = "KAFKA_CFG_"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from gregor.coordinator.ports import Shard
 from gregor.coordinator.result import Record
 from gregor.protocol.errors import MalformedMessage
-from gregor.protocol.records import RecordBatch, iter_batches
+from gregor.protocol.records.batch import RecordBatch, iter_batches
 
 _log = logging.getLogger(__name__)
 

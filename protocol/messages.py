@@ -2,7 +2,7 @@
 
 A class serves all versions that Apache Kafka 3.9 and 4.3 know; the version is an argument of `decode` and
 `encode`. Structs are attributes of the message's class: `FetchRequest.FetchTopic`. Types stand in `messages.pyi`, which
-`python -m gregor.protocol.stubs` writes. Importing this module loads no schema: a class is made on first use.
+`python -m gregor.protocol.codec.stubs` writes. Importing this module loads no schema: a class is made on first use.
 
 - `Cls.decode(buffer, version, position=0) -> (message, end position)` raises MalformedMessage and nothing else; bytes
   after the message are left alone, tagged fields that the schema does not know are dropped.
@@ -137,7 +137,7 @@ def _message(name: str) -> Any:
     """The class of that name, made if need be."""
     made = globals().get(name)
     if made is None:
-        from gregor.protocol.classes import build_class
+        from gregor.protocol.codec.classes import build_class
 
         made = globals()[name] = build_class(schema(name))
     return made
@@ -147,7 +147,7 @@ def __getattr__(name: str) -> Any:
     if name in _SCHEMA_OF:
         return _message(name)
     if name == "ApiMessage":
-        from gregor.protocol.classes import ApiMessage
+        from gregor.protocol.codec.classes import ApiMessage
 
         return ApiMessage
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,11 +1,11 @@
-"""Written by `python -m gregor.protocol.stubs` from the schema; do not edit."""
+"""Written by `python -m gregor.protocol.codec.stubs` from the schema; do not edit."""
 
 from collections.abc import Generator
 from typing import Any, ClassVar, Self
 
+from gregor.protocol.codec.model import Message as Schema
+from gregor.protocol.codec.primitives import Buffer, FileRegion
 from gregor.protocol.ids import Uuid
-from gregor.protocol.model import Message as Schema
-from gregor.protocol.primitives import Buffer, FileRegion
 
 APIS: dict[int, str]
 OTHERS: dict[str, str]

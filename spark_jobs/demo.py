@@ -219,7 +219,7 @@ def spark_word_count(bootstrap: str, source: str, target: str, folder: Path, rec
     from pyspark.errors import PySparkException
 
     from gregor.spark_jobs.jobs.wordcount import Options, start
-    from gregor.spark_jobs.run import reason, run_to_end
+    from gregor.spark_jobs.progress import reason, run_to_end
 
     log = folder / "spark.log"
     spark = open_session("gregor demo", log_file=log, jvm_options=SHORT_JOB)

@@ -31,15 +31,15 @@ from gregor.broker.cli.start_brokers import (
 )
 from gregor.broker.cli.tables import on_terminal
 from gregor.broker.cli.wire import WireClient
-from gregor.broker.local_zookeeper import DEFAULT_PORT, free_ports
-from gregor.broker.store_choice import NoSuchStore, check_members
-from gregor.broker.supervisor import Child, StartFailed, State, Supervisor, broker_command, end_of_orphans
-from gregor.broker.zookeeper_server import ZooKeeperMissing
+from gregor.broker.cluster.store_factory import NoSuchStore, check_members
+from gregor.broker.launch.local_zookeeper import DEFAULT_PORT, free_ports
+from gregor.broker.launch.supervisor import Child, StartFailed, State, Supervisor, broker_command, end_of_orphans
+from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
-from gregor.config.members import OFFSETS_COPIES, TOPICS_COPIES, copies_for, member_settings
+from gregor.config.local_cluster import OFFSETS_COPIES, TOPICS_COPIES, copies_for, member_settings
 from gregor.protocol.messages import MetadataRequest
-from gregor.storage.disk_errors import error_text
+from gregor.storage.fs.disk_errors import error_text
 
 LOOK_EVERY_S = 1.0
 FIRST_PORT = 9092

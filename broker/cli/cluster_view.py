@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gregor.broker.cli.tables import Column
-from gregor.broker.supervisor import State
+from gregor.broker.launch.supervisor import State
 from gregor.protocol.messages import MetadataResponse
 
 COLUMNS = (

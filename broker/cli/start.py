@@ -186,7 +186,7 @@ def main(arguments: Sequence[str]) -> int:
 def check_no_members(log_dirs: Sequence[str]) -> None:
     """ConfigError if a folder holds those of several brokers: `broker-0` would be taken for a partition of a topic."""
     from gregor.config.definitions import ConfigError
-    from gregor.config.members import MEMBER_FOLDER, members_in
+    from gregor.config.local_cluster import MEMBER_FOLDER, members_in
 
     for folder in log_dirs:
         if found := members_in([folder]):
@@ -202,7 +202,7 @@ def _on_ready(given: argparse.Namespace) -> Callable[[ServerInfo], None] | None:
     if given.ready_fd is not None:
         from dataclasses import asdict
 
-        from gregor.broker.supervisor import announce_ready
+        from gregor.broker.launch.supervisor import announce_ready
 
         return lambda info: announce_ready(given.ready_fd, asdict(info))
     show = sys.stdout.isatty() if given.banner is None else given.banner

@@ -15,17 +15,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from gregor.broker import local_zookeeper, log
+from gregor.broker import log
+from gregor.broker.cluster.store_factory import NoSuchStore, check_members
+from gregor.broker.jobs.reload import HangUp
+from gregor.broker.launch import local_zookeeper
+from gregor.broker.launch.supervisor import Child, StartFailed, Supervisor, broker_command, cpu_sets, end_of_orphans
+from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from gregor.broker.log import logger
-from gregor.broker.reloading import HangUp
-from gregor.broker.store_choice import NoSuchStore, check_members
-from gregor.broker.supervisor import Child, StartFailed, Supervisor, broker_command, cpu_sets, end_of_orphans
-from gregor.broker.zookeeper_server import ZooKeeperMissing
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.listeners import address_text
-from gregor.config.members import MEMBER_FOLDER, OFFSETS_COPIES, copies_for, member_settings, members_in
-from gregor.storage.disk_errors import error_text
+from gregor.config.local_cluster import MEMBER_FOLDER, OFFSETS_COPIES, copies_for, member_settings, members_in
+from gregor.storage.fs.disk_errors import error_text
 
 ZOOKEEPER_FOLDER = "zookeeper"
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
+from gregor.broker.admin_socket.address import connect
 from gregor.broker.cli.errors import CommandError
-from gregor.broker.control_address import connect
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 

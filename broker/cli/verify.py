@@ -11,9 +11,9 @@ import click
 
 from gregor.broker.cli.command import run
 from gregor.broker.cli.errors import CommandError
-from gregor.storage.read_only import ReadOnlyFiles
-from gregor.storage.verify import FolderReport, Progress, Totals, find_duplicates, look_at_folder, verify_folder
-from gregor.storage.verify_segment import Finding
+from gregor.storage.fs.read_only import ReadOnlyFiles
+from gregor.storage.verify.folder import FolderReport, Progress, Totals, find_duplicates, look_at_folder, verify_folder
+from gregor.storage.verify.segment import Finding
 
 PROGRESS_EVERY_S = 0.2
 SAID_EVERY_S = 10.0

@@ -18,7 +18,7 @@ from gregor.broker.cli.parser import Parser
 from gregor.config.listeners import address_text
 
 if TYPE_CHECKING:
-    from gregor.storage.folder_lock import FolderLock
+    from gregor.storage.fs.folder_lock import FolderLock
 
 DESCRIPTION = """\
 Run a ZooKeeper server in the foreground. Without a file it serves localhost:2181 and keeps its data in
@@ -103,7 +103,7 @@ def settings_of(given: argparse.Namespace) -> dict[str, str]:
 
 def hold_folder(folder: str) -> FolderLock:
     """What keeps other servers out of the folder, to be inherited by this one. NotStarted."""
-    from gregor.broker.local_zookeeper import hold
+    from gregor.broker.launch.local_zookeeper import hold
 
     try:
         return hold(Path(folder))
@@ -167,7 +167,7 @@ def main(arguments: Sequence[str]) -> int:
         given = make_parser().parse_args(list(arguments))
     except SystemExit as end:  # argparse ends the program for --help and for bad arguments
         return 1 if end.code else 0
-    from gregor.broker.zookeeper_server import ZooKeeperMissing, server_command
+    from gregor.broker.launch.zookeeper_server import ZooKeeperMissing, server_command
 
     try:
         settings = settings_of(given)

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from gregor.broker.cli.errors import CommandError
-from gregor.replication import nodes
+from gregor.replication.store import nodes
 
 CONNECTION_TIMEOUT_MS = 10_000
 SESSION_TIMEOUT_MS = 10_000
@@ -41,8 +41,8 @@ def zookeeper_option(command: Callable[..., Any]) -> Callable[..., Any]:
 async def brokers_of(connect: str, timeout_ms: int = CONNECTION_TIMEOUT_MS) -> str:
     """The addresses of the brokers that are registered in a ZooKeeper (host:port[,host:port][/chroot]), as a client's
     bootstrap servers. CommandError where there is no ZooKeeper, or none of them in it."""
-    from gregor.replication.metadata_store import NoNode, StoreError
-    from gregor.replication.zk_client import Settings, ZooKeeperStore
+    from gregor.replication.store.metadata_store import NoNode, StoreError
+    from gregor.replication.store.zookeeper import Settings, ZooKeeperStore
 
     servers, _, chroot = connect.partition("/")
     base = f"/{chroot.strip('/')}" if chroot.strip("/") else ""

@@ -1,10 +1,10 @@
 """Produce (key 0), versions 0 to 13.
 
-Each partition's records are one batch, appended under the rules of storage.validate and storage.prepare; the answer
+Each partition's records are one batch, appended under the rules of log.validate and log.prepare; the answer
 follows at once (acks=1), when every in-sync replica has them (acks=-1), or never (acks=0, where an error ends the
 connection, as the only way to tell). Versions 0 to 2 carry message sets, which are converted to one batch
-(protocol.up_conversion); one that is cut off is refused as a whole, where Apache Kafka takes its beginning. Frequent
-simple requests do not come here but go by gregor.broker.produce_routes.
+(records.up_conversion); one that is cut off is refused as a whole, where Apache Kafka takes its beginning. Frequent
+simple requests do not come here but go by gregor.broker.net.produce_fast_path.
 
 A batch that is large and whose records must be looked at, compressed anew or converted is prepared in slices and on a
 thread, and what a request has for hundreds of partitions is appended in turns; its connection takes up nothing else
@@ -23,18 +23,16 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from gregor.broker.handlers.leaders import current_leader, node_endpoints
-from gregor.broker.internal_topics import INTERNAL_TOPICS
-from gregor.broker.maintenance import flush_to
+from gregor.broker.answers.current_leaders import current_leader, node_endpoints
+from gregor.broker.cluster.auto_topics import INTERNAL_TOPICS
+from gregor.broker.jobs.maintenance import flush_to
+from gregor.broker.jobs.turns import TURN_S
 from gregor.broker.registry import handles
-from gregor.broker.turns import TURN_S
 from gregor.protocol.api_keys import ApiKey
-from gregor.protocol.compression import ZSTD
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
-from gregor.protocol.message_sets import InvalidMessageSet
 from gregor.protocol.messages import ProduceRequest, ProduceResponse
-from gregor.protocol.records import (
+from gregor.protocol.records.batch import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
     MAGIC_AT,
@@ -42,16 +40,18 @@ from gregor.protocol.records import (
     TRANSACTIONAL_BIT,
     CorruptBatch,
 )
-from gregor.protocol.up_conversion import NO_LIMIT, MessageTooLarge, upconvert, upconverting
-from gregor.storage.prepare import NeedsPreparation, PreparedBatch, prepare
-from gregor.storage.validate import RefusedRecords
+from gregor.protocol.records.compression import ZSTD
+from gregor.protocol.records.message_sets import InvalidMessageSet
+from gregor.protocol.records.up_conversion import NO_LIMIT, MessageTooLarge, upconvert, upconverting
+from gregor.storage.log.prepare import NeedsPreparation, PreparedBatch, prepare
+from gregor.storage.log.validate import RefusedRecords
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call
     from gregor.config.topic import LogConfig
     from gregor.protocol.slices import Slices
-    from gregor.replication.partition import Partition
-    from gregor.storage.log import Log
+    from gregor.replication.partition.partition import Partition
+    from gregor.storage.log.log import Log
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id by which Apache Kafka lets somebody write to its internal topics all the same."""

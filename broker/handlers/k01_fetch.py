@@ -1,8 +1,8 @@
 """Fetch (key 1), versions 0 to 18.
 
 Records leave as pieces of segment files, never decoded, but for versions 0 to 3, whose consumers read older formats
-(broker.handlers.down_converted). A request whose partitions have less than `min_bytes` waits, without holding a thread,
-until enough is committed or `max_wait_ms` is over (gregor.broker.delayed_fetch).
+(broker.fetch.down_conversion). A request whose partitions have less than `min_bytes` waits, without holding a thread,
+until enough is committed or `max_wait_ms` is over (gregor.broker.fetch.delayed).
 
 - 1 throttle time; 2 message sets of magic 1; 3 limit for the whole answer; 4 batches of magic 2, isolation level,
   aborted transactions; 5 log start offset; 7 sessions (KIP-227); 9 current leader epoch; 11 rack; 12 flexible, last
@@ -10,7 +10,7 @@ until enough is committed or `max_wait_ms` is over (gregor.broker.delayed_fetch)
   directory ids; 18 high watermark of followers.
 - Isolation read_committed reads to the last stable offset, which is the high watermark as long as there are no
   transactions.
-- Followers are answered by gregor.broker.follower_sessions.
+- Followers are answered by gregor.broker.fetch.follower_sessions.
 - From 11 on a follower answers consumers, too, as far as it knows what is committed; a leader sends those that name
   their rack to a replica in it, if `replica.selector.class` is Kafka's RackAwareReplicaSelector (KIP-392).
 """
@@ -20,21 +20,21 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from gregor.broker.delayed_fetch import DelayedFetch
-from gregor.broker.fetch_reads import MOST_FETCHES, TOPIC_IDS_FROM, RepeatedRead, release_records
-from gregor.broker.follower_sessions import SESSIONS_FROM, replica_of
+from gregor.broker.fetch.delayed import DelayedFetch
+from gregor.broker.fetch.follower_sessions import SESSIONS_FROM, replica_of
+from gregor.broker.fetch.reads import MOST_FETCHES, TOPIC_IDS_FROM, RepeatedRead, release_records
 from gregor.broker.registry import Later, handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
-from gregor.replication.closest_replica import closest_replica
-from gregor.storage.cached_reads import NotCached
+from gregor.replication.partition.replica_selector import closest_replica
+from gregor.storage.fs.cached_reads import NotCached
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call
-    from gregor.broker.fetch_sessions import FetchContext, FetchedPartition
-    from gregor.replication.partition import Partition
+    from gregor.broker.fetch.sessions import FetchContext, FetchedPartition
+    from gregor.replication.partition.partition import Partition
 
 BATCHES_FROM = 4
 RACKS_FROM = 11
@@ -46,7 +46,7 @@ READ_COMMITTED = 1
 @handles(ApiKey.FETCH, 0, 18)
 def fetch(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse | Later | Awaitable[FetchResponse]:
     if call.version < BATCHES_FROM:
-        from gregor.broker.handlers.down_converted import fetch_converted
+        from gregor.broker.fetch.down_conversion import fetch_converted
 
         return fetch_converted(broker, request, call)
     if call.version >= SESSIONS_FROM and replica_of(request, call.version) >= 0:

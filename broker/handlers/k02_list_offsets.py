@@ -23,13 +23,13 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
-from gregor.replication.partition import CONSUMER
+from gregor.replication.partition.partition import CONSUMER
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call
     from gregor.protocol.slices import Slices
-    from gregor.replication.partition import Partition
-    from gregor.storage.log import Log
+    from gregor.replication.partition.partition import Partition
+    from gregor.storage.log.log import Log
 
 LEADER_EPOCHS_FROM = 4
 NOT_AVAILABLE_FROM = 5
@@ -109,7 +109,7 @@ def _begin(
 
 
 class _Search:
-    """A log whose batches must be looked at; that goes in slices (gregor.storage.log_search)."""
+    """A log whose batches must be looked at; that goes in slices (gregor.storage.log.search)."""
 
     __slots__ = ("_end_offset", "_may_hide", "_work", "answer")
 

@@ -10,7 +10,7 @@
 - But a name whose topic was deleted is UNKNOWN_TOPIC_OR_PARTITION the first time it is asked for, although a new topic
   is made of it: whoever asks may well be the one who deleted it, and looks whether it is gone.
 - A broker that has just joined a cluster, and was not told of it by the controller yet, answers when it was.
-- An answer about many partitions is made in slices and kept (gregor.broker.metadata_answer).
+- An answer about many partitions is made in slices and kept (gregor.broker.answers.metadata).
 - Without an authorizer everybody may do everything, and the authorized operations say so.
 """
 
@@ -21,10 +21,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gregor.broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from gregor.broker.internal_topics import INTERNAL_TOPICS
-from gregor.broker.membership import until_informed
-from gregor.broker.metadata_answer import encoded_answer
+from gregor.broker.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from gregor.broker.answers.metadata import encoded_answer
+from gregor.broker.cluster.auto_topics import INTERNAL_TOPICS
+from gregor.broker.cluster.membership import until_informed
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -33,9 +33,9 @@ from gregor.protocol.messages import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call
-    from gregor.broker.responses import EncodedResponse
+    from gregor.broker.net.responses import EncodedResponse
     from gregor.protocol.ids import Uuid
-    from gregor.replication.metadata_image import PartitionState, TopicState
+    from gregor.replication.partition.metadata_image import PartitionState, TopicState
 
 Topic = MetadataResponse.MetadataResponseTopic
 

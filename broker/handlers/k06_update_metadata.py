@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import UpdateMetadataRequest, UpdateMetadataResponse
-from gregor.replication.controller_requests import SECURITY_PROTOCOL_IDS
+from gregor.replication.controller.requests import SECURITY_PROTOCOL_IDS
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call

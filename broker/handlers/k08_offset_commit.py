@@ -1,6 +1,6 @@
 """OffsetCommit (key 8), versions 0 to 10: a group's positions, kept by its coordinator.
 
-- 0 kept as nodes of the metadata tree, beside those of the coordinator (replication.consumer_offsets); 1 generation and
+- 0 kept as nodes of the metadata tree, beside those of the coordinator (store.consumer_offsets); 1 generation and
   member, a commit time for each partition; 2 a retention time instead; 3 throttle time; 5 no retention time any more;
   6 leader epochs; 7 static members; 8 flexible; 10 topic ids.
 - Positions of partitions that do not exist are refused one by one, the others kept.
@@ -16,7 +16,7 @@ from gregor.coordinator.group.records import java_length
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
-from gregor.replication.time_limit import TimeLimit
+from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.internal_topics import GROUP_METADATA_TOPIC
+from gregor.broker.cluster.auto_topics import GROUP_METADATA_TOPIC
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -18,7 +18,7 @@ from gregor.protocol.messages import FindCoordinatorRequest, FindCoordinatorResp
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call
-    from gregor.broker.endpoints import NodeEndpoint
+    from gregor.broker.net.endpoints import NodeEndpoint
 
 GROUP = 0
 TRANSACTION = 1

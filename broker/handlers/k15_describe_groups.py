@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.handlers.authorized import GROUP_OPERATIONS
+from gregor.broker.answers.authorized_operations import GROUP_OPERATIONS
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse

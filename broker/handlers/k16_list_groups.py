@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.internal_topics import GROUP_METADATA_TOPIC
+from gregor.broker.cluster.auto_topics import GROUP_METADATA_TOPIC
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode

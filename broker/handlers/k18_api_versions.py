@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gregor.broker.net.responses import EncodedResponse
 from gregor.broker.registry import handles
-from gregor.broker.responses import EncodedResponse
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ApiVersionsRequest, ApiVersionsResponse

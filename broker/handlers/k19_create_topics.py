@@ -17,7 +17,7 @@ from gregor.config.describe import describe_topic
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
-from gregor.replication.topics_admin import CreatedTopic, NewTopic
+from gregor.replication.admin.topics import CreatedTopic, NewTopic
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call

@@ -22,7 +22,7 @@ from gregor.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call
-    from gregor.broker.turns import Turns
+    from gregor.broker.jobs.turns import Turns
     from gregor.protocol.ids import Uuid
 
 DISABLED_FROM = 3

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from gregor.broker.handlers.leaders import why_absent
-from gregor.broker.internal_topics import INTERNAL_TOPICS
+from gregor.broker.answers.current_leaders import why_absent
+from gregor.broker.cluster.auto_topics import INTERNAL_TOPICS
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -22,7 +22,7 @@ from gregor.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call
-    from gregor.replication.partition import Partition
+    from gregor.replication.partition.partition import Partition
 
 NO_LOW_WATERMARK = -1
 

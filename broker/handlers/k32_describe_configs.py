@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from gregor.broker.handlers.resources import ENTITY_TYPES, ResourceType, unknown_type
-from gregor.broker.maintenance import sliced
+from gregor.broker.answers.config_resources import ENTITY_TYPES, ResourceType, unknown_type
+from gregor.broker.jobs.maintenance import sliced
 from gregor.broker.registry import handles
 from gregor.config.broker import DEFAULT_CONFIG
 from gregor.config.describe import (
@@ -27,7 +27,7 @@ from gregor.config.describe import (
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
-from gregor.replication.config_admin import TOPICS, check_own_number
+from gregor.replication.admin.configs import TOPICS, check_own_number
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call
@@ -86,7 +86,7 @@ async def _describe(broker: Broker, resource_type: int, name: str, wanted: Colle
     if name == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a name is needed")
     if resource_type == ResourceType.BROKER_LOGGER:
-        from gregor.broker import loggers
+        from gregor.broker.jobs import loggers
 
         check_own_number(name, broker.broker_id)
         return [describe_logger(logger, level) for logger, level in loggers.levels().items()]

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.handlers.resources import ENTITY_TYPES, check_resource, named_twice, unknown_type
+from gregor.broker.answers.config_resources import ENTITY_TYPES, check_resource, named_twice, unknown_type
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.messages import AlterConfigsRequest, AlterConfigsResponse
-from gregor.replication.config_admin import replacement
-from gregor.replication.time_limit import TimeLimit
+from gregor.replication.admin.configs import replacement
+from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call

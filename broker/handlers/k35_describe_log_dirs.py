@@ -20,7 +20,7 @@ from gregor.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResp
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call
-    from gregor.storage.data_folder import DataFolder
+    from gregor.storage.folders.data_folder import DataFolder
 
 _SLICE_S = 0.001
 

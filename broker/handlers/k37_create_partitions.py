@@ -14,7 +14,7 @@ from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import CreatePartitionsRequest, CreatePartitionsResponse
-from gregor.replication.time_limit import TimeLimit
+from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call

@@ -12,24 +12,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker import loggers
-from gregor.broker.handlers.resources import (
+from gregor.broker.answers.config_resources import (
     ENTITY_TYPES,
     ResourceType,
     check_resource,
     named_twice,
     unknown_type,
 )
+from gregor.broker.jobs import loggers
 from gregor.broker.registry import handles
-from gregor.config.broker_keys import BROKER_KEYS
 from gregor.config.definitions import ConfigDef
-from gregor.config.topic_keys import TOPIC_KEYS
+from gregor.config.tables.broker_keys import BROKER_KEYS
+from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
-from gregor.replication.config_admin import check_own_number, incremental
-from gregor.replication.config_changes import ConfigChange, ConfigOperation
-from gregor.replication.time_limit import TimeLimit
+from gregor.replication.admin.config_changes import ConfigChange, ConfigOperation
+from gregor.replication.admin.configs import check_own_number, incremental
+from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call
@@ -84,6 +84,6 @@ def _lists(kind: int, changes: list[ConfigChange]) -> dict[str, ConfigDef]:
         return {}
     if all(change.key in BROKER_KEYS for change in changes):
         return BROKER_KEYS
-    from gregor.config.inert_keys import inert_keys
+    from gregor.config.tables.no_effect_keys import inert_keys
 
     return {**BROKER_KEYS, **inert_keys()}

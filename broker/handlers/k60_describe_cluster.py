@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+from gregor.broker.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode

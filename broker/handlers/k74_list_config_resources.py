@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.handlers.resources import ENTITY_TYPES, ResourceType
+from gregor.broker.answers.config_resources import ENTITY_TYPES, ResourceType
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.handlers.authorized import TOPIC_OPERATIONS
-from gregor.broker.internal_topics import INTERNAL_TOPICS
+from gregor.broker.answers.authorized_operations import TOPIC_OPERATIONS
+from gregor.broker.cluster.auto_topics import INTERNAL_TOPICS
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
@@ -20,7 +20,7 @@ from gregor.protocol.messages import DescribeTopicPartitionsRequest, DescribeTop
 
 if TYPE_CHECKING:
     from gregor.broker.context import Broker, Call
-    from gregor.replication.metadata_image import PartitionState
+    from gregor.replication.partition.metadata_image import PartitionState
 
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition

@@ -27,7 +27,7 @@ from gregor.protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from gregor.protocol.records import INT64_MAX
+from gregor.protocol.records.batch import INT64_MAX
 
 _COMMIT = ANSWERS[Request.COMMIT]
 _COMMIT_SIMPLE = ANSWERS[Request.COMMIT_SIMPLE]

@@ -5,7 +5,7 @@ form in flexible versions too: a broker reads it before it knows whether it unde
 request header, without a client id, is that of ControlledShutdown 0 alone.
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST_HEADER = Message(
     "RequestHeader",

@@ -6,7 +6,7 @@ are named. 9: flexible. 10: the answer tells a new leader (KIP-951). 12: partiti
 yet librdkafka looks for them in ApiVersions.
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "ProduceRequest",

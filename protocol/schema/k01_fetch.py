@@ -7,7 +7,7 @@ checked (KIP-320). 10: zstd. 11: read from the closest replica (KIP-392). 12: fl
 (KIP-853). 18: the follower's high watermark (KIP-1166).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "FetchRequest",

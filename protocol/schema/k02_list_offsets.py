@@ -5,7 +5,7 @@ record of the greatest timestamp (KIP-734). 8: -4, the first offset kept locally
 remote storage. 10: a timeout for remote reads. 11: -6, the earliest offset not yet uploaded.
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "ListOffsetsRequest",

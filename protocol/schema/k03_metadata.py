@@ -5,7 +5,7 @@ declined. 5: offline replicas. 7: leader epochs. 8: authorized operations. 9: fl
 topic id. 13: an error of the whole answer (KIP-1102).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "MetadataRequest",

@@ -5,7 +5,7 @@ partitions by topic. 3: replicas that come and go. 4: flexible. 5: topic ids, in
 an unclean election (KIP-704). 7: KRaft controllers during a migration (KIP-866).
 """
 
-from gregor.protocol.model import Field, Message, Struct
+from gregor.protocol.codec.model import Field, Message, Struct
 
 REQUEST = Message(
     "LeaderAndIsrRequest",

@@ -5,7 +5,7 @@ As Apache Kafka 3.9 has it, the last release with ZooKeeper. 1: the broker's epo
 (KIP-866).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "StopReplicaRequest",

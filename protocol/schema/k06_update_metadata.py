@@ -5,7 +5,7 @@ listeners. 4: offline replicas. 5: the broker's epoch, partitions by topic. 6: f
 controllers during a migration (KIP-866).
 """
 
-from gregor.protocol.model import Field, Message, Struct
+from gregor.protocol.codec.model import Field, Message, Struct
 
 REQUEST = Message(
     "UpdateMetadataRequest",

@@ -3,7 +3,7 @@
 0: its request header has no client id. 1: an ordinary one. 2: the broker's epoch. 3: flexible.
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "ControlledShutdownRequest",

@@ -5,7 +5,7 @@ epochs. 7: static members (KIP-345). 8: flexible. 9: members of the consumer pro
 names.
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "OffsetCommitRequest",

@@ -5,7 +5,7 @@ transactions can be waited for (KIP-447). 8: many groups in one request (KIP-709
 (KIP-848). 10: topic ids for names.
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "OffsetFetchRequest",

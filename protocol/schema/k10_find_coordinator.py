@@ -4,7 +4,7 @@
 (KIP-890). 6: share partitions (KIP-932).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "FindCoordinatorRequest",

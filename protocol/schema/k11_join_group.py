@@ -5,7 +5,7 @@
 assign (KIP-814).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "JoinGroupRequest",

@@ -3,7 +3,7 @@
 3: many members in one request, static ones too (KIP-345). 4: flexible. 5: reason (KIP-800).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "LeaveGroupRequest",

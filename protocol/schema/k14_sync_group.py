@@ -3,7 +3,7 @@
 3: static members (KIP-345). 4: flexible. 5: protocol type and name are checked (KIP-559).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "SyncGroupRequest",

@@ -3,7 +3,7 @@
 3: authorized operations. 4: static members. 5: flexible. 6: GROUP_ID_NOT_FOUND in place of a dead group (KIP-1043).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "DescribeGroupsRequest",

@@ -3,7 +3,7 @@
 3: flexible. 4: by state (KIP-518). 5: by type (KIP-848).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "ListGroupsRequest",

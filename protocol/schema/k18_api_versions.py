@@ -4,7 +4,7 @@
 is 0 are listed too. The response header stays at version 0 for ever.
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "ApiVersionsRequest",

@@ -5,7 +5,7 @@ count (KIP-464). 5: flexible, and the answer describes the topic (KIP-525). 6: q
 gives the topic id.
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "CreateTopicsRequest",

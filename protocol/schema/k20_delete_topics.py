@@ -3,7 +3,7 @@
 1: throttle time. 4: flexible. 5: error messages and quota errors (KIP-599). 6: topics may be named by id (KIP-516).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "DeleteTopicsRequest",

@@ -4,7 +4,7 @@
 (KIP-890). 6: two-phase commit (KIP-939), which 4.3 calls unstable.
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "InitProducerIdRequest",

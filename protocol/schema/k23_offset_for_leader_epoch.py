@@ -3,7 +3,7 @@
 1: the answer names the epoch. 2: the leader epoch is checked (KIP-320). 3: replica id. 4: flexible.
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "OffsetForLeaderEpochRequest",

@@ -3,7 +3,7 @@
 1: pattern types (KIP-290). 2: flexible. 3: resources of type user.
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "DescribeAclsRequest",

@@ -3,7 +3,7 @@
 1: synonyms and sources. 3: documentation and types. 4: flexible.
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "DescribeConfigsRequest",

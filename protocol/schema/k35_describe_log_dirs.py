@@ -4,7 +4,7 @@
 partitions (KIP-1066).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "DescribeLogDirsRequest",

@@ -3,7 +3,7 @@
 2: flexible. 3: quota errors (KIP-599).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "CreatePartitionsRequest",

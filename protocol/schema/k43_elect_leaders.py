@@ -3,7 +3,7 @@
 1: unclean elections, error of the whole answer (KIP-460). 2: flexible.
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "ElectLeadersRequest",

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (45): partitions sent to other brokers, or called back on their way (KIP-455)."""
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "AlterPartitionReassignmentsRequest",

@@ -1,6 +1,6 @@
 """ListPartitionReassignments (46): partitions that are on their way to other brokers (KIP-455)."""
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "ListPartitionReassignmentsRequest",

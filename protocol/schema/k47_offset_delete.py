@@ -1,6 +1,6 @@
 """OffsetDelete (47): forget committed positions of a group (KIP-496)."""
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "OffsetDeleteRequest",

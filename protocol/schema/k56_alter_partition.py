@@ -4,7 +4,7 @@
 epochs of the brokers in the new set (KIP-903).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "AlterPartitionRequest",

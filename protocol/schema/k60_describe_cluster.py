@@ -3,7 +3,7 @@
 1: controllers as well as brokers (KIP-919). 2: fenced brokers (KIP-1073).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "DescribeClusterRequest",

@@ -1,6 +1,6 @@
 """AllocateProducerIds (67): a broker gets a block of producer ids from the controller (KIP-730)."""
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "AllocateProducerIdsRequest",

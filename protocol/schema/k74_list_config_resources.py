@@ -4,7 +4,7 @@
 resource (KIP-1142).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "ListConfigResourcesRequest",

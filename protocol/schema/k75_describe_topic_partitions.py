@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (75): topics and their partitions, page by page (KIP-966)."""
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 REQUEST = Message(
     "DescribeTopicPartitionsRequest",

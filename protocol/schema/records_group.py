@@ -5,7 +5,7 @@ is the key of: 0 and 1 a committed offset, 2 a group. (Apache Kafka 4 calls that
 the same.) From version 4 of a value on new fields come as tags only, so that older brokers can read them (KIP-915).
 """
 
-from gregor.protocol.model import Field, Message
+from gregor.protocol.codec.model import Field, Message
 
 OFFSET_COMMIT_KEY = Message(
     "OffsetCommitKey",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from gregor.spark_jobs.run import Progress
+    from gregor.spark_jobs.progress import Progress
 
 SINKS = ("console", "topic", "parquet")
 TRIGGERS = ("processing-time", "available-now")
@@ -80,7 +80,7 @@ def _run(options: Options) -> "Progress":
     require_broker(options.bootstrap_server)
     from pyspark.errors import PySparkException
 
-    from gregor.spark_jobs.run import reason, run_to_end
+    from gregor.spark_jobs.progress import reason, run_to_end
 
     spark = open_session(f"wordcount of {options.topic}", options.conf)
     try:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from gregor.protocol.messages import MetadataRequest, MetadataResponse, ProduceRequest
-from gregor.protocol.records import build_batch
+from gregor.protocol.records.batch import build_batch
 from tests.bench.figures import TICKS_PER_S, create_topics, memory_mb
 from tests.bench.raw_load import VERSION, leaders
 from tests.support.mixed_cluster import KAFKA, MixedCluster

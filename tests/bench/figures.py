@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gregor.broker.control_address import socket_path
+from gregor.broker.admin_socket.address import socket_path
 from gregor.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
@@ -21,7 +21,7 @@ from gregor.protocol.messages import (
     MetadataResponse,
     ProduceRequest,
 )
-from gregor.protocol.records import build_batch
+from gregor.protocol.records.batch import build_batch
 from tests.support.processes import BrokerProcess
 from tests.support.wire import RawConnection, memory_kb
 

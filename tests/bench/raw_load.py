@@ -25,7 +25,7 @@ from gregor.protocol.messages import (
     ProduceResponse,
     ResponseHeader,
 )
-from gregor.protocol.records import build_batch
+from gregor.protocol.records.batch import build_batch
 from tests.support.wire import RawConnection, request_bytes
 
 VERSION = 11

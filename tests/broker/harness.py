@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from gregor.broker.connection import Connection
 from gregor.broker.context import Broker, Call
-from gregor.broker.outbound import Chunk
+from gregor.broker.net.connection import Connection
+from gregor.broker.net.outbound import Chunk
+from gregor.broker.net.responses import encode_response
 from gregor.broker.registry import Entry, Later
-from gregor.broker.responses import encode_response
 from gregor.broker.wiring import Node
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode
@@ -38,7 +38,7 @@ from gregor.protocol.messages import (
     ResponseHeader,
     request_header_version,
 )
-from gregor.protocol.records import Record, build_batch, iter_batches
+from gregor.protocol.records.batch import Record, build_batch, iter_batches
 
 ResultT = TypeVar("ResultT")
 

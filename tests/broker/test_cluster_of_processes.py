@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from gregor.broker.zookeeper_server import ZooKeeperMissing
+from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from gregor.protocol.ids import random_uuid
 from gregor.protocol.messages import (
     ApiMessage,
@@ -28,7 +28,7 @@ from gregor.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from gregor.replication import nodes
+from gregor.replication.store import nodes
 from tests.support.gate import Gate
 from tests.support.gregor_cluster import PATIENCE_S, SESSION_TIMEOUT_MS, GregorCluster, until
 from tests.support.topic_settings import alteration, description

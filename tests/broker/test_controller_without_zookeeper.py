@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.zookeeper_server import ZooKeeperMissing
+from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     ApiMessage,
@@ -16,8 +16,8 @@ from gregor.protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
-from gregor.replication import nodes
-from gregor.replication.time_limit import LEAST_MS
+from gregor.replication.store import nodes
+from gregor.replication.store.time_limit import LEAST_MS
 from tests.support.gate import Gate
 from tests.support.gregor_cluster import GregorCluster, until
 from tests.support.topic_settings import alteration

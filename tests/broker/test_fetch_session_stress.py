@@ -10,7 +10,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DeleteRecordsRequest, DeleteTopicsRequest, FetchRequest, FetchResponse
-from gregor.replication.partition import Partition
+from gregor.replication.partition.partition import Partition
 from tests.broker.harness import Harness, records_of, running
 
 Key = tuple[str | bytes, int]

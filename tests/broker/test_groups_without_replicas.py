@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.internal_topics import GROUP_METADATA_TOPIC
-from gregor.broker.zookeeper_server import ZooKeeperMissing
+from gregor.broker.cluster.auto_topics import GROUP_METADATA_TOPIC
+from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     DescribeGroupsRequest,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gregor.config.broker import BrokerConfig
-from gregor.config.broker_keys import BROKER_KEYS
 from gregor.config.definitions import CLUSTER_WIDE, ConfigDef
+from gregor.config.tables.broker_keys import BROKER_KEYS
+from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.config.topic import LogConfig
-from gregor.config.topic_keys import TOPIC_KEYS
 from gregor.protocol.messages import IncrementalAlterConfigsRequest
 from tests.broker.harness import Harness
 

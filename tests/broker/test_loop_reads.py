@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gregor.storage.files import OsFile
+from gregor.storage.fs.files import OsFile
 from tests.broker.harness import Harness, running
 
 SETTINGS = {

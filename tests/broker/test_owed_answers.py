@@ -8,7 +8,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ProduceResponse, ResponseHeader
-from gregor.replication.partition import Partition
+from gregor.replication.partition.partition import Partition
 from tests.broker.harness import Harness, Wire, batch, one_partition, produce_request, request_frame
 from tests.storage.logs import sequenced
 

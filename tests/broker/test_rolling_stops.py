@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from gregor.broker.zookeeper_server import ZooKeeperMissing
+from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from gregor.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
-from gregor.replication import nodes
-from gregor.replication.peer import Peer
+from gregor.replication.channels.peer import Peer
+from gregor.replication.store import nodes
 from tests.support.gregor_cluster import PATIENCE_S, GregorCluster, until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.very_slow]

@@ -28,7 +28,7 @@ from gregor.protocol.messages import (
     response_class,
     response_header_version,
 )
-from gregor.protocol.records import iter_batches
+from gregor.protocol.records.batch import iter_batches
 from tests.broker.harness import batch, bytes_of, fetch_request, produce_request, request_frame
 
 ResultT = TypeVar("ResultT")

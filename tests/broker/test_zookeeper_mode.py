@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from gregor.broker.wiring import StartError
-from gregor.broker.zookeeper_server import ZooKeeperMissing
-from gregor.replication import nodes
-from gregor.replication.zk_client import ZooKeeperStore
+from gregor.replication.store import nodes
+from gregor.replication.store.zookeeper import ZooKeeperStore
 from tests.broker.harness import Harness
 from tests.support.processes import BrokerProcess, answers_metadata
 from tests.support.zookeeper import ZooKeeperProcess

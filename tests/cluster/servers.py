@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from gregor.broker.zookeeper_server import server_command
+from gregor.broker.launch.zookeeper_server import server_command
 from tests.cluster.network import Network
 from tests.support.kafka import java_command
 from tests.support.processes import ROOT, clean_environment

@@ -23,7 +23,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.records import iter_batches
+from gregor.protocol.records.batch import iter_batches
 from tests.compat.records import until
 from tests.support.kafka import java_command
 from tests.support.mixed_cluster import MixedCluster

@@ -6,9 +6,9 @@ import struct
 import time
 from zlib import crc32
 
-from gregor.protocol.compression import GZIP, LZ4, SNAPPY, compress, with_wrong_lz4_header_checksum
-from gregor.protocol.message_sets import append_message
-from gregor.protocol.records import build_batch
+from gregor.protocol.records.batch import build_batch
+from gregor.protocol.records.compression import GZIP, LZ4, SNAPPY, compress, with_wrong_lz4_header_checksum
+from gregor.protocol.records.message_sets import append_message
 
 NOW_MS = int(time.time() * 1000) - 60_000
 STEP_MS = 6 * 3_600_000

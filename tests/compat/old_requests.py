@@ -7,8 +7,8 @@ from typing import Any
 
 import gregor.protocol.messages as m
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.message_sets import iter_messages, record_magic
-from gregor.protocol.records import build_batch
+from gregor.protocol.records.batch import build_batch
+from gregor.protocol.records.message_sets import iter_messages, record_magic
 from tests.compat.old_message_sets import NOW_MS
 from tests.support.wire import RawConnection
 

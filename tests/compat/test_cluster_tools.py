@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from gregor.replication import nodes
+from gregor.replication.store import nodes
 from tests.support.gregor_cluster import GregorCluster, until
 from tests.support.kafka_tools import KafkaTools
 

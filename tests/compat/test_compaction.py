@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from gregor.broker.control_address import SOCKET_NAME, connect
+from gregor.broker.admin_socket.address import SOCKET_NAME, connect
 from tests.compat.confluent import read_to_end, reading
 from tests.compat.records import CODECS, WAIT_S, until
 from tests.support.kafka import run_kafka_tool

@@ -28,7 +28,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from gregor.protocol.records import RecordBatch, iter_batches
+from gregor.protocol.records.batch import RecordBatch, iter_batches
 from tests.compat.confluent import Member, as_sent, produce
 from tests.compat.records import WAIT_S, assorted, until
 from tests.support.kafka import run_kafka_tool

@@ -29,7 +29,7 @@ from gregor.protocol.messages import (
     MetadataRequest,
     ProduceRequest,
 )
-from gregor.protocol.records import RECORD_BATCH_OVERHEAD, RecordBatch, build_batch
+from gregor.protocol.records.batch import RECORD_BATCH_OVERHEAD, RecordBatch, build_batch
 from tests.compat.records import until
 from tests.support.processes import BrokerProcess
 from tests.support.wire import TIMEOUT_S, Closed, RawConnection, memory_kb, request_bytes

@@ -12,9 +12,9 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from gregor.config.broker import BrokerConfig
-from gregor.storage.files import OsFiles
-from gregor.storage.log import Log
-from gregor.storage.manager import LogManager
+from gregor.storage.folders.manager import LogManager
+from gregor.storage.fs.files import OsFiles
+from gregor.storage.log.log import Log
 from tests.compat.records import WAIT_S, until
 from tests.storage.compacting import all_batches, compact
 from tests.storage.logs import log_config

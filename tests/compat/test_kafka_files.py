@@ -16,7 +16,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from gregor.broker.cli import dump_log, verify
+from gregor.broker.cli import verify
+from gregor.broker.cli.dump_log import command as dump_log
 from tests.compat import apache_kafka
 from tests.compat.apache_kafka import ApacheKafka
 from tests.compat.records import CODECS, WAIT_S, until

@@ -15,7 +15,7 @@ from gregor.protocol.messages import (
     FetchRequest,
     ProduceRequest,
 )
-from gregor.protocol.records import Record, build_batch, iter_batches
+from gregor.protocol.records.batch import Record, build_batch, iter_batches
 from tests.support.kafka_peer import SINGLE_NODE, KafkaPeer
 from tests.support.processes import BrokerProcess, free_port
 from tests.support.wire import RawConnection

@@ -1,4 +1,4 @@
-"""config/docker-compose.yml and config/Dockerfile: their variables make the cluster that they promise."""
+"""config/docker/docker-compose.yml and config/docker/Dockerfile: their variables make the cluster that they promise."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from gregor.config.broker import BrokerConfig
 from gregor.config.environment import Environment, TopicWish, read_environment
 from tests.support.processes import ROOT
 
-COMPOSE = (ROOT / "config" / "docker-compose.yml").read_text()
-DOCKERFILE = (ROOT / "config" / "Dockerfile").read_text()
+COMPOSE = (ROOT / "config" / "docker" / "docker-compose.yml").read_text()
+DOCKERFILE = (ROOT / "config" / "docker" / "Dockerfile").read_text()
 DEFAULTS = dict(re.findall(r"(KAFKA_\w+)=(\S+)", re.sub(r"(?m)^#.*", "", DOCKERFILE)))
 
 
@@ -67,6 +67,6 @@ def test_the_image_takes_the_environment() -> None:
 
 
 def test_the_image_is_built_from_every_package() -> None:
-    let_in = set(re.findall(r"(?m)^!(\w+)$", (ROOT / "config" / "Dockerfile.dockerignore").read_text()))
+    let_in = set(re.findall(r"(?m)^!(\w+)$", (ROOT / "config" / "docker" / "Dockerfile.dockerignore").read_text()))
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     assert let_in == packages

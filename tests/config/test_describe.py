@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from gregor.config.broker import BrokerConfig
-from gregor.config.broker_keys import BROKER_KEYS
 from gregor.config.definitions import ConfigDef
 from gregor.config.describe import (
     ConfigSynonym,
@@ -15,8 +14,9 @@ from gregor.config.describe import (
     describe_topic,
     describe_topic_key,
 )
-from gregor.config.inert_keys import inert_keys
-from gregor.config.topic_keys import TOPIC_KEYS
+from gregor.config.tables.broker_keys import BROKER_KEYS
+from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.topic_keys import TOPIC_KEYS
 
 
 def test_a_topic_setting_through_all_layers() -> None:

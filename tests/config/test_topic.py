@@ -6,8 +6,8 @@ import pytest
 
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import LONG_MAX, ConfigError
+from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.config.topic import LogConfig, broker_default, parse_overrides
-from gregor.config.topic_keys import TOPIC_KEYS
 
 # Known to Kafka's topics, but nothing a log does here; internal.segment.bytes goes into segment_bytes.
 NOT_ATTRIBUTES = {

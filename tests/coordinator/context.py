@@ -31,7 +31,7 @@ from gregor.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from gregor.protocol.records import build_batch, iter_batches
+from gregor.protocol.records.batch import build_batch, iter_batches
 
 START_MS = 1_700_000_000_000
 R = TypeVar("R")

@@ -19,7 +19,7 @@ from gregor.protocol.messages import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
-from gregor.protocol.records import build_batch
+from gregor.protocol.records.batch import build_batch
 from tests.coordinator.context import START_MS, Context
 
 HOUR_MS = 60 * 60 * 1000

@@ -13,7 +13,7 @@ from gregor.coordinator.ports import Timers
 from gregor.coordinator.result import Parked, Record, Result
 from gregor.coordinator.runtime import CoordinatorRuntime
 from gregor.protocol.errors import ErrorCode, KafkaError, MalformedMessage
-from gregor.protocol.records import build_batch
+from gregor.protocol.records.batch import build_batch
 from tests.coordinator.context import START_MS, MemoryLog, SkippingLoop
 
 COMMIT_TIMEOUT_MS = 5_000

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gregor.broker.connection import Connection
+from gregor.broker.net.connection import Connection
 from gregor.broker.registry import Entry, load_handlers
 from gregor.protocol.ids import ZERO_UUID
 from tests.broker.handlers.test_any_values import Maker

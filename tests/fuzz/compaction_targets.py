@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
-from gregor.protocol.records import CorruptBatch, RecordBatch, build_batch
-from gregor.storage.aborted_transactions import (
+from gregor.protocol.records.batch import CorruptBatch, RecordBatch, build_batch
+from gregor.storage.cleaner.batch_filter import filter_batch, with_delete_horizon
+from gregor.storage.cleaner.offset_map import OffsetMap
+from gregor.storage.segment.transaction_index import (
     AbortedTransaction,
     TransactionTrail,
     format_transaction,
     parse_transaction_index,
 )
-from gregor.storage.batch_filter import filter_batch, with_delete_horizon
-from gregor.storage.offset_map import OffsetMap
 from tests.fuzz.record_targets import batch_seeds, mend_batch
 from tests.fuzz.runner import Seed, Target
 from tests.storage.logs import NOW_MS

@@ -7,22 +7,22 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from gregor.protocol.down_conversion import UnsupportedCodec, down_converting
 from gregor.protocol.errors import KafkaError
-from gregor.protocol.message_sets import iter_messages
-from gregor.protocol.record_scan import record_heads
-from gregor.protocol.record_spans import record_spans
-from gregor.protocol.records import RECORD_BATCH_OVERHEAD, CorruptBatch, RecordBatch, iter_batches
+from gregor.protocol.records.batch import RECORD_BATCH_OVERHEAD, CorruptBatch, RecordBatch, iter_batches
+from gregor.protocol.records.down_conversion import UnsupportedCodec, down_converting
+from gregor.protocol.records.message_sets import iter_messages
+from gregor.protocol.records.scan import record_heads
+from gregor.protocol.records.spans import record_spans
 from gregor.protocol.slices import run_slices
-from gregor.storage.aborted_transactions import (
+from gregor.storage.cleaner.batch_filter import filter_batch, with_delete_horizon
+from gregor.storage.cleaner.offset_map import OffsetMap
+from gregor.storage.log.prepare import prepare
+from gregor.storage.segment.transaction_index import (
     AbortedTransaction,
     TransactionTrail,
     format_transaction,
     parse_transaction_index,
 )
-from gregor.storage.batch_filter import filter_batch, with_delete_horizon
-from gregor.storage.offset_map import OffsetMap
-from gregor.storage.prepare import prepare
 from tests.fuzz.record_targets import CODECS, MAX_PLAIN_BYTES, append_seeds, batch_seeds, mend_batch, some_batch
 from tests.fuzz.runner import Seed, Target
 from tests.storage.logs import NOW_MS, log_config

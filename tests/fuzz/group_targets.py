@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from random import Random
 from typing import Any
 
-from gregor.broker.cli.dump_offsets import offsets_contents
+from gregor.broker.cli.dump_log.offsets import offsets_contents
 from gregor.config.broker import BrokerConfig
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.group import Membership
@@ -16,10 +16,10 @@ from gregor.coordinator.group.subscription import subscribed_topics
 from gregor.coordinator.ports import TimedOperation
 from gregor.coordinator.replaying import replay_steps
 from gregor.coordinator.result import Record
-from gregor.protocol import records
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from gregor.protocol.records import CorruptBatch, build_batch
+from gregor.protocol.records import batch as records
+from gregor.protocol.records.batch import CorruptBatch, build_batch
 from tests.fuzz.record_targets import mend_batch
 from tests.fuzz.runner import Seed, Target
 from tests.protocol.message_values import random_message

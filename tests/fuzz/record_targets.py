@@ -9,12 +9,10 @@ from zlib import crc32
 
 from crc32c import crc32c
 
-from gregor.broker.cli.dump_records import Shown, dump_log, plain_contents
+from gregor.broker.cli.dump_log.records import Shown, dump_log, plain_contents
 from gregor.broker.cli.errors import CommandError
-from gregor.protocol.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, DecompressionError, compress, decompress
 from gregor.protocol.errors import KafkaError
-from gregor.protocol.message_sets import iter_messages
-from gregor.protocol.records import (
+from gregor.protocol.records.batch import (
     ATTRIBUTES_AT,
     CRC_AT,
     LENGTH_AT,
@@ -26,10 +24,12 @@ from gregor.protocol.records import (
     build_batch,
     iter_batches,
 )
-from gregor.protocol.up_conversion import upconvert
-from gregor.storage.memory_files import MemoryFiles
+from gregor.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, DecompressionError, compress, decompress
+from gregor.protocol.records.message_sets import iter_messages
+from gregor.protocol.records.up_conversion import upconvert
 from tests.fuzz.runner import Seed, Target
 from tests.storage.logs import NOW_MS, open_log
+from tests.storage.memory_files import MemoryFiles
 
 MAX_PLAIN_BYTES = 1 << 20
 CODECS = (NONE, GZIP, SNAPPY, LZ4, ZSTD)

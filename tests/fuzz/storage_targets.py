@@ -9,28 +9,28 @@ from typing import Any
 
 from crc32c import crc32c
 
-from gregor.broker.cli.dump_indexes import dump_aborted, dump_index, dump_snapshot, dump_time_index
+from gregor.broker.cli.dump_log.indexes import dump_aborted, dump_index, dump_snapshot, dump_time_index
 from gregor.broker.cli.errors import CommandError
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import uuid_to_text
-from gregor.protocol.records import CorruptBatch
-from gregor.storage.checkpoints import MalformedFile, format_offsets, parse_offsets
-from gregor.storage.epochs import LeaderEpochs, format_epochs, parse_epochs
-from gregor.storage.folder_names import FolderKind, folder_name, marked_folder_name, parse_folder_name
-from gregor.storage.identity import (
+from gregor.protocol.records.batch import CorruptBatch
+from gregor.storage.folders.checkpoints import MalformedFile, format_offsets, parse_offsets
+from gregor.storage.folders.identity import (
     MetaProperties,
     format_meta_properties,
     format_partition_metadata,
     parse_meta_properties,
     parse_partition_metadata,
 )
-from gregor.storage.index import OffsetIndex, TimeIndex
-from gregor.storage.memory_files import MemoryFiles
-from gregor.storage.producer_state import ProducerStates, format_snapshot, parse_snapshot
-from gregor.storage.recovery import FolderLoader
-from gregor.storage.segment import OldMessageFormat
+from gregor.storage.folders.names import FolderKind, folder_name, marked_folder_name, parse_folder_name
+from gregor.storage.log.epochs import LeaderEpochs, format_epochs, parse_epochs
+from gregor.storage.producers.state import ProducerStates, format_snapshot, parse_snapshot
+from gregor.storage.recovery.recovery import FolderLoader
+from gregor.storage.segment.index import OffsetIndex, TimeIndex
+from gregor.storage.segment.segment import OldMessageFormat
 from tests.fuzz.runner import Seed, Target
 from tests.storage.logs import NOW_MS, batch, log_config, open_log, sequenced
+from tests.storage.memory_files import MemoryFiles
 
 FOLDER = "/data/orders-0"
 SEGMENT = "00000000000000000000"

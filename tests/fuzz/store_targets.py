@@ -9,22 +9,27 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gregor.replication import nodes
-from gregor.replication.embedded_store import EmbeddedStore
-from gregor.replication.metadata_store import Create, StoreFailed
-from gregor.storage.checkpoints import HIGH_WATERMARK_FILE, LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE, format_offsets
-from gregor.storage.identity import (
+from gregor.replication.store import nodes
+from gregor.replication.store.embedded import EmbeddedStore
+from gregor.replication.store.metadata_store import Create, StoreFailed
+from gregor.storage.folders.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    format_offsets,
+)
+from gregor.storage.folders.identity import (
     META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     MetaProperties,
     format_meta_properties,
     format_partition_metadata,
 )
-from gregor.storage.memory_files import MemoryFiles
-from gregor.storage.verify import Totals, look_at_folder, verify_folder
+from gregor.storage.verify.folder import Totals, look_at_folder, verify_folder
 from tests.fuzz.runner import Seed, Target
 from tests.fuzz.storage_targets import FOLDER, TOPIC_ID, good_folder
 from tests.storage.logs import NOW_MS
+from tests.storage.memory_files import MemoryFiles
 
 DATA_FOLDER = FOLDER.rpartition("/")[0]
 

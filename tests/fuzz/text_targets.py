@@ -13,19 +13,19 @@ from gregor.broker.cli.configs import parse_settings
 from gregor.broker.cli.console_consumer import parse_offset
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.get_offsets import parse_time, rules_filter, topic_filter
-from gregor.broker.cli.group_reset import parse_datetime_ms, parse_duration_ms, parse_scope, read_plan
+from gregor.broker.cli.groups.reset import parse_datetime_ms, parse_duration_ms, parse_scope, read_plan
 from gregor.broker.cli.line_reader import LineReader
 from gregor.broker.cli.record_format import decoder
 from gregor.broker.cli.topics import matching_topics, parse_assignment
 from gregor.config.broker import BrokerConfig
-from gregor.config.broker_keys import BROKER_KEYS
-from gregor.config.client_metrics import CLIENT_METRICS_KEYS, check_client_metrics
 from gregor.config.definitions import ConfigDef, ConfigError
 from gregor.config.listeners import Listener, check_ports, parse_listeners, parse_protocol_map
 from gregor.config.properties import PropertiesError, parse_properties
+from gregor.config.tables.broker_keys import BROKER_KEYS
+from gregor.config.tables.client_metrics import CLIENT_METRICS_KEYS, check_client_metrics
+from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.config.topic import parse_overrides
-from gregor.config.topic_keys import TOPIC_KEYS
-from gregor.replication import nodes
+from gregor.replication.store import nodes
 from tests.fuzz.runner import Seed, Target
 
 

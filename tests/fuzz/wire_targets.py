@@ -9,17 +9,17 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from gregor.broker.connection import Connection
-from gregor.broker.connections import Connections
-from gregor.broker.receive_buffers import BufferPool, ReceiveBudget
+from gregor.broker.net.connection import Connection
+from gregor.broker.net.connections import Connections
+from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
 from gregor.broker.registry import Entry
 from gregor.config.broker import BrokerConfig
 from gregor.protocol import messages
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from gregor.protocol.messages import ProduceRequest, RequestHeader
-from gregor.protocol.records import CorruptBatch, RecordBatch, build_batch
-from gregor.storage.log_append import AppendInfo
+from gregor.protocol.records.batch import CorruptBatch, RecordBatch, build_batch
+from gregor.storage.log.append import AppendInfo
 from tests.fuzz.runner import Seed, Target
 from tests.protocol.message_values import every_version, random_message
 

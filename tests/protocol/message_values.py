@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from gregor.protocol import messages
-from gregor.protocol.model import Field, Message, Struct
+from gregor.protocol.codec.model import Field, Message, Struct
 
 INTEGERS = {
     "int8": (-(2**7), 2**7 - 1),

@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from gregor.protocol.model import Field, Message, Struct
-from gregor.protocol.primitives import Buffer
+from gregor.protocol.codec.model import Field, Message, Struct
+from gregor.protocol.codec.primitives import Buffer
 
 FORMATS = {
     "bool": ">?",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gregor.protocol import messages
+from gregor.protocol.codec.source import ELEMENTS_PER_STEP, NUMBERS_PER_STEP
 from gregor.protocol.errors import MalformedMessage, UnsupportedField
 from gregor.protocol.messages import (
     AlterReplicaLogDirsRequest,
@@ -18,9 +19,8 @@ from gregor.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from gregor.protocol.source import ELEMENTS_PER_STEP, NUMBERS_PER_STEP
+from tests.protocol.codec.test_compiler import EVERY_TYPE, EVERY_TYPE_CLASS
 from tests.protocol.message_values import every_version, random_message, random_of_class
-from tests.protocol.test_compiler import EVERY_TYPE, EVERY_TYPE_CLASS
 
 
 def drain(steps: Generator[None, None, Any]) -> tuple[Any, int]:

@@ -14,8 +14,8 @@ import pytest
 
 from gregor.protocol import messages
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.codec.model import FIXED, Field, Message, Struct, Versions
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.model import FIXED, Field, Message, Struct, Versions
 from tests.support.kafka import java_command, kafka_jars
 
 pytestmark = pytest.mark.jvm

@@ -16,7 +16,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from gregor.protocol import messages
-from gregor.protocol.model import Message, Struct
+from gregor.protocol.codec.model import Message, Struct
 from tests.protocol.message_values import random_message
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gregor.broker.zookeeper_server import ZooKeeperMissing
+from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from tests.support.zookeeper import ZooKeeperProcess
 
 

@@ -18,12 +18,12 @@ from gregor.protocol.messages import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from gregor.replication import nodes
-from gregor.replication.controller_loop import ControllerLoop
-from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
-from gregor.replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
-from gregor.replication.registration import make_persistent_nodes, register
-from gregor.replication.topic_configs import TopicConfigs
+from gregor.replication.controller.loop import ControllerLoop
+from gregor.replication.store import nodes
+from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
+from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
+from gregor.replication.store.registration import make_persistent_nodes, register
+from gregor.replication.store.topic_configs import TopicConfigs
 from tests.replication.fakes import HandClock
 
 ENDPOINT = Listener("PLAINTEXT", "h", 1, "PLAINTEXT")

@@ -7,11 +7,11 @@ from typing import Any
 
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.messages import FetchRequest, FetchResponse
-from gregor.replication.fetcher import Fetcher, FetcherSettings, Key
-from gregor.replication.partition import Partition
-from gregor.storage.log import Log
-from gregor.storage.memory_files import MemoryFiles
+from gregor.replication.partition.fetcher import Fetcher, FetcherSettings, Key
+from gregor.replication.partition.partition import Partition
+from gregor.storage.log.log import Log
 from tests.storage.logs import batch, open_log
+from tests.storage.memory_files import MemoryFiles
 
 NOW = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))

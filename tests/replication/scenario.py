@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from gregor.config.listeners import Listener
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from gregor.replication import nodes
-from gregor.replication.cluster import LEGAL_PREDECESSORS, Cluster, PartitionKey, Phase
-from gregor.replication.controller import decide
-from gregor.replication.controller_events import (
+from gregor.replication.controller.context import LEGAL_PREDECESSORS, Cluster, PartitionKey, Phase
+from gregor.replication.controller.decide import decide
+from gregor.replication.controller.events import (
     Action,
     BrokersChanged,
     DropDeletion,
@@ -32,10 +31,11 @@ from gregor.replication.controller_events import (
     Write,
     WriteLast,
 )
-from gregor.replication.metadata_store import Create, Operation, Set
-from gregor.replication.node_tree import NodeTree
-from gregor.replication.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
-from gregor.replication.reassignment import is_moving
+from gregor.replication.controller.reassignment import is_moving
+from gregor.replication.store import nodes
+from gregor.replication.store.metadata_store import Create, Operation, Set
+from gregor.replication.store.node_tree import NodeTree
+from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
 
 
 def key_of(text: str) -> PartitionKey:

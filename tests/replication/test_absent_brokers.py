@@ -8,8 +8,8 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import random_uuid
-from gregor.replication import nodes
-from gregor.replication.topics_admin import NewTopic
+from gregor.replication.admin.topics import NewTopic
+from gregor.replication.store import nodes
 from tests.replication.fakes import on_loop
 from tests.replication.test_single_node import Node, node
 

@@ -11,11 +11,12 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import AllocateProducerIdsRequest, AlterPartitionRequest
-from gregor.replication import controller_loop, nodes, time_limit
-from gregor.replication.config_admin import replacement
-from gregor.replication.controller_answers import ControllerAnswers
-from gregor.replication.embedded_store import EmbeddedStore
-from gregor.replication.topics_admin import NewTopic
+from gregor.replication.admin.configs import replacement
+from gregor.replication.admin.topics import NewTopic
+from gregor.replication.controller import loop as controller_loop
+from gregor.replication.controller.answers import ControllerAnswers
+from gregor.replication.store import nodes, time_limit
+from gregor.replication.store.embedded import EmbeddedStore
 from tests.replication.fakes import on_loop
 from tests.replication.test_single_node import Node, node
 

@@ -13,27 +13,27 @@ import pytest
 
 from gregor.config.broker import BrokerConfig
 from gregor.config.listeners import Listener
-from gregor.config.topic_keys import TOPIC_KEYS
+from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import ControlledShutdownRequest, ControlledShutdownResponse
-from gregor.protocol.records import build_batch
-from gregor.replication import nodes
-from gregor.replication.adoption import adopt
-from gregor.replication.config_admin import incremental, replacement
-from gregor.replication.config_changes import ConfigChange, ConfigOperation
-from gregor.replication.controller_answers import ControllerAnswers
-from gregor.replication.controller_loop import ControllerLoop
-from gregor.replication.embedded_store import FILE_NAME, EmbeddedStore
-from gregor.replication.local_broker import LocalBroker
-from gregor.replication.metadata_image import MetadataImage
-from gregor.replication.metadata_store import Create, Delete
-from gregor.replication.nodes import BrokerRegistration
-from gregor.replication.registration import announce_disk_event, join_cluster, make_persistent_nodes, register
-from gregor.replication.replica_manager import ReplicaManager
-from gregor.replication.topic_configs import TopicConfigs
-from gregor.replication.topics_admin import TOLD_WITHIN_MS, Admin, NewTopic
-from gregor.storage.files import OsFiles
-from gregor.storage.manager import LogManager
+from gregor.protocol.records.batch import build_batch
+from gregor.replication.admin.config_changes import ConfigChange, ConfigOperation
+from gregor.replication.admin.configs import incremental, replacement
+from gregor.replication.admin.topics import TOLD_WITHIN_MS, Admin, NewTopic
+from gregor.replication.controller.answers import ControllerAnswers
+from gregor.replication.controller.loop import ControllerLoop
+from gregor.replication.partition.controller_request_handler import LocalBroker
+from gregor.replication.partition.metadata_image import MetadataImage
+from gregor.replication.partition.replica_manager import ReplicaManager
+from gregor.replication.store import nodes
+from gregor.replication.store.adoption import adopt
+from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
+from gregor.replication.store.metadata_store import Create, Delete
+from gregor.replication.store.nodes import BrokerRegistration
+from gregor.replication.store.registration import announce_disk_event, join_cluster, make_persistent_nodes, register
+from gregor.replication.store.topic_configs import TopicConfigs
+from gregor.storage.folders.manager import LogManager
+from gregor.storage.fs.files import OsFiles
 from tests.replication.fakes import on_loop
 
 

@@ -11,7 +11,7 @@ import random
 from typing import TYPE_CHECKING
 
 from gregor.protocol.api_keys import ApiKey
-from gregor.replication.partition import Partition
+from gregor.replication.partition.partition import Partition
 from tests.simulation.node import host_of
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from gregor.protocol.messages import (
     MetadataRequest,
     ProduceRequest,
 )
-from gregor.protocol.records import build_batch, iter_batches
-from gregor.replication.peer import Peer, PeerError
+from gregor.protocol.records.batch import build_batch, iter_batches
+from gregor.replication.channels.peer import Peer, PeerError
 from tests.simulation.ledger import is_compacted, key_of
 from tests.simulation.node import host_of, rack_of
 

@@ -7,20 +7,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from gregor.broker.log_cleaner import CleaningResult, LogCleaner
-from gregor.protocol.records import CorruptBatch
-from gregor.storage.cleaner import CleanedGroup, CleaningJob, CleaningRun
-from gregor.storage.segment_swap import LogChanged
+from gregor.broker.jobs.log_cleaner import CleaningResult, LogCleaner
+from gregor.protocol.records.batch import CorruptBatch
+from gregor.storage.cleaner.cleaner import CleanedGroup, CleaningJob, CleaningRun
+from gregor.storage.log.swap import LogChanged
 
 if TYPE_CHECKING:
-    from gregor.storage.log import Log
+    from gregor.storage.log.log import Log
     from tests.simulation.disks import Disk
 
 STEP_S = 0.05
 
 
 class _Worker:
-    """What gregor.broker.cleaner_process talks to."""
+    """What gregor.broker.jobs.cleaner_process talks to."""
 
     pid = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import random
 
-from gregor.storage.memory_files import MemoryFile, MemoryFiles
+from tests.storage.memory_files import MemoryFile, MemoryFiles
 
 
 class _File(MemoryFile):

@@ -6,14 +6,14 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gregor.replication import nodes
-from gregor.replication.metadata_store import Create
-from gregor.replication.nodes import ReplicaAssignment
+from gregor.replication.store import nodes
+from gregor.replication.store.metadata_store import Create
+from gregor.replication.store.nodes import ReplicaAssignment
 from tests.simulation.ambush import Ambush
 from tests.simulation.node import host_of
 
 if TYPE_CHECKING:
-    from gregor.replication.partition import Partition
+    from gregor.replication.partition.partition import Partition
     from tests.simulation.world import World
 
 

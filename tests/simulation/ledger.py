@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from gregor.protocol.records import LOG_OVERHEAD, iter_batches
-from gregor.replication import nodes
-from gregor.replication.metadata_store import Create, Delete, Operation, Set
-from gregor.replication.partition import Partition
+from gregor.protocol.records.batch import LOG_OVERHEAD, iter_batches
+from gregor.replication.partition.partition import Partition
+from gregor.replication.store import nodes
+from gregor.replication.store.metadata_store import Create, Delete, Operation, Set
 from tests.simulation.virtual_time import EPOCH_MS
 
 if TYPE_CHECKING:
-    from gregor.storage.log import Log
+    from gregor.storage.log.log import Log
     from tests.simulation.world import World
 
 Key = tuple[str, int]

@@ -31,12 +31,13 @@ class Mutant(NamedTuple):
     also: tuple[tuple[str, str, str], ...] = ()
 
 
-PARTITION = "replication/partition.py"
-ELECTION = "replication/election.py"
-ISR_PROPOSALS = "replication/isr_proposals.py"
-ISR_CHANGES = "replication/isr_changes.py"
-LOCAL_BROKER = "replication/local_broker.py"
-PRODUCER_STATE = "storage/producer_state.py"
+PARTITION = "replication/partition/partition.py"
+ELECTION = "replication/controller/election.py"
+ISR_PROPOSALS = "replication/controller/alter_partition.py"
+ISR_CHANGES = "replication/partition/alter_partition.py"
+LOCAL_BROKER = "replication/partition/controller_request_handler.py"
+RECOVERY = "storage/recovery/recovery.py"
+PRODUCER_STATE = "storage/producers/state.py"
 
 MUTANTS = (
     Mutant(
@@ -101,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "a follower does not cut off what differs",
-        "replication/fetcher.py",
+        "replication/partition/fetcher.py",
         "followed.partition.truncate_to_epoch(diverging.epoch, diverging.end_offset, now_ms)",
         "pass",
     ),
@@ -125,7 +126,7 @@ MUTANTS = (
         "pass",
         also=(
             (
-                "storage/log_append.py",
+                "storage/log/append.py",
                 "            self.assign_epoch(leader_epoch, first_offset)\n",
                 "            pass\n",
             ),
@@ -133,13 +134,13 @@ MUTANTS = (
     ),
     Mutant(
         "a follower cuts its log to its high watermark (before KIP-101)",
-        "replication/fetcher.py",
+        "replication/partition/fetcher.py",
         "if log.latest_epoch() is None:\n",
         "if True:\n",
     ),
     Mutant(
         "a controller writes without looking whether it still is one",
-        "replication/controller_writes.py",
+        "replication/controller/writes.py",
         "Check(nodes.CONTROLLER_EPOCH, self.epoch_version), *operations",
         "*operations",
     ),
@@ -153,13 +154,13 @@ MUTANTS = (
     ),
     Mutant(
         "a restart between two looks goes unnoticed",
-        "replication/controller.py",
+        "replication/controller/decide.py",
         "or registrations[id_][1] != broker.epoch\n",
         "\n",
     ),
     Mutant(
         "a restart while there was no controller goes unnoticed",
-        "replication/controller.py",
+        "replication/controller/decide.py",
         "                self._pass_over_returned()\n",
         "",
     ),
@@ -227,7 +228,7 @@ MUTANTS = (
     ),
     Mutant(
         "of a high watermark alone no follower is told",
-        "broker/follower_fetch.py",
+        "broker/fetch/follower.py",
         "        for place in self._quiet:\n",
         "        for place in self._quiet[:0]:\n",
     ),
@@ -245,34 +246,38 @@ MUTANTS = (
     ),
     Mutant(
         "a follower that lacks what was deleted does not begin anew",
-        "replication/fetcher.py",
+        "replication/partition/fetcher.py",
         "            elif start_offset > log.log_end_offset:\n",
         "            elif False:\n",
     ),
     Mutant(
         "the check of a log after a crash overlooks what producers did",
-        "storage/recovery.py",
+        "storage/recovery/recovery.py",
         "\n            self._producers.replay(batch)\n",
         "\n            pass\n",
         also=(
-            ("storage/recovery.py", "\n                self._producers.replay(batch)\n", "\n                pass\n"),
+            (
+                "storage/recovery/recovery.py",
+                "\n                self._producers.replay(batch)\n",
+                "\n                pass\n",
+            ),
         ),
     ),
     Mutant(
         "what is said of a log that is being checked is forgotten",
-        "broker/late_partitions.py",
+        "broker/cluster/recovering_partitions.py",
         "                    self._kept[key] = _with_topics(request, [_with_states(topic, [state])])\n",
         "                    pass\n",
     ),
     Mutant(
         "a log deleted after its check is told to nobody",
-        "broker/late_partitions.py",
+        "broker/cluster/recovering_partitions.py",
         "            self.must_be_asked = True\n",
         "            pass\n",
     ),
     Mutant(
         "followers do not learn what idempotent producers did",
-        "storage/log_append.py",
+        "storage/log/append.py",
         "            self._producers.replay(batch)\n",
         "            pass\n",
     ),

@@ -3,7 +3,7 @@
 A link is a direction between two hosts. While it is cut, what is sent over it, or should arrive, is lost, as far as its
 sender can know: it waits until its own time-out, and what it sent may have been done. Bytes of one connection stay in
 order; those of a connection that was given up may arrive after those of the next. gregor's own connection code
-(gregor.replication.peer) runs on top, with its buffers.
+(gregor.replication.channels.peer) runs on top, with its buffers.
 """
 
 from __future__ import annotations

@@ -9,40 +9,40 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, cast
 
+from gregor.broker.cluster.controlled_shutdown import hand_over
+from gregor.broker.cluster.membership import Membership
+from gregor.broker.cluster.recovering_partitions import LatePartitions
+from gregor.broker.cluster.replication_service import Replicating
 from gregor.broker.context import Broker, Call
-from gregor.broker.fetch_sessions import FetchSessions
-from gregor.broker.follower_sessions import FollowerSessions
-from gregor.broker.handing_over import hand_over
-from gregor.broker.late_partitions import LatePartitions
-from gregor.broker.membership import Membership
+from gregor.broker.fetch.follower_sessions import FollowerSessions
+from gregor.broker.fetch.sessions import FetchSessions
+from gregor.broker.jobs.turns import Gate
+from gregor.broker.net.responses import encode_response
 from gregor.broker.registry import Later, load_handlers
-from gregor.broker.replicating import Replicating
-from gregor.broker.responses import encode_response
-from gregor.broker.turns import Gate
 from gregor.config.broker import BrokerConfig
 from gregor.config.listeners import Listener
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.framing import SIZE_BYTES
 from gregor.protocol.messages import ApiVersionsResponse, RequestHeader, request_header_version
 from gregor.protocol.slices import Slices, run_slices
-from gregor.replication.brokers import Brokers
-from gregor.replication.closest_replica import RACK_AWARE_SELECTOR
-from gregor.replication.cluster import LiveBroker
-from gregor.replication.controller_answers import ControllerAnswers
-from gregor.replication.controller_link import ControllerLink
-from gregor.replication.controller_loop import ControllerLoop
-from gregor.replication.isr_changes import IsrChanges
-from gregor.replication.leader_balance import LeaderBalance
-from gregor.replication.metadata_image import MetadataImage
-from gregor.replication.metadata_store import StoreError
-from gregor.replication.nodes import BrokerRegistration
-from gregor.replication.producer_ids import BlocksOfController, ProducerIdAllocator
-from gregor.replication.registration import announce_disk_event, join_cluster, make_persistent_nodes
-from gregor.replication.replica_manager import ReplicaManager
-from gregor.replication.topic_configs import TopicConfigs
-from gregor.replication.topics_admin import Admin
-from gregor.storage.log import Log, LogSlice
-from gregor.storage.manager import LogManager
+from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
+from gregor.replication.admin.topics import Admin
+from gregor.replication.channels.broker_channels import Brokers
+from gregor.replication.channels.controller_channel import ControllerLink
+from gregor.replication.controller.answers import ControllerAnswers
+from gregor.replication.controller.auto_leader_rebalance import LeaderBalance
+from gregor.replication.controller.context import LiveBroker
+from gregor.replication.controller.loop import ControllerLoop
+from gregor.replication.partition.alter_partition import IsrChanges
+from gregor.replication.partition.metadata_image import MetadataImage
+from gregor.replication.partition.replica_manager import ReplicaManager
+from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
+from gregor.replication.store.metadata_store import StoreError
+from gregor.replication.store.nodes import BrokerRegistration
+from gregor.replication.store.registration import announce_disk_event, join_cluster, make_persistent_nodes
+from gregor.replication.store.topic_configs import TopicConfigs
+from gregor.storage.folders.manager import LogManager
+from gregor.storage.log.log import Log, LogSlice
 from tests.simulation.compacting import Cleaner
 from tests.simulation.disks import Disk
 from tests.simulation.loop import Process, VirtualLoop
@@ -156,7 +156,7 @@ class Node:
         return self.local.broker_epoch
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """What gregor.broker.background does."""
+        """What gregor.broker.jobs.background does."""
         self._loop.create_task(coroutine)
 
     def _end(self, reason: str) -> None:
@@ -212,7 +212,7 @@ class Node:
             except StoreError:
                 await asyncio.sleep(1.0)
 
-    # What gregor.broker.background does on threads.
+    # What gregor.broker.jobs.background does on threads.
 
     async def run(self, call: Callable[[], Any]) -> Any:
         return call()
@@ -270,7 +270,7 @@ class Node:
         self.logs.report(self.logs.checkpoints()())
 
     async def _maintain(self) -> None:
-        """What gregor.broker.maintenance does: flushes and checkpoints."""
+        """What gregor.broker.jobs.maintenance does: flushes and checkpoints."""
         turn = 0
         while True:
             await asyncio.sleep(CHECKPOINT_S)
@@ -287,7 +287,7 @@ class Node:
 
 
 class _ServerEnd:
-    """What gregor.broker.connection does: requests are begun in their order."""
+    """What gregor.broker.net.connection does: requests are begun in their order."""
 
     def __init__(self, node: Node, host: str) -> None:
         self._node = node

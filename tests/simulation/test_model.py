@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from gregor.replication.metadata_store import BadVersion, NodeExists, WatchEvent
+from gregor.replication.store.metadata_store import BadVersion, NodeExists, WatchEvent
 from tests.simulation.disks import Disk
 from tests.simulation.ledger import is_there
 from tests.simulation.loop import Process, Stuck, VirtualLoop
@@ -96,7 +96,7 @@ def test_a_session_survives_a_lost_connection_and_not_a_long_silence(
     loop.run_for(1)
     first = client.session_id
     caplog.clear()
-    with caplog.at_level(logging.INFO, "gregor.replication.zk_client"):
+    with caplog.at_level(logging.INFO, "gregor.replication.store.zookeeper"):
         client.client.break_connection()
         loop.run_for(60)
     assert [record.message.partition(",")[0] for record in caplog.records] == [

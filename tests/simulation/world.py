@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from gregor.protocol.ids import Uuid
-from gregor.replication import nodes
-from gregor.replication.closest_replica import RACK_AWARE_SELECTOR
-from gregor.replication.metadata_store import Create
-from gregor.replication.nodes import ReplicaAssignment, TopicAssignment
-from gregor.replication.partition import Partition
-from gregor.storage.log import Log
+from gregor.replication.partition.partition import Partition
+from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
+from gregor.replication.store import nodes
+from gregor.replication.store.metadata_store import Create
+from gregor.replication.store.nodes import ReplicaAssignment, TopicAssignment
+from gregor.storage.log.log import Log
 from tests.simulation.clients import Consumer, Deleter, Producer
 from tests.simulation.disks import Disk
 from tests.simulation.faults import Faults

@@ -14,7 +14,7 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
 
-from gregor.replication.metadata_store import (
+from gregor.replication.store.metadata_store import (
     BadVersion,
     Check,
     Create,
@@ -32,8 +32,8 @@ from gregor.replication.metadata_store import (
     WatchEvent,
     parent_of,
 )
-from gregor.replication.node_tree import NodeTree
-from gregor.replication.zk_client import Settings, ZooKeeperStore
+from gregor.replication.store.node_tree import NodeTree
+from gregor.replication.store.zookeeper import Settings, ZooKeeperStore
 from tests.simulation.loop import Process, VirtualLoop
 
 _ERRORS: dict[type[StoreError], type[Exception]] = {

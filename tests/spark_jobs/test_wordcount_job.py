@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from gregor.spark_jobs.errors import JobError
 from gregor.spark_jobs.jobs.wordcount import Options, start
-from gregor.spark_jobs.run import run_to_end
+from gregor.spark_jobs.progress import run_to_end
 from gregor.spark_jobs.sinks import counts_table, read_parquet_counts
 from tests.spark_jobs.topics import Topics
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gregor.protocol.records import Record, RecordBatch, iter_batches
-from gregor.storage.cleaner import CleaningJob, CleaningRun
-from gregor.storage.files import Files
-from gregor.storage.log import Log
+from gregor.protocol.records.batch import Record, RecordBatch, iter_batches
+from gregor.storage.cleaner.cleaner import CleaningJob, CleaningRun
+from gregor.storage.fs.files import Files
+from gregor.storage.log.log import Log
 
 
 def job_for(log: Log, now_ms: int, **changes: Any) -> CleaningJob:

@@ -13,15 +13,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import ClassVar
 
-from gregor.protocol.compression import GZIP, NONE
 from gregor.protocol.errors import KafkaError
-from gregor.protocol.records import Record, build_batch
-from gregor.storage.cleaner import CleaningRun
-from gregor.storage.compaction import SourceSegment
-from gregor.storage.log import Log
-from gregor.storage.log_move import MOVED_FILE
-from gregor.storage.segment import Segment
-from gregor.storage.segment_swap import LogChanged, SwapPlan, unlink_unfinished
+from gregor.protocol.records.batch import Record, build_batch
+from gregor.protocol.records.compression import GZIP, NONE
+from gregor.storage.cleaner.cleaner import CleaningRun
+from gregor.storage.folders.move import MOVED_FILE
+from gregor.storage.log.compaction import SourceSegment
+from gregor.storage.log.log import Log
+from gregor.storage.log.swap import LogChanged, SwapPlan, unlink_unfinished
+from gregor.storage.segment.segment import Segment
 from tests.storage.compacting import job_for, live_producers
 from tests.storage.log_model import FOLDERS, KEY, NEVER, Crash, LogModel, Producer, Written
 
@@ -215,7 +215,7 @@ class LogLife(LogModel):
                 if write == manager.checkpoints:
                     self._report(errors)
 
-    # Compaction, as gregor.broker.log_cleaner does it
+    # Compaction, as gregor.broker.jobs.log_cleaner does it
 
     def begin_cleaning(self) -> None:
         log = self.log
@@ -276,7 +276,7 @@ class LogLife(LogModel):
                 unlink_unfinished(self.files, log.directory)
             raise
 
-    # Moves, as gregor.broker.log_mover makes them
+    # Moves, as gregor.broker.jobs.log_mover makes them
 
     def begin_move(self) -> None:
         if self.move is None and not self.log.offline:

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.ids import random_uuid
-from gregor.protocol.records import Record, RecordBatch, iter_batches
-from gregor.storage.flush import FlushPlan
-from gregor.storage.log import Log
-from gregor.storage.log_move import LogMove
-from gregor.storage.manager import LogManager
-from gregor.storage.memory_files import MemoryFile, MemoryFiles
+from gregor.protocol.records.batch import Record, RecordBatch, iter_batches
+from gregor.storage.folders.manager import LogManager
+from gregor.storage.folders.move import LogMove
+from gregor.storage.log.flush import FlushPlan
+from gregor.storage.log.log import Log
 from tests.storage.compacting import all_batches
 from tests.storage.logs import NOW_MS, log_config
+from tests.storage.memory_files import MemoryFile, MemoryFiles
 
 FOLDERS = ("/data", "/more")
 KEY = "orders", 0

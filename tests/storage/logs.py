@@ -8,9 +8,9 @@ from typing import Any
 from crc32c import crc32c
 
 from gregor.config.topic import LogConfig
-from gregor.protocol.records import RecordBatch, build_batch
-from gregor.storage.files import Files
-from gregor.storage.log import Log
+from gregor.protocol.records.batch import RecordBatch, build_batch
+from gregor.storage.fs.files import Files
+from gregor.storage.log.log import Log
 
 NOW_MS = 1_700_000_000_000
 DIRECTORY = "/data/orders-0"

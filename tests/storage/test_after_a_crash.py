@@ -3,10 +3,10 @@ for synced because it sees it."""
 
 from __future__ import annotations
 
-from gregor.storage.epochs import FILE_NAME as EPOCHS_FILE
-from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.log.epochs import FILE_NAME as EPOCHS_FILE
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, read_offsets, sequenced
-from tests.storage.test_recovery import ROLLING, load, written
+from tests.storage.memory_files import MemoryFiles
+from tests.storage.recovery.test_recovery import ROLLING, load, written
 
 
 def test_what_is_found_after_a_crash_is_synced_by_the_next_flush() -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.ids import ZERO_UUID
-from gregor.storage.log import Log
-from gregor.storage.manager import LogManager
-from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.folders.manager import LogManager
+from gregor.storage.log.log import Log
 from tests.storage.logs import NOW_MS, log_config, read_offsets, sequenced
+from tests.storage.memory_files import MemoryFiles
 
 CONFIG = log_config(segment_bytes=300, index_interval_bytes=100)
 NEVER = -1

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.storage.disk_errors import is_full
-from gregor.storage.files import OsFiles
-from gregor.storage.log import Log
-from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.fs.files import OsFiles
+from gregor.storage.log.log import Log
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, read_offsets
+from tests.storage.memory_files import MemoryFiles
 
 FULL = errno.ENOSPC
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gregor.protocol.records import build_batch
-from gregor.storage.files import OsFiles
-from gregor.storage.log import Log
+from gregor.protocol.records.batch import build_batch
+from gregor.storage.fs.files import OsFiles
+from gregor.storage.log.log import Log
 from tests.storage.compacting import all_records, compact
 from tests.storage.logs import NOW_MS, open_log
 from tests.storage.test_dump_log import COMPLAINTS, dump

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gregor.protocol.records import Record, build_batch
+from gregor.protocol.records.batch import Record, build_batch
 from gregor.protocol.slices import run_slices
-from gregor.storage.files import OsFiles
-from gregor.storage.log import Log
-from gregor.storage.prepare import prepare
+from gregor.storage.fs.files import OsFiles
+from gregor.storage.log.log import Log
+from gregor.storage.log.prepare import prepare
 from tests.storage.logs import NOW_MS, batch, log_config, open_log, sequenced
 from tests.support.kafka import java_command
 

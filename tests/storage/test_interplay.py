@@ -12,18 +12,18 @@ import pytest
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import Uuid, random_uuid
-from gregor.protocol.records import build_batch
+from gregor.protocol.records.batch import build_batch
 from gregor.protocol.slices import Slices
-from gregor.storage import checkpoint_contents
-from gregor.storage.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
-from gregor.storage.cleaner import CleaningRun
-from gregor.storage.log import Log
-from gregor.storage.manager import LogManager
-from gregor.storage.memory_files import MemoryFile, MemoryFiles
-from gregor.storage.segment_swap import LogChanged, SwapPlan, unlink_unfinished
+from gregor.storage.cleaner.cleaner import CleaningRun
+from gregor.storage.folders import checkpoint_contents
+from gregor.storage.folders.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
+from gregor.storage.folders.manager import LogManager
+from gregor.storage.log.log import Log
+from gregor.storage.log.swap import LogChanged, SwapPlan, unlink_unfinished
 from tests.storage.compacting import all_records, job_for, live_producers
+from tests.storage.folders.test_manager import offsets_in
 from tests.storage.logs import NOW_MS, batch, log_config, read_offsets, sequenced
-from tests.storage.test_manager import offsets_in
+from tests.storage.memory_files import MemoryFile, MemoryFiles
 
 CONFIG = log_config(segment_bytes=300, index_interval_bytes=100, cleanup_policy=frozenset(["compact"]))
 FOLDERS = ("/data", "/more")

@@ -9,11 +9,11 @@ import pytest
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.slices import Slices
-from gregor.storage.cached_reads import NotCached
-from gregor.storage.log import Log
-from gregor.storage.manager import LogManager
-from gregor.storage.memory_files import MemoryFiles
+from gregor.storage.folders.manager import LogManager
+from gregor.storage.fs.cached_reads import NotCached
+from gregor.storage.log.log import Log
 from tests.storage.logs import NOW_MS, batch, log_config
+from tests.storage.memory_files import MemoryFiles
 
 CONFIG = log_config(
     segment_bytes=200,

@@ -6,7 +6,7 @@ import struct
 
 from crc32c import crc32c
 
-from gregor.protocol.records import CorruptBatch, RecordBatch, iter_batches
+from gregor.protocol.records.batch import CorruptBatch, RecordBatch, iter_batches
 
 ValidBatch = tuple[int, int, int, RecordBatch]
 """start and end position, next offset, the batch."""

@@ -11,7 +11,7 @@ from signal import SIGCONT, SIGSTOP
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from gregor.replication import nodes
+from gregor.replication.store import nodes
 from tests.support.processes import BrokerProcess, answers_metadata
 from tests.support.zookeeper import ZooKeeperProcess
 

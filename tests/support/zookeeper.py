@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from gregor.broker.zookeeper_server import server_command
+from gregor.broker.launch.zookeeper_server import server_command
 from tests.support.processes import clean_environment, free_port
 
 START_TIMEOUT_S = 60.0

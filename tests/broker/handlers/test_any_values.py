@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from gregor.protocol.codec.model import Field, Struct
 from gregor.protocol.messages import request_class, schema
-from gregor.protocol.model import Field, Struct
 from tests.broker.harness import Harness, batch
 
 LIMITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.handlers.authorized import GROUP_OPERATIONS, NOT_ASKED
+from gregor.broker.answers.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     DeleteGroupsRequest,

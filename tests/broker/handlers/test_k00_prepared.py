@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gregor.protocol.compression import CODEC_NAMES
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.framing import SIZE_BYTES
 from gregor.protocol.messages import ProduceRequest, ProduceResponse, response_header_version
-from gregor.protocol.records import Record, RecordBatch, build_batch, iter_batches
+from gregor.protocol.records.batch import Record, RecordBatch, build_batch, iter_batches
+from gregor.protocol.records.compression import CODEC_NAMES
 from tests.broker.handlers.test_k00_produce import refused
 from tests.broker.harness import (
     Harness,
@@ -195,7 +195,7 @@ def test_what_a_request_has_for_many_partitions_is_appended_in_turns(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.create_topic(topic, partitions=5)
-    for module in ("gregor.broker.handlers.k00_produce", "gregor.broker.turns"):
+    for module in ("gregor.broker.handlers.k00_produce", "gregor.broker.jobs.turns"):
         monkeypatch.setattr(f"{module}.TURN_S", -1.0)  # time is up after each
     request = produce_request(topic, batch(b"0"))
     parts = request.topic_data[0].partition_data

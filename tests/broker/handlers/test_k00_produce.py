@@ -10,7 +10,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import FindCoordinatorRequest, ProduceRequest
-from gregor.protocol.records import RecordBatch, iter_batches
+from gregor.protocol.records.batch import RecordBatch, iter_batches
 from tests.broker.harness import (
     Harness,
     Wire,

@@ -6,7 +6,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
-from gregor.protocol.records import Record, build_batch
+from gregor.protocol.records.batch import Record, build_batch
 from tests.broker.harness import Harness, batch, produce_request
 
 VERSIONS = range(1, 12)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from gregor.broker.handlers import k03_metadata
-from gregor.broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DeleteTopicsRequest, MetadataRequest, MetadataResponse
 from tests.broker.harness import Harness

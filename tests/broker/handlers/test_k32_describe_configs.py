@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gregor.config.broker_keys import BROKER_KEYS
-from gregor.config.inert_keys import inert_keys
-from gregor.config.topic_keys import TOPIC_KEYS
+from gregor.config.tables.broker_keys import BROKER_KEYS
+from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest
-from gregor.replication.nodes import config_path, encode_config
+from gregor.replication.store.nodes import config_path, encode_config
 from tests.broker.harness import Harness
 
 VERSIONS = range(1, 5)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker import log_mover
+from gregor.broker.jobs import log_mover
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     AlterReplicaLogDirsRequest,
@@ -22,10 +22,10 @@ from gregor.protocol.messages import (
     DescribeLogDirsRequest,
     IncrementalAlterConfigsRequest,
 )
-from gregor.storage import log_move
-from gregor.storage.files import OsFiles
-from gregor.storage.log_move import CopyPlan
-from gregor.storage.throttle import Pace
+from gregor.storage.folders import move as log_move
+from gregor.storage.folders.move import CopyPlan
+from gregor.storage.fs.files import OsFiles
+from gregor.storage.fs.throttle import Pace
 from tests.broker.harness import Harness
 
 

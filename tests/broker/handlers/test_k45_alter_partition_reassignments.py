@@ -8,7 +8,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
-from gregor.replication.nodes import ReplicaAssignment
+from gregor.replication.store.nodes import ReplicaAssignment
 from tests.broker.harness import Harness
 
 _Topic = AlterPartitionReassignmentsRequest.ReassignableTopic

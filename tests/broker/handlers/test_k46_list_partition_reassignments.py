@@ -6,7 +6,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
-from gregor.replication.nodes import ReplicaAssignment
+from gregor.replication.store.nodes import ReplicaAssignment
 from tests.broker.harness import Harness
 
 _Wanted = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gregor.broker.handlers.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+from gregor.broker.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeClusterRequest
 from tests.broker.harness import Harness

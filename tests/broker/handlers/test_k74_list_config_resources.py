@@ -8,7 +8,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
-from gregor.replication.config_admin import replacement
+from gregor.replication.admin.configs import replacement
 from tests.broker.harness import Harness
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gregor.protocol.codec.primitives import MAX_STRING_BYTES
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     AlterConfigsRequest,
@@ -18,7 +19,6 @@ from gregor.protocol.messages import (
     IncrementalAlterConfigsRequest,
     ListGroupsRequest,
 )
-from gregor.protocol.primitives import MAX_STRING_BYTES
 from tests.broker.harness import Harness
 
 LONG = "x" * MAX_STRING_BYTES

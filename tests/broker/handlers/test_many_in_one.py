@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker import turns as turns_of_the_broker
+from gregor.broker.jobs import turns as turns_of_the_broker
 from gregor.coordinator.group.coordinator import GROUPS_AT_A_TIME, PARTITIONS_AT_A_TIME
 from gregor.protocol.messages import (
     AlterConfigsRequest,

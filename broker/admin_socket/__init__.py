@@ -1,0 +1,1 @@
+"""Requests from the broker's own host: compact and retention, now or explained."""

@@ -1,0 +1,145 @@
+"""When compaction and retention come to a log next, and why: sentences for an operator. Pure, but for what it reads of
+the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gregor.storage.log.compaction import NEVER_OVERDUE_MS, Bound
+
+if TYPE_CHECKING:
+    from gregor.storage.log.compaction import DirtyRange
+    from gregor.storage.log.log import Log
+
+_FIRST = {
+    Bound.ACTIVE_SEGMENT: "when the active segment has ended",
+    Bound.HIGH_WATERMARK: "when it is committed",
+    Bound.MIN_LAG: "when it is old enough",
+}
+
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+
+
+def duration(ms: float) -> str:
+    """The two largest units: `3 d 4 h`, `12 s`, `250 ms`."""
+    rest = int(ms)
+    parts = []
+    for unit_ms, name in _UNITS:
+        count, rest = divmod(rest, unit_ms)
+        if count:
+            parts.append(f"{count} {name}")
+        if len(parts) == 2 or (parts and not count):
+            break
+    return " ".join(parts) or f"{rest} ms"
+
+
+def size(size_bytes: float) -> str:
+    """`831 B`, `12.0 KB`, `3.4 MB`, `1.2 GB`, in powers of 1000."""
+    if size_bytes < 1000:
+        return f"{int(size_bytes)} B"
+    for unit in ("KB", "MB"):
+        size_bytes /= 1000
+        if size_bytes < 999.95:
+            return f"{size_bytes:.1f} {unit}"
+    return f"{size_bytes / 1000:.1f} GB"
+
+
+def compaction_outlook(
+    log: Log,
+    dirty: DirtyRange,
+    *,
+    now_ms: int,
+    next_look_ms: int,
+    enabled: bool,
+    running: bool,
+    trouble: str | None,
+) -> tuple[str, str]:
+    """(when, why) of the next run over a log of a compacted topic."""
+    threshold = log.config.min_cleanable_dirty_ratio
+    share = (
+        f"{size(dirty.cleanable_bytes)} of {size(dirty.clean_bytes + dirty.cleanable_bytes)} that may be compacted are "
+        f"dirty, a ratio of {dirty.ratio:.2f}; it is due above {threshold:g}"
+    )
+    bound = f"{dirty.bound.value}{_bound_details(log, dirty, now_ms)}"
+    if running:
+        return "now", "a worker is at it"
+    if trouble is not None:
+        return "when it is ordered", f"the last attempt failed: {trouble}"
+    if not enabled:
+        return "when it is ordered", "log.cleaner.enable is false or log.cleaner.threads is 0"
+    if dirty.is_due(threshold):
+        if dirty.overdue_ms:
+            share = f"max.compaction.lag.ms was exceeded {duration(dirty.overdue_ms)} ago; {share}"
+        return f"in at most {duration(max(0, next_look_ms - now_ms))}", share
+    if not dirty.cleanable_bytes and (dirty.overdue_ms or not dirty.clean_bytes):
+        return _FIRST[dirty.bound], f"nothing may be compacted yet: {bound}"
+    whens = []
+    if threshold < 1:
+        missing = threshold / (1 - threshold) * dirty.clean_bytes - dirty.cleanable_bytes
+        whens.append(f"when {size(max(missing, 1))} more are dirty")
+    if log.config.max_compaction_lag_ms < NEVER_OVERDUE_MS:
+        whens.append("when a dirty record exceeds max.compaction.lag.ms")
+    return " or ".join(whens) or "when it is ordered", f"{share}; {bound}"
+
+
+def _bound_details(log: Log, dirty: DirtyRange, now_ms: int) -> str:
+    config = log.config
+    if dirty.bound is Bound.ACTIVE_SEGMENT:
+        active = log.segments[-1]
+        if not active.size_bytes:
+            return " and is empty"
+        if active.first_timestamp >= 0:
+            left_ms = active.first_timestamp + config.max_segment_ms - active.roll_jitter_ms - now_ms
+            roll = f"with the first record after {duration(left_ms)}" if left_ms > 0 else "with the next record"
+        else:
+            roll = f"after {duration(config.max_segment_ms)}"
+        return f": it holds {size(active.size_bytes)} and ends at {size(config.segment_bytes)} or {roll}"
+    if dirty.bound is Bound.MIN_LAG:
+        for segment in log.segments:
+            if segment.base_offset >= dirty.first_uncleanable_offset:
+                left_ms = segment.largest_timestamp_ms + config.min_compaction_lag_ms - now_ms
+                return f": the segment at offset {segment.base_offset} for another {duration(max(left_ms, 0))}"
+    return f": offset {dirty.first_uncleanable_offset}"
+
+
+def retention_outlook(log: Log, *, now_ms: int, next_check_ms: int) -> tuple[str, str]:
+    """(when, why) the next segment is removed."""
+    config = log.config
+    check = f"in at most {duration(max(0, next_check_ms - now_ms))}"
+    oldest = log.segments[0]
+    one_segment = log.segments_count == 1
+    if not one_segment and log.segments[1].base_offset <= log.log_start_offset:
+        return check, f"the oldest segment lies before the log start offset {log.log_start_offset}"
+    if not config.delete:
+        return "never", "cleanup.policy has no 'delete': only what lies before the log start offset goes"
+    if not log.size_bytes:
+        return "when there is something", "the log is empty"
+    reasons = []
+    left_ms = None
+    if config.retention_ms >= 0:
+        age_ms = now_ms - oldest.largest_timestamp_ms
+        left_ms = config.retention_ms - age_ms
+        reasons.append(
+            f"the latest record of the oldest segment ({size(oldest.size_bytes)} from offset {oldest.base_offset}) is "
+            f"{duration(max(age_ms, 0))} old, retention.ms allows {duration(config.retention_ms)}"
+        )
+    else:
+        reasons.append("retention.ms sets no limit")
+    excess_bytes = None
+    if config.retention_bytes >= 0:
+        excess_bytes = log.size_bytes - config.retention_bytes
+        reasons.append(f"the log holds {size(log.size_bytes)}, retention.bytes is {size(config.retention_bytes)}")
+    else:
+        reasons.append("retention.bytes sets no limit")
+    why = "; ".join(reasons)
+    if (left_ms is not None and left_ms < 0) or (excess_bytes is not None and excess_bytes >= oldest.size_bytes):
+        if log.cleaning:
+            return "after the compaction that is under way", why
+        return check, why
+    whens = []
+    if left_ms is not None:
+        whens.append(f"in {duration(left_ms)}")
+    if excess_bytes is not None:
+        whens.append(f"when {size(oldest.size_bytes - excess_bytes)} more are written")
+    return " or ".join(whens) or "never", why

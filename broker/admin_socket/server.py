@@ -1,0 +1,256 @@
+"""Orders from the broker's own host: compact a topic now, apply retention now, or say when it comes by itself and why.
+
+For these there is no Kafka API. A connection to the Unix socket (admin_socket.address) is one order: a line of JSON
+in, a line for each partition out, and a last one.
+
+    in   {"command": "compact" | "retention", "topic": name or null for all, "partition": n or null, "explain": bool,
+          "roll": bool}
+    in   {"command": "stalls"}: how long the event loop kept its callers waiting
+    out  {"topic": name, "partition": n, ...}
+    out  {"end": true} or {"error": "what to do"}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gregor.broker.admin_socket.address import listen, unlink
+from gregor.broker.admin_socket.explain import compaction_outlook, retention_outlook
+from gregor.broker.log import logger
+from gregor.protocol.errors import KafkaError
+from gregor.storage.segment.segment import DELETED_SUFFIX, LOG_SUFFIX
+
+if TYPE_CHECKING:
+    from gregor.broker.jobs.background import Background
+    from gregor.broker.jobs.log_cleaner import LogCleaner
+    from gregor.broker.jobs.loop_lag import StallMeter
+    from gregor.broker.jobs.maintenance import Maintenance
+    from gregor.config.broker import BrokerConfig
+    from gregor.storage.folders.manager import LogManager
+    from gregor.storage.log.compaction import DirtyRange
+    from gregor.storage.log.log import Log
+
+LONGEST_ORDER_BYTES = 64 * 1024
+ACCEPTING_TURNS = 5
+"""So many turns of the loop it takes until somebody who was just accepted is served, and can be told to go. (asyncio
+forgets the connection of a server that is closed in between.)"""
+
+
+class OrderRefused(Exception):
+    """The order makes no sense; the message says why and what would."""
+
+
+class Control:
+    """Carries out orders. Each is an iterator of answers, one for each partition."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        logs: LogManager,
+        cleaner: LogCleaner,
+        maintenance: Maintenance,
+        background: Background,
+        clock_ms: Callable[[], int],
+        stalls: StallMeter,
+    ) -> None:
+        self._stalls = stalls
+        self._config = config
+        self._logs = logs
+        self._cleaner = cleaner
+        self._maintenance = maintenance
+        self._background = background
+        self._clock_ms = clock_ms
+
+    async def carry_out(self, order: Any) -> AsyncIterator[dict[str, Any]]:
+        """Raises OrderRefused before the first answer."""
+        if isinstance(order, dict) and order.get("command") == "stalls":
+            yield {"total": self._stalls.total.figures(), "last_minute": self._stalls.last_minute().figures()}
+            return
+        if not isinstance(order, dict) or order.get("command") not in ("compact", "retention"):
+            raise OrderRefused("unknown order: are the command and the broker of the same version?")
+        chosen = self._chosen(order)
+        now_ms = self._clock_ms()
+        if order["command"] == "retention":
+            for log in chosen:
+                if order.get("explain"):
+                    look: Callable[[], object] = partial(retention_outlook, log, now_ms=now_ms, next_check_ms=now_ms)
+                    await self._background.search(log.looking(look))
+                    yield self._explain_retention(log, now_ms)
+                else:
+                    await self._background.search(log.looking(partial(log.old_segments_count, now_ms)))
+                    yield self._retain(log, now_ms)
+                await asyncio.sleep(0)
+        elif order.get("explain"):
+            for log in chosen:
+                if log.config.compact:
+                    await self._background.search(log.looking(partial(self._outlook, log, now_ms)))
+                yield self._explain_compaction(log, now_ms)
+                await asyncio.sleep(0)
+        else:
+            async for answer in self._compact(chosen, now_ms, roll=bool(order.get("roll", True))):
+                yield answer
+
+    def _chosen(self, order: dict[str, Any]) -> list[Log]:
+        topic, partition = order.get("topic"), order.get("partition")
+        if topic is None:
+            if not order.get("explain"):
+                raise OrderRefused("name the topic with --topic")
+            logs = list(self._logs.logs.values())
+            if order["command"] == "compact":
+                logs = [log for log in logs if log.config.compact]
+        else:
+            logs = [log for (name, _), log in self._logs.logs.items() if name == topic]
+            if not logs:
+                raise OrderRefused(f"this broker has nothing of '{topic}'. `gregor topics --list` shows the topics")
+        if partition is not None:
+            logs = [log for log in logs if log.partition == partition]
+            if not logs:
+                raise OrderRefused(f"this broker has no partition {partition} of '{topic}'")
+        if topic is not None and order["command"] == "compact" and not logs[0].config.compact:
+            raise OrderRefused(
+                f"'{topic}' is not compacted: its cleanup.policy is {','.join(sorted(logs[0].config.cleanup_policy))}"
+            )
+        return sorted(logs, key=lambda log: (log.topic, log.partition))
+
+    async def _compact(self, logs: list[Log], now_ms: int, *, roll: bool) -> AsyncIterator[dict[str, Any]]:
+        for log in logs:
+            answer: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
+            try:
+                if roll and log.segments[-1].size_bytes and not log.offline:
+                    log.roll(now_ms)
+            except KafkaError as error:
+                yield answer | {"done": False, "reason": str(error)}
+                continue
+            result = await self._cleaner.compact_now(log)
+            yield answer | {
+                "done": result.cleaned,
+                "reason": result.reason,
+                "bytes_before": result.bytes_before,
+                "bytes_after": result.bytes_after,
+                "records_before": result.records_read,
+                "records_after": result.records_kept,
+                "cleaned_offset": log.cleaned_offset,
+            }
+
+    def _retain(self, log: Log, now_ms: int) -> dict[str, Any]:
+        answer: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
+        if log.cleaning:
+            return answer | {"done": False, "reason": "the log is being compacted; retention follows by itself"}
+        before_bytes = log.size_bytes
+        try:
+            paths = log.delete_old_segments(now_ms)
+        except KafkaError as error:
+            return answer | {"done": False, "reason": str(error)}
+        self._background.remove_later(paths, log.config.file_delete_delay_ms)
+        return answer | {
+            "done": True,
+            "removed_bytes": before_bytes - log.size_bytes,
+            "removed_segments": sum(path.endswith(LOG_SUFFIX + DELETED_SUFFIX) for path in paths),
+            "log_start_offset": log.log_start_offset,
+        }
+
+    def _explain_compaction(self, log: Log, now_ms: int) -> dict[str, Any]:
+        answer: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
+        if not log.config.compact:
+            return answer | {"when": "never", "why": "cleanup.policy has no 'compact'"}
+        try:
+            dirty, when, why = self._outlook(log, now_ms)
+        except (KafkaError, OSError) as error:
+            return answer | {"when": "unknown", "why": str(error)}
+        return answer | {
+            "when": when,
+            "why": why,
+            "cleaned_offset": log.cleaned_offset,
+            "end_offset": log.log_end_offset,
+            "clean_bytes": dirty.clean_bytes,
+            "dirty_bytes": dirty.cleanable_bytes,
+            "ratio": round(dirty.ratio, 4),
+            "threshold": log.config.min_cleanable_dirty_ratio,
+        }
+
+    def _outlook(self, log: Log, now_ms: int) -> tuple[DirtyRange, str, str]:
+        dirty = log.dirty_range(now_ms)
+        when, why = compaction_outlook(
+            log,
+            dirty,
+            now_ms=now_ms,
+            next_look_ms=self._cleaner.next_look_ms,
+            enabled=self._config["log.cleaner.enable"] and self._config["log.cleaner.threads"] > 0,
+            running=self._cleaner.is_running(log),
+            trouble=self._cleaner.trouble(log),
+        )
+        return dirty, when, why
+
+    def _explain_retention(self, log: Log, now_ms: int) -> dict[str, Any]:
+        answer: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
+        try:
+            when, why = retention_outlook(log, now_ms=now_ms, next_check_ms=self._maintenance.next_retention_ms)
+        except (KafkaError, OSError) as error:
+            return answer | {"when": "unknown", "why": str(error)}
+        return answer | {"when": when, "why": why, "size_bytes": log.size_bytes, "segments": log.segments_count}
+
+
+class ControlSocket:
+    """The socket and its connections."""
+
+    def __init__(self, control: Control, folder: str) -> None:
+        self._control = control
+        self._folder = folder
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """A broker that cannot have one runs all the same, with a warning."""
+        try:
+            self._server = await asyncio.start_unix_server(
+                self._accepted, sock=listen(self._folder), limit=LONGEST_ORDER_BYTES
+            )
+        except (OSError, AttributeError) as error:  # no Unix sockets on this system or in this folder
+            logger.warning("no orders are taken in %s: %s", self._folder, error)
+
+    async def stop(self) -> None:
+        if self._server is None:
+            return
+        for _ in range(ACCEPTING_TURNS):
+            await asyncio.sleep(0)
+        self._server.close()
+        for task in list(self._serving):
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+        await asyncio.sleep(0)  # the connections are closed in the next turn
+        try:
+            unlink(self._folder)
+        except OSError as error:  # a disk that has failed: the logs on the others are to be closed all the same
+            logger.warning("the socket for orders in %s cannot be removed: %s", self._folder, error.strerror)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        try:
+            await self._serve(reader, writer)
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            self._serving.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def tell(**answer: Any) -> None:
+            writer.write(json.dumps(answer).encode() + b"\n")
+            await writer.drain()
+
+        try:
+            order = json.loads(await reader.readline())
+            async for answer in self._control.carry_out(order):
+                await tell(**answer)
+        except OrderRefused as refused:
+            await tell(error=str(refused))
+        except (ValueError, RecursionError):
+            await tell(error="an order is one line of JSON")
+        else:
+            await tell(end=True)

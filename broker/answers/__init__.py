@@ -1,0 +1,1 @@
+"""Parts of responses that several handlers share."""

@@ -1,0 +1,196 @@
+"""`gregor groups`: what kafka-consumer-groups.sh does, with its flags and its output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType
+from confluent_kafka.admin import AdminClient, ConsumerGroupListing
+
+from gregor.broker.cli.client import connect_admin, settle
+from gregor.broker.cli.command import bootstrap_option, command_config_option, only_one, run
+from gregor.broker.cli.errors import explain
+from gregor.broker.cli.groups import offsets as group_offsets
+from gregor.broker.cli.groups import report as group_report
+from gregor.broker.cli.groups import reset as group_reset
+from gregor.broker.cli.tables import Column, print_table
+
+ACTIONS = ("--list", "--describe", "--delete", "--reset-offsets", "--delete-offsets")
+ANY = "any"  # --state or --type without a value
+
+EPILOG = """\b
+Examples:
+  gregor groups --list
+  gregor groups --list --state stable,empty
+  gregor groups --describe --group billing
+  gregor groups --describe --all-groups --members --verbose
+  gregor groups --reset-offsets --group billing --topic orders:0,1 --to-earliest --dry-run
+  gregor groups --reset-offsets --group billing --all-topics --by-duration PT2H --execute
+  gregor groups --delete --group billing
+  gregor groups --delete-offsets --group billing --topic orders:0,1
+"""
+
+
+@click.command("groups", epilog=EPILOG)
+@bootstrap_option()
+@command_config_option()
+@click.option("--list", "list", is_flag=True, help="List the groups.")
+@click.option("--describe", is_flag=True, help="Show offsets and lag, --members or --state.")
+@click.option("--delete", is_flag=True, help="Delete groups that have no members.")
+@click.option("--reset-offsets", is_flag=True, help="Move the offsets of a group that has no members.")
+@click.option("--delete-offsets", is_flag=True, help="Forget what a group committed for --topic.")
+@click.option("--group", "groups", metavar="ID", multiple=True, help="A group; repeatable.")
+@click.option("--all-groups", is_flag=True, help="All groups.")
+@click.option("--offsets", is_flag=True, help="With --describe: offsets and lag (the default).")
+@click.option("--members", is_flag=True, help="With --describe: the members.")
+@click.option(
+    "--state", is_flag=False, flag_value=ANY, metavar="[STATES]",
+    help="With --describe: the state. With --list: show it, or only groups in these states.",
+)  # fmt: skip
+@click.option(
+    "--type", "kind", is_flag=False, flag_value=ANY, metavar="[TYPES]",
+    help="With --list: show the type, or only groups of these types (classic, consumer).",
+)  # fmt: skip
+@click.option("--verbose", is_flag=True, help="With --describe: more columns.")
+@click.option("--timeout", "timeout_ms", type=click.IntRange(min=1), default=30_000, metavar="MS", show_default=True)
+@click.option(
+    "--topic", "topics", metavar="NAME[:0,1,..]", multiple=True, help="Reset, or forget, these topics; repeatable."
+)
+@click.option("--all-topics", is_flag=True, help="Reset all topics that the group has offsets for.")
+@click.option("--to-earliest", is_flag=True, help="Reset to the oldest record.")
+@click.option("--to-latest", is_flag=True, help="Reset to the end.")
+@click.option("--to-current", is_flag=True, help="Reset to the present offset.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="Reset to this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="Reset to the present offset plus N; N may be negative.")
+@click.option("--to-datetime", metavar="TIME", help="Reset to a time, YYYY-MM-DDThh:mm:ss.sss, by default in UTC.")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to so long ago, e.g. PT1H30M.")
+@click.option("--from-file", metavar="CSV", help="Reset to the offsets of a file that --export wrote.")
+@click.option("--dry-run", is_flag=True, help="Only show the new offsets (the default).")
+@click.option("--execute", is_flag=True, help="Really reset.")
+@click.option("--export", is_flag=True, help="Show the new offsets as CSV.")
+def groups(**given: Any) -> int:
+    """List, describe and delete consumer groups; reset their offsets."""
+    action = only_one(ACTIONS, given)
+    check_combinations(action, given)
+    timeout_s = given["timeout_ms"] / 1000
+    if action == "--delete-offsets":
+        (group,) = given["groups"]
+        return group_offsets.delete_offsets(given["bootstrap"], given["config_file"], group, given["topics"])
+    admin = connect_admin(given["bootstrap"], given["config_file"])
+    if action == "--list":
+        list_groups(admin, given["state"], given["kind"], timeout_s)
+        return 0
+    names = list(given["groups"]) or [group.group_id for group in all_groups(admin, timeout_s)]
+    if not names:
+        return 0
+    if action == "--describe":
+        return group_report.describe(admin, names, given, timeout_s)
+    if action == "--delete":
+        return delete_groups(admin, names, timeout_s)
+    return group_reset.reset(admin, names, given, timeout_s)
+
+
+def check_combinations(action: str, given: dict[str, Any]) -> None:
+    """Refuses flags that contradict each other or would be ignored."""
+    if given["groups"] and given["all_groups"]:
+        raise click.UsageError("--group and --all-groups contradict each other.")
+    if action == "--list":
+        if given["groups"]:
+            raise click.UsageError("--list shows all groups; leave --group out.")
+    elif not given["groups"] and not given["all_groups"]:
+        raise click.UsageError(f"{action} needs --group or --all-groups.")
+    views = [flag for flag in ("--offsets", "--members", "--state") if given[flag.removeprefix("--")]]
+    if action == "--describe":
+        if len(views) > 1:
+            raise click.UsageError(f"{views[0]} and {views[1]} contradict each other.")
+        if given["state"] not in (None, ANY):
+            raise click.UsageError("--state takes no value with --describe.")
+    elif given["members"] or given["offsets"] or given["verbose"] or (given["state"] and action != "--list"):
+        raise click.UsageError("--offsets, --members, --state and --verbose go with --describe.")
+    if given["kind"] and action != "--list":
+        raise click.UsageError("--type goes with --list.")
+    if action == "--reset-offsets":
+        group_reset.check_combinations(given)
+        return
+    if action == "--delete-offsets":
+        if len(given["groups"]) != 1 or not given["topics"]:
+            raise click.UsageError("--delete-offsets needs one --group, and --topic.")
+    elif given["topics"]:
+        raise click.UsageError(f"--topic goes with --reset-offsets and --delete-offsets, not with {action}.")
+    if given["execute"] or given["dry_run"] or given["export"]:
+        raise click.UsageError("--dry-run, --execute and --export go with --reset-offsets.")
+
+
+def parse_states(text: str | None) -> set[ConsumerGroupState]:
+    """`stable,empty` -> states; nothing for no filter."""
+    if text in (None, ANY):
+        return set()
+    by_name = {name.lower(): state for state, name in group_report.STATE_NAMES.items()}
+    words = [word.strip().lower() for word in (text or "").split(",")]
+    for word in words:
+        if word not in by_name:
+            raise click.UsageError(f"'{word}' is not a state; states are {', '.join(by_name)}.")
+    return {by_name[word] for word in words}
+
+
+def parse_types(text: str | None) -> set[ConsumerGroupType]:
+    """`classic,consumer` -> types; nothing for no filter."""
+    if text in (None, ANY):
+        return set()
+    by_name = {"classic": ConsumerGroupType.CLASSIC, "consumer": ConsumerGroupType.CONSUMER}
+    words = [word.strip().lower() for word in (text or "").split(",")]
+    for word in words:
+        if word not in by_name:
+            raise click.UsageError(f"'{word}' is not a type; types are {', '.join(by_name)}.")
+    return {by_name[word] for word in words}
+
+
+def all_groups(admin: AdminClient, timeout_s: float, **filters: Any) -> list[ConsumerGroupListing]:
+    """The groups that the brokers know, by name."""
+    result = admin.list_consumer_groups(request_timeout=timeout_s, **filters).result()
+    if result.errors:
+        raise result.errors[0]
+    return sorted(result.valid or [], key=lambda group: str(group.group_id))
+
+
+def list_groups(admin: AdminClient, state: str | None, kind: str | None, timeout_s: float) -> None:
+    """Names only, or a table once a state or type was asked for."""
+    filters: dict[str, Any] = {}
+    if states := parse_states(state):
+        filters["states"] = states
+    if types := parse_types(kind):
+        filters["types"] = types
+    found = all_groups(admin, timeout_s, **filters)
+    if state is None and kind is None:
+        print("\n".join(group.group_id for group in found), end="\n" if found else "")
+        return
+    columns = [Column("GROUP", 25)]
+    rows = [[group.group_id] for group in found]
+    if kind is not None:
+        columns.append(Column("TYPE", 20))
+        for row, group in zip(rows, found, strict=True):
+            row.append(group.type.name.capitalize())
+    if state is not None:
+        columns.append(Column("STATE", 20))
+        for row, group in zip(rows, found, strict=True):
+            row.append(group_report.state_name(group))
+    print_table(columns, rows)
+
+
+def delete_groups(admin: AdminClient, names: Sequence[str], timeout_s: float) -> int:
+    """Deletes each group by itself; exit code 1 when one could not be deleted."""
+    done, failed = settle(admin.delete_consumer_groups(list(names), request_timeout=timeout_s))
+    for name, error in failed.items():
+        print(f"gregor groups: '{name}' was not deleted: {explain(error)}", file=sys.stderr)
+    if done:
+        quoted = ", ".join(f"'{name}'" for name in names if name in done)
+        print(f"Deletion of requested consumer groups ({quoted}) was successful.")
+    return 1 if failed else 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry point of the sub-command."""
+    return run(groups, arguments)

@@ -1,0 +1,85 @@
+"""A broker of a cluster that stops has others lead first (controlled shutdown): clients find new leaders while the old
+one still answers, and no follower is missed.
+
+Rules and settings (`controlled.shutdown.*`) are Apache Kafka's. Beyond those, an attempt begins early when another
+controller is known, and none is made when no other broker is left that could take over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gregor.broker.log import logger
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import ControlledShutdownRequest, ControlledShutdownResponse
+
+if TYPE_CHECKING:
+    from gregor.config.broker import BrokerConfig
+    from gregor.replication.channels.controller_channel import ControllerLink
+    from gregor.replication.partition.metadata_image import MetadataImage
+    from gregor.replication.partition.replica_manager import ReplicaManager
+    from gregor.replication.store.metadata_store import MetadataStore
+
+_LOOK_EVERY_S = 0.01
+_TOLD_WITHIN_S = 2.0
+"""So long this broker waits to be told by the controller what it said it has done."""
+
+
+async def hand_over(
+    config: BrokerConfig,
+    link: ControllerLink,
+    store: MetadataStore,
+    image: MetadataImage,
+    replicas: ReplicaManager,
+    broker_epoch: int,
+) -> bool:
+    """Whether this broker leads nothing any more that others have replicas of."""
+    if not config["controlled.shutdown.enable"]:
+        return False
+    # Without ZooKeeper, which then is mostly gone for all, no controller can do much.
+    attempts: int = config["controlled.shutdown.max.retries"] if store.is_connected else 1
+    pause_s: float = config["controlled.shutdown.retry.backoff.ms"] / 1000
+    request = ControlledShutdownRequest(broker_id=replicas.broker_id, broker_epoch=broker_epoch)
+    for attempt in range(attempts):
+        if image.brokers.keys() <= {replicas.broker_id}:
+            return False
+        controller_id = image.controller_id
+        if await _asked(link, request):
+            await _until(lambda: not _leads_for_others(replicas), _TOLD_WITHIN_S)
+            return True
+        if attempt < attempts - 1:
+            await _until(
+                lambda before=controller_id: image.controller_id != before or len(image.brokers) <= 1,  # type: ignore[misc]
+                pause_s,
+            )
+    if _leads_for_others(replicas):
+        logger.warning("stopping although this broker could not hand over all that it leads")
+    return False
+
+
+async def _asked(link: ControllerLink, request: ControlledShutdownRequest) -> bool:
+    try:
+        answer: ControlledShutdownResponse = await link.ask(request)
+    except OSError as error:
+        logger.info("the controller cannot be asked to let others lead: %s", error)
+        return False
+    if answer.error_code:
+        logger.info("the controller does not let others lead: %s", ErrorCode(answer.error_code).name)
+    elif answer.remaining_partitions:
+        logger.info(
+            "%d partitions have no other replica in sync that could take over", len(answer.remaining_partitions)
+        )
+    return not answer.error_code and not answer.remaining_partitions
+
+
+def _leads_for_others(replicas: ReplicaManager) -> bool:
+    return any(partition.is_leader and len(partition.replicas) > 1 for partition in replicas.partitions.values())
+
+
+async def _until(holds: Callable[[], bool], most_s: float) -> None:
+    for _ in range(round(most_s / _LOOK_EVERY_S)):
+        if holds():
+            break
+        await asyncio.sleep(_LOOK_EVERY_S)

@@ -1,0 +1,155 @@
+"""A broker's membership in the cluster of a ZooKeeper: its registration, for as long as it runs.
+
+The registration lasts as long as the session. A broker that was killed comes back before ZooKeeper has ended its last
+session, and waits for that. A broker whose session ended while it ran (it was suspended, or cut off) is dead for the
+cluster, which has given its partitions to others: it stops leading at once, and registers again as a new life with
+another epoch, upon which the controller tells it what it is to lead. What it does while it merely hears nothing from
+ZooKeeper, gregor.broker.cluster.isolation says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
+
+from gregor.broker.log import logger
+from gregor.protocol.errors import ErrorCode
+from gregor.replication.store.metadata_store import SessionExpired, StoreError
+from gregor.replication.store.nodes import broker_path
+from gregor.replication.store.registration import BrokerIdTaken, register
+from gregor.replication.turns import first_turn, in_turns
+
+if TYPE_CHECKING:
+    from gregor.broker.jobs.background import Background
+    from gregor.replication.partition.controller_request_handler import LocalBroker
+    from gregor.replication.partition.metadata_image import MetadataImage
+    from gregor.replication.partition.replica_manager import ReplicaManager
+    from gregor.replication.store.metadata_store import MetadataStore, WatchEvent
+    from gregor.replication.store.nodes import BrokerRegistration
+
+FREED_WITHIN_SHARE = 1.5
+FREED_WITHIN_MORE_MS = 5000
+"""ZooKeeper ends a session some ticks after its time-out, and later where it has much to do."""
+_COUNTDOWN_EVERY_S = 2.0
+_TRY_AGAIN_S = 1.0
+INFORMED_WITHIN_S = 10.0
+_LOOK_EVERY_S = 0.02
+
+
+async def register_when_free(store: MetadataStore, broker: BrokerRegistration, session_timeout_ms: int) -> int:
+    """`register`, but where a session holds the number that may be this broker's own from before a crash, wait until
+    ZooKeeper ends it. Raises BrokerIdTaken if it is still there when it should long be gone: it lives."""
+    path = broker_path(broker.broker_id)
+    patience_s = (session_timeout_ms * FREED_WITHIN_SHARE + FREED_WITHIN_MORE_MS) / 1000
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            return await register(store, broker)
+        except BrokerIdTaken:
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                raise BrokerIdTaken(
+                    path,
+                    f"another live broker is registered as broker.id={broker.broker_id}, and has been for"
+                    f" {patience_s:.0f} s, longer than a session outlasts its broker; give this one another broker.id,"
+                    f" or stop the other",
+                ) from None
+        logger.warning(
+            "broker.id=%d is still registered, by this broker's session from before its last end or by another broker;"
+            " waiting for ZooKeeper to end that session, %.0f s at most",
+            broker.broker_id,
+            left_s,
+        )
+        await _until_freed(store, path, min(left_s, _COUNTDOWN_EVERY_S))
+
+
+async def _until_freed(store: MetadataStore, path: str, most_s: float) -> None:
+    freed = asyncio.Event()
+
+    def changed(_event: WatchEvent) -> None:
+        freed.set()
+
+    if await store.exists(path, changed) is None:
+        return
+    try:
+        async with asyncio.timeout(most_s):
+            await freed.wait()
+    except TimeoutError:
+        return
+
+
+async def until_informed(image: MetadataImage, most_s: float = INFORMED_WITHIN_S) -> bool:
+    """Wait for what the controller tells every broker first, all of the metadata. False if it did not in time."""
+    until = time.monotonic() + most_s
+    while not image.is_informed:
+        if time.monotonic() > until:
+            image.expects_topics = False
+            return False
+        await asyncio.sleep(_LOOK_EVERY_S)
+    return True
+
+
+class Membership:
+    """One broker's. `registration()` is what it says of itself now, `end(reason)` stops the broker."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        local: LocalBroker,
+        replicas: ReplicaManager,
+        background: Background,
+        *,
+        registration: Callable[[], BrokerRegistration],
+        session_timeout_ms: int,
+        end: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._local = local
+        self._replicas = replicas
+        self._background = background
+        self._registration = registration
+        self._session_timeout_ms = session_timeout_ms
+        self._end = end
+        self._registering = asyncio.Lock()
+
+    async def join(self) -> None:
+        """Register, now and after each session's end. Raises StoreError."""
+        await self._register()
+        self._store.on_session_expired.append(self._session_expired)
+
+    async def renew(self) -> None:
+        """The registration says something else now."""
+        await self._register()
+
+    async def _register(self) -> None:
+        async with self._registering:
+            self._local.broker_epoch = await register_when_free(
+                self._store, self._registration(), self._session_timeout_ms
+            )
+
+    def _session_expired(self) -> None:
+        leading = [key for key, partition in self._replicas.partitions.items() if partition.is_leader]
+        logger.warning(
+            "the ZooKeeper session had ended: no longer leading %d partitions, registering again", len(leading)
+        )
+        resigning = self._replicas.take_offline_in_steps(leading, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        first_turn(resigning)  # at once, or as many of thousands as the loop has time for
+        self._background.spawn(self._register_again(resigning))
+
+    async def _register_again(self, resigning: Generator[None, None, None]) -> None:
+        await in_turns(resigning)
+        while True:
+            try:
+                await self._register()
+                logger.info("registered again, with epoch %d", self._local.broker_epoch)
+                return
+            except BrokerIdTaken as error:
+                self._end(str(error))
+                return
+            except SessionExpired:
+                return  # and called again for the next session
+            except StoreError as error:
+                logger.warning("cannot register: %s; trying again", error)
+                await asyncio.sleep(_TRY_AGAIN_S)

@@ -1,0 +1,124 @@
+"""A Fetch that waits for records: looks again when one of its partitions moves.
+
+Looking again is put off to the loop's next turn, so an append is not held up by its readers, and several appends of one
+turn cost one look. Where a look finds that something is on the disk alone, that is fetched first, without holding the
+loop up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gregor.broker.log import logger
+from gregor.broker.registry import Later
+from gregor.protocol.errors import ErrorCode
+from gregor.protocol.messages import FetchResponse
+
+if TYPE_CHECKING:
+    from gregor.broker.fetch.reads import RepeatedRead
+    from gregor.broker.handlers.k01_fetch import FetchRead
+    from gregor.replication.partition.partition import Partition
+
+
+class WaitingFetch(Later):
+    """Answers once, when there is enough or the time is over. `cancel()` (the client left) gives everything back."""
+
+    __slots__ = ("_answered", "_fetch", "_loop", "_over", "_overdue", "_read", "_timer", "_turn")
+
+    whose = ""
+    """For the log."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, read: RepeatedRead, max_wait_s: float) -> None:
+        self._loop = loop
+        self._read = read
+        self._over = self._overdue = False
+        self._fetch: asyncio.Task[None] | None = None
+        self._answered: Callable[[FetchResponse], None] | None = None
+        self._turn: asyncio.Handle | None = None
+        self._timer = loop.call_later(max_wait_s, self._look, True)
+        read.release()
+        if read.missing:
+            self._fetch_missing()
+
+    def then(self, answered: Callable[[FetchResponse], None]) -> None:
+        self._answered = answered
+
+    def cancel(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._timer.cancel()
+        if self._turn is not None:
+            self._turn.cancel()
+        if self._fetch is not None:
+            self._fetch.cancel()
+        self._let_go()
+
+    @abstractmethod
+    def _let_go(self) -> None:
+        """It is over: give back what it holds."""
+
+    def _wait_on(self) -> None:
+        """A look has found too little."""
+
+    def moved(self) -> None:
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._look, False)
+
+    def _look(self, in_any_case: bool) -> None:
+        self._turn = None
+        self._overdue |= in_any_case
+        if self._over or self._fetch is not None:
+            return
+        read = self._read
+        try:
+            read.collect()
+            if read.missing:
+                read.release()
+                self._fetch_missing()
+                return
+            if not read.satisfied and not self._overdue:
+                read.release()
+                self._wait_on()
+                return
+            response = read.response()
+        except Exception:  # a bug: its connection must not wait for ever
+            logger.exception("a waiting Fetch%s failed", self.whose)
+            read.release()
+            response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._answer(response)
+
+    def _answer(self, response: FetchResponse) -> None:
+        if not self._over:
+            self.cancel()
+            if self._answered is not None:
+                self._answered(response)
+
+    def _fetch_missing(self) -> None:
+        self._fetch = self._loop.create_task(self._read.fetch_missing())
+        self._fetch.add_done_callback(self._fetched)
+
+    def _fetched(self, fetch: asyncio.Task[None]) -> None:
+        self._fetch = None
+        if not fetch.cancelled() and (error := fetch.exception()) is not None:
+            logger.error("what a waiting Fetch lacks cannot be fetched", exc_info=error)
+        self._look(False)
+
+
+class DelayedFetch(WaitingFetch):
+    """A consumer's: watches the partitions that it asks for."""
+
+    __slots__ = ("_watched",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, read: FetchRead, max_wait_s: float) -> None:
+        super().__init__(loop, read, max_wait_s)
+        moved = self.moved
+        self._watched: list[tuple[Partition, int]] = [(part, part.watch(moved)) for part in read.partitions()]
+
+    def _let_go(self) -> None:
+        for partition, handle in self._watched:
+            partition.unwatch(handle)
+        self._watched.clear()

@@ -1,0 +1,198 @@
+"""Fetch, versions 0 to 3: records converted down to the message sets that consumers before 0.11 read.
+
+Versions 0 and 1 get magic 0, versions 2 and 3 magic 1 (records.down_conversion). That costs per record, so it goes in
+slices, and not more is read than will be sent: a partition gives one piece of at most AT_ONCE_BYTES.
+
+- Batches that hold no message for the reader (control batches, what compaction left empty) are read past, or a
+  consumer would stand before them for ever; with nothing behind them, the request waits on.
+- Before version 3 every partition gives something, since these consumers never change the order in which they ask; from
+  version 3 on the first one does (KIP-74).
+- A message that is larger than what was asked for comes whole from version 3 on. Before, it is cut off, from which
+  consumers of that time see that they must ask for more.
+- zstd cannot be converted: UNSUPPORTED_COMPRESSION_TYPE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from gregor.broker.fetch.delayed import DelayedFetch
+from gregor.broker.fetch.reads import MOST_FETCHES, release_records
+from gregor.broker.handlers.k01_fetch import FetchRead, told_before_storage_errors
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import FetchResponse
+from gregor.protocol.records.batch import CorruptBatch
+from gregor.protocol.records.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
+from gregor.storage.fs.cached_reads import NotCached
+from gregor.storage.log.log import LogSlice
+
+if TYPE_CHECKING:
+    from gregor.broker.context import Broker, Call
+    from gregor.broker.fetch.sessions import FetchContext, FetchedPartition
+    from gregor.protocol.messages import FetchRequest
+
+MAGIC_1_FROM = 2
+ANSWER_LIMIT_FROM = 3
+
+AT_ONCE_BYTES = 1024 * 1024
+ANSWER_BYTES = 8 * 1024 * 1024
+"""Consumers of version 3 ask for as much as 50 MB; they go on with the partitions that came too short."""
+
+
+async def fetch_converted(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse:
+    context = broker.fetch_sessions.context(request, False, broker.now_ms())
+    asked_bytes = {(wanted.topic, wanted.index): wanted.max_bytes for wanted in context.partitions}
+    for wanted in context.partitions:
+        wanted.max_bytes = min(wanted.max_bytes, AT_ONCE_BYTES)
+    request.min_bytes = min(request.min_bytes, AT_ONCE_BYTES)
+    if call.version >= ANSWER_LIMIT_FROM:
+        request.max_bytes = min(request.max_bytes, ANSWER_BYTES)
+    over = broker.loop.time() + max(0, request.max_wait_ms) / 1000
+    while True:
+        response = await _fetch(broker, request, call, context)
+        conversion = _Conversion(broker, request, call, context, asked_bytes)
+        try:
+            await conversion.convert(response)
+        except BaseException:
+            _release(response)
+            raise
+        left_ms = int((over - broker.loop.time()) * 1000)
+        if conversion.found_something or left_ms <= 0 or not conversion.skip_what_was_read():
+            return response
+        request.max_wait_ms = left_ms
+
+
+async def _fetch(broker: Broker, request: FetchRequest, call: Call, context: FetchContext) -> FetchResponse:
+    read = FetchRead(broker, request, call, context)
+    read.collect()
+    if not read.missing and (read.satisfied or request.max_wait_ms <= 0):
+        return read.response()
+    delayed = DelayedFetch(broker.loop, read, max(0, request.max_wait_ms) / 1000)
+    answered: asyncio.Future[FetchResponse] = broker.loop.create_future()
+
+    def answer(found: FetchResponse) -> None:
+        if answered.done():  # the client left in this turn of the loop
+            _release(found)
+        else:
+            answered.set_result(found)
+
+    delayed.then(answer)
+    try:
+        return await answered
+    finally:
+        delayed.cancel()
+
+
+def _release(response: FetchResponse) -> None:
+    for topic in response.responses:
+        for data in topic.partitions:
+            release_records(data)
+
+
+class _Conversion:
+    """Of one answer."""
+
+    __slots__ = ("_asked_bytes", "_broker", "_call", "_left", "_magic", "_read_to", "_wanted", "found_something")
+
+    def __init__(
+        self,
+        broker: Broker,
+        request: FetchRequest,
+        call: Call,
+        context: FetchContext,
+        asked_bytes: Mapping[tuple[str, int], int],
+    ) -> None:
+        self._asked_bytes = asked_bytes
+        self._broker = broker
+        self._call = call
+        self._magic = 1 if call.version >= MAGIC_1_FROM else 0
+        self._left = min(request.max_bytes, broker.config["fetch.max.bytes"])
+        self._read_to: list[tuple[FetchedPartition, int]] = []
+        self.found_something = False
+        """Messages, or an error to tell."""
+        self._wanted = {(wanted.topic, wanted.index): wanted for wanted in context.partitions}
+
+    async def convert(self, response: FetchResponse) -> None:
+        """Put message sets where the response has pieces of files."""
+        first = True
+        for topic in response.responses:
+            for data in topic.partitions:
+                if data.error_code:
+                    self.found_something = True
+                    continue
+                key = (topic.topic, data.partition_index)
+                must = first or (self._left > 0 and self._call.version < ANSWER_LIMIT_FROM)
+                try:
+                    records = await self._records(data, self._wanted[key], must)
+                    if self._call.version < ANSWER_LIMIT_FROM:
+                        records = cut_off(records, self._asked_bytes[key])
+                except KafkaError as error:
+                    self.found_something = True
+                    data.error_code = told_before_storage_errors(error.code)
+                    data.high_watermark = -1
+                    records = b""
+                data.records = records
+                self._left -= len(records)
+                first = first and not records
+        self.found_something |= not first
+
+    def skip_what_was_read(self) -> bool:
+        """Have the next look begin behind what held nothing for the reader; whether there was any of that."""
+        for wanted, offset in self._read_to:
+            wanted.fetch_offset = offset
+        return bool(self._read_to)
+
+    async def _records(self, data: FetchResponse.PartitionData, wanted: FetchedPartition, must: bool) -> bytes:
+        """At most what is left of the answer, but something if `must`. Raises KafkaError."""
+        offset = wanted.fetch_offset
+        piece = data.records
+        while must or self._left > 0:
+            if not isinstance(piece, LogSlice) or not piece.size_bytes:
+                if not must or offset >= data.high_watermark:
+                    break
+                piece = await self._read(wanted, offset)
+                if not piece.size_bytes:
+                    break
+            limit = min(wanted.max_bytes, self._left)
+            converted = await self._convert(piece, offset, limit)
+            if converted.message_set:
+                return converted.message_set
+            if converted.next_offset <= offset:
+                break
+            offset = converted.next_offset
+            piece, must = None, True
+        release_records(data)
+        if offset > wanted.fetch_offset:
+            self._read_to.append((wanted, offset))
+        return b""
+
+    async def _read(self, wanted: FetchedPartition, offset: int) -> LogSlice:
+        for look in range(MOST_FETCHES + 1):
+            partition = self._broker.replicas.get(wanted.topic, wanted.index)
+            if partition is None:
+                break
+            waits = look == MOST_FETCHES
+            try:
+                return partition.read(offset, wanted.max_bytes, min_one_batch=True, waits_for_disk=waits)
+            except NotCached as missing:
+                with suppress(OSError):  # the next look finds it, too, and words it
+                    await self._broker.background.read(missing.fetcher())
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    async def _convert(self, piece: LogSlice, offset: int, max_bytes: int) -> Converted:
+        background = self._broker.background
+        try:
+            async with background.large_batches:
+                data = await background.read(piece.read)
+                return await background.in_slices(down_converting(data, self._magic, offset, max_bytes))
+        except OSError:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None
+        except UnsupportedCodec:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE) from None
+        except CorruptBatch:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE) from None
+        finally:
+            piece.release()

@@ -1,0 +1,94 @@
+"""What fetches of consumers and of followers have in common: each is looked for again and again until there is enough,
+and what is on the disk alone is brought into memory in between."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from gregor.broker.answers.current_leaders import current_leader, node_endpoints, why_absent
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import Uuid
+from gregor.protocol.messages import FetchResponse
+from gregor.storage.log.log import LogSlice
+
+if TYPE_CHECKING:
+    from gregor.broker.context import Broker, Call
+    from gregor.storage.fs.cached_reads import NotCached
+
+TOPIC_IDS_FROM = 13
+LEADER_FROM = 16
+MOST_FETCHES = 64
+"""Who still lacks something after so many looks waits for the disk: memory is too short to keep it that long."""
+_LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class RepeatedRead(ABC):
+    """One request's work, repeatable."""
+
+    __slots__ = ("_broker", "_call", "_fetches", "_found", "missing", "satisfied")
+
+    def __init__(self, broker: Broker, call: Call) -> None:
+        self._broker = broker
+        self._call = call
+        self._found: list[tuple[Any, FetchResponse.PartitionData]] = []
+        """What was asked for, as the kind of reader remembers it, and what is told of it."""
+        self._fetches = 0
+        self.satisfied = False
+        self.missing: list[NotCached] = []
+        """What is on the disk alone: to be fetched by `fetch_missing`, then `collect` again."""
+
+    @abstractmethod
+    def collect(self) -> None:
+        """Look at what is asked for, within the byte limits; sets `satisfied` when the answer need not wait. With
+        something in `missing` there is no answer yet."""
+
+    @abstractmethod
+    def response(self) -> FetchResponse:
+        """The answer from what `collect` found last. The file pieces in it are released when sent."""
+
+    async def fetch_missing(self) -> None:
+        """Bring into memory what `collect` lacked, on threads."""
+        self._fetches += 1
+        calls = []
+        for missing in self.missing:
+            with suppress(OSError):  # the next look finds it, too, and words it
+                calls.append(missing.fetcher())
+        await asyncio.gather(*map(self._broker.background.read, calls))
+
+    def release(self) -> None:
+        """Give back what `collect` read: the request waits on, or its client left."""
+        for _, data in self._found:
+            release_records(data)
+        self._found.clear()
+
+    def _unknown(self, topic: str, topic_id: Uuid, index: int) -> KafkaError:
+        name: str | None = topic
+        if self._call.version >= TOPIC_IDS_FROM:
+            name = self._broker.metadata.topic_name(topic_id)
+            if name is None:
+                return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return KafkaError(why_absent(self._broker, name or "", index))
+
+    def _name_leader(self, topic: str, topic_id: Uuid, data: FetchResponse.PartitionData, leaders: list[int]) -> None:
+        """Beside an error that says so, tell where the partition is led; that broker joins `leaders`."""
+        if self._call.version >= LEADER_FROM and data.error_code in _LED_ELSEWHERE:
+            name = topic or self._broker.metadata.topic_name(topic_id) or ""
+            make = FetchResponse.LeaderIdAndEpoch
+            data.current_leader = current_leader(self._broker, name, data.partition_index, make)
+            leaders.append(data.current_leader.leader_id)
+
+    def _answer(
+        self, session_id: int, topics: list[FetchResponse.FetchableTopicResponse], leaders: list[int]
+    ) -> FetchResponse:
+        response = FetchResponse(session_id=session_id, responses=topics)
+        if leaders:
+            response.node_endpoints = node_endpoints(self._broker, self._call, leaders, FetchResponse.NodeEndpoint)
+        return response
+
+
+def release_records(data: FetchResponse.PartitionData) -> None:
+    if isinstance(data.records, LogSlice):
+        data.records.release()

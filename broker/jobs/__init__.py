@@ -1,0 +1,1 @@
+"""Work beside requests: threads, worker processes, maintenance, watches."""

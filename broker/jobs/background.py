@@ -1,0 +1,161 @@
+"""Work for threads: calls that release the GIL and would stall the loop (fsync, unlink, checkpoint files, codecs).
+
+fsync has an executor of its own: a slow disk must not keep deletions waiting, nor the other way round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gregor.broker.log import logger
+from gregor.protocol.slices import after_call
+
+if TYPE_CHECKING:
+    from gregor.protocol.slices import GoOn, Slices
+    from gregor.storage.log.log import Log
+
+ResultT = TypeVar("ResultT")
+
+READERS = 2
+GATHERED_S = 0.1
+"""What is to be removed after the same delay, and begins within such a time, is removed together."""
+LARGE_BATCHES = 3
+"""So many may be unpacked at a time, each to 64 MB at most."""
+
+
+class Background:
+    """The broker's threads. `close()` waits for what was begun."""
+
+    def __init__(self) -> None:
+        self._fsync = ThreadPoolExecutor(1, "fsync")
+        self._files = ThreadPoolExecutor(1, "files")
+        self._codecs = ThreadPoolExecutor(1, "codecs")
+        self._reads = ThreadPoolExecutor(READERS, "reads")
+        self._slice = asyncio.Lock()
+        self.large_batches = asyncio.Semaphore(LARGE_BATCHES)
+        """To be held while the records of a batch are in memory in plain."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._kept: set[asyncio.Future[Any]] = set()
+        self._removals: set[asyncio.Future[None]] = set()
+        self._gathering: dict[int, list[str]] = {}
+        """Paths to be removed after a delay in ms that began just now: more may join them."""
+        self.flushes: dict[Log, asyncio.Event] = {}
+        """Logs that somebody waits to see flushed, and what ends the flush under way (jobs.maintenance.flush_to)."""
+
+    async def fsync(self, call: Callable[[], ResultT]) -> ResultT:
+        return await asyncio.get_running_loop().run_in_executor(self._fsync, call)
+
+    async def run(self, call: Callable[[], ResultT]) -> ResultT:
+        return await asyncio.get_running_loop().run_in_executor(self._files, call)
+
+    async def read(self, call: Callable[[], ResultT]) -> ResultT:
+        """A call that may wait for a disk to read."""
+        return await asyncio.get_running_loop().run_in_executor(self._reads, call)
+
+    async def in_slices(self, work: Slices[ResultT]) -> ResultT:
+        """Work cut into slices, its calls on a thread. All works together get one slice in a turn of the loop, and each
+        the next one in its turn. What it raises comes out here.
+        """
+        return await self._in_slices(work, self._codecs)
+
+    async def search(self, work: Slices[ResultT]) -> ResultT:
+        """The same for work whose calls wait for a disk."""
+        return await self._in_slices(work, self._reads)
+
+    async def _in_slices(self, work: Slices[ResultT], threads: ThreadPoolExecutor) -> ResultT:
+        loop = asyncio.get_running_loop()
+        go_on: GoOn = partial(next, work)
+        while True:
+            async with self._slice:  # fair: whoever waits longest comes next
+                try:
+                    call = go_on()
+                except StopIteration as end:
+                    result: ResultT = end.value
+                    return result
+                if call is None:
+                    await asyncio.sleep(0)
+            go_on = partial(next, work)
+            if call is not None:
+                done = loop.run_in_executor(threads, call)
+                await asyncio.wait((done,))
+                go_on = after_call(work, done.result)
+
+    def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
+        """Unlink renamed files and folders after `file.delete.delay.ms`, when nobody reads them any more. Those of one
+        moment go one after the other: thousands of timers that end together would hold the loop up."""
+        chosen = list(paths)
+        if not chosen:
+            return
+        loop = asyncio.get_running_loop()
+        gathering = self._gathering.get(delay_ms)
+        if gathering is not None:
+            gathering.extend(chosen)
+        elif delay_ms > 0:
+            self._gathering[delay_ms] = chosen
+            loop.call_later(GATHERED_S, self._gathering.pop, delay_ms, None)
+            self.spawn(self._remove(chosen, delay_ms + 1000 * GATHERED_S))
+        else:
+            self.spawn(self._remove(chosen, 0))
+
+    def remove_now(self) -> None:
+        """End all waits of `remove_later`: the disk needs the room. Whoever reads holds what it reads open."""
+        self._gathering.clear()
+        for wait in self._removals:
+            if not wait.done():
+                wait.set_result(None)
+
+    async def _remove(self, paths: list[str], delay_ms: float) -> None:
+        import aiofiles.os
+
+        if delay_ms > 0:
+            loop = asyncio.get_running_loop()
+            wait: asyncio.Future[None] = loop.create_future()
+            timer = loop.call_later(delay_ms / 1000, lambda: None if wait.done() else wait.set_result(None))
+            self._removals.add(wait)
+            try:
+                await wait
+            finally:
+                timer.cancel()
+                self._removals.discard(wait)
+        for path in paths:
+            try:
+                if await aiofiles.os.path.isdir(path, executor=self._files):
+                    await self.run(lambda folder=Path(path): shutil.rmtree(folder))  # type: ignore[misc]
+                else:
+                    await aiofiles.os.remove(path, executor=self._files)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                logger.error("%s cannot be removed: %s; it is looked at again at the next start", path, error.strerror)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine of the broker's own; what it raises is logged."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def keep(self, task: asyncio.Future[Any]) -> None:
+        """Somebody else's work that goes on without him, and ends with the broker at the latest."""
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("background work failed", exc_info=error)
+
+    async def close(self) -> None:
+        works = [*self._tasks, *self._kept]
+        for work in works:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
+        self._fsync.shutdown(wait=True)
+        self._files.shutdown(wait=True)
+        self._codecs.shutdown(wait=True)
+        self._reads.shutdown(wait=True)

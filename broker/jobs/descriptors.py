@@ -1,0 +1,67 @@
+"""How many file descriptors the process may have, and how many of them storage keeps open.
+
+A broker has one for each connection, and for each file that it wrote or read lately: with 10,000 partitions there are
+30,000 files, of which storage keeps as many open as fit (gregor.storage.fs.files).
+"""
+
+from __future__ import annotations
+
+import sys
+
+from gregor.storage.fs.files import FEWEST_OPEN_FILES, OsFiles
+
+MOST_OPEN_FILES = 3000
+"""With 1000 connections that is within a limit of 4096."""
+_WANTED = 65_536
+
+
+_SPARE = 200
+"""Left for whatever else needs one, and for connections that come before storage has given some back."""
+
+
+def raise_limit() -> None:
+    """Lift the soft limit of descriptors (`ulimit -n`, often 1024) as far as the hard one lets us, as the JVM does."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED if hard == resource.RLIM_INFINITY else min(hard, _WANTED)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def open_files_limit() -> int:
+    """How many files storage may keep open: at most three quarters of what the process may have."""
+    return open_files_within(_soft_limit())
+
+
+def open_files_within(limit: int) -> int:
+    """Of so many descriptors."""
+    return max(FEWEST_OPEN_FILES, min(MOST_OPEN_FILES, limit * 3 // 4))
+
+
+class Share:
+    """Takes descriptors from storage while there are many connections, and gives them back later."""
+
+    def __init__(self, files: OsFiles) -> None:
+        self._files = files
+        self._most = files.limit
+        self._limit = _soft_limit()
+
+    def connections(self, count: int) -> None:
+        """So many are open now. Gives a descriptor back for each that comes beyond the room there is."""
+        limit = max(FEWEST_OPEN_FILES, min(self._most, self._limit - _SPARE - count))
+        files = self._files
+        files.limit = limit
+        if files.open_count > limit:
+            files.make_room()
+
+
+def _soft_limit() -> int:
+    if sys.platform == "win32":
+        return 2 * MOST_OPEN_FILES
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _WANTED if soft == resource.RLIM_INFINITY else soft

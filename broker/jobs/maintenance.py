@@ -1,0 +1,196 @@
+"""What a broker does by the clock: flush, checkpoint, retention, forgetting producers.
+
+Each job goes through the logs in slices of about a millisecond and gives the loop a turn in between; whatever waits for
+the disk runs on a thread (gregor.broker.jobs.background).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gregor.broker.log import logger
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.fs.disk_errors import is_full
+
+if TYPE_CHECKING:
+    from gregor.broker.jobs.background import Background
+    from gregor.config.broker import BrokerConfig
+    from gregor.storage.folders.manager import LogManager
+    from gregor.storage.log.log import Log
+
+_SLICE_S = 0.001
+_FLUSH_LOOK_S = 1.0
+"""How often flush.ms and rolled segments are looked at; and flush.messages, which clients' appends look at themselves,
+for what the broker writes.
+"""
+
+_FORGET_LOOK_S = 1.0
+_LOGS_PER_LOOK = 1000
+
+ItemT = TypeVar("ItemT")
+
+
+async def sliced(items: Iterable[ItemT]) -> list[ItemT]:
+    """Drain an iterator that does work between its items, with a turn for others every millisecond."""
+    done = []
+    until = time.monotonic() + _SLICE_S
+    for item in items:
+        done.append(item)
+        if time.monotonic() >= until:
+            await asyncio.sleep(0)
+            until = time.monotonic() + _SLICE_S
+    return done
+
+
+def _due(logs: list[Log], now_ms: int) -> Iterator[Log | None]:
+    """The logs that `flush_due` is to be asked about, and that say so; None now and then, for a turn of the loop."""
+    for count, log in enumerate(logs):
+        if log.flushes_soon and not log.offline and log.flush_due(now_ms):
+            yield log
+        if count % _LOGS_PER_LOOK == 0:
+            yield None
+
+
+async def flush_log(log: Log, background: Background, now_ms: int, *, rolled_only: bool = False) -> None:
+    """Make a log durable up to where it ends now. Raises KafkaError KAFKA_STORAGE_ERROR: the log is offline then."""
+    plan = log.plan_flush(now_ms, rolled_only=rolled_only)
+    if plan is not None:
+        try:
+            await background.fsync(plan.run)
+        finally:
+            log.flushed(plan)
+
+
+async def flush_to(log: Log, offset: int, background: Background, now_ms: int) -> None:
+    """Make a log durable below `offset`, together with all who wait for the same: whoever comes while the disk is busy
+    shares the next flush. Raises KafkaError KAFKA_STORAGE_ERROR.
+    """
+    while log.recovery_point < min(offset, log.log_end_offset):
+        if log.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log.topic}-{log.partition} is offline")
+        under_way = background.flushes.get(log)
+        if under_way is not None:
+            await under_way.wait()
+            continue
+        done = background.flushes[log] = asyncio.Event()
+        try:
+            await flush_log(log, background, now_ms)
+        finally:
+            del background.flushes[log]
+            done.set()
+
+
+class Maintenance:
+    """The jobs of one broker, from `start()` until the background is closed.
+
+    `is_served` says whether a partition is one of a known topic. Retention passes over others: their logs have not got
+    their topic's settings yet, and may be kept for good by these.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        logs: LogManager,
+        background: Background,
+        clock_ms: Callable[[], int],
+        is_served: Callable[[str, int], bool] = lambda topic, partition: True,
+    ) -> None:
+        self._is_served = is_served
+        self._config = config
+        self._logs = logs
+        self._background = background
+        self._clock_ms = clock_ms
+        self._checkpointing = asyncio.Lock()
+        """Of recovery points: an older picture of them is not written over a newer one."""
+        self.next_retention_ms = 0
+        """When retention is looked at next, if nothing asks for it before."""
+
+    def start(self) -> None:
+        config = self._config
+        for job, interval_s in (
+            (self._flush, _FLUSH_LOOK_S),
+            (self._forget_removed, _FORGET_LOOK_S),
+            # Without the 30 s that Apache Kafka lets pass before its first look: a disk may be full already.
+            (self.retain, config["log.retention.check.interval.ms"] / 1000),
+            (self._checkpoint_high_watermarks, config["replica.high.watermark.checkpoint.interval.ms"] / 1000),
+            (self._checkpoint, config["log.flush.offset.checkpoint.interval.ms"] / 1000),
+            (self._expire_producers, config["producer.id.expiration.check.interval.ms"] / 1000),
+        ):
+            self._background.spawn(self._repeat(job, interval_s))
+
+    async def _repeat(self, job: Callable[[], Coroutine[Any, Any, None]], interval_s: float) -> None:
+        while True:
+            try:
+                await job()
+            except (KafkaError, OSError) as error:
+                logger.error("%s failed: %s", job.__name__.strip("_"), error)
+            except Exception:  # a bug: this round is lost, the next ones must not be
+                logger.exception("%s failed", job.__name__.strip("_"))
+            await asyncio.sleep(interval_s)
+
+    def _all(self) -> Iterator[Log]:
+        return iter(list(self._logs.logs.values()))
+
+    async def _flush(self) -> None:
+        now_ms = self._clock_ms()
+        await self.withdraw_recovery_points()
+        for log in await sliced(_due(list(self._logs.logs.values()), now_ms)):
+            if log is None:
+                continue
+            if self._logs.get(log.topic, log.partition) is not log:
+                continue  # its topic was deleted while others were flushed
+            unflushed, config = log.unflushed_messages, log.config
+            whole = unflushed > 0 and (
+                unflushed >= config.flush_messages or now_ms - log.last_flush_ms >= config.flush_ms
+            )
+            try:
+                await flush_log(log, self._background, now_ms, rolled_only=not whole)
+            except KafkaError as error:
+                # Of a full disk gregor.broker.jobs.disk_watch speaks, once.
+                if self._logs.get(log.topic, log.partition) is log and not is_full(error):
+                    logger.error("flush failed: %s", error)
+
+    async def withdraw_recovery_points(self) -> None:
+        """What a follower truncated was synced; what it writes there since is not, and a start after a power cut must
+        not take it for that. Returns when the checkpoints say so."""
+        async with self._checkpointing:
+            fell = [log for log in list(self._logs.logs.values()) if log.recovery_point_fell]
+            for log in fell:
+                log.recovery_point_fell = False
+            if fell:
+                await self._write_checkpoints()
+
+    async def retain(self) -> None:
+        """Retention over all logs, now."""
+        self.next_retention_ms = self._clock_ms() + self._config["log.retention.check.interval.ms"]
+        await self._background.search(self._logs.looking_at_ages(self._clock_ms()))
+        delays_ms = {log.directory: log.config.file_delete_delay_ms for log in self._all()}
+        for paths in await sliced(self._logs.retention_pass(self._clock_ms(), self._is_served)):
+            if paths:
+                logger.info("retention removes %s", ", ".join(paths))
+                self._background.remove_later(paths, delays_ms[os.path.dirname(paths[0])])
+
+    async def _checkpoint_high_watermarks(self) -> None:
+        plan = await self._background.in_slices(self._logs.high_watermark_checkpoints_in_slices())
+        self._logs.report(await self._background.run(plan))
+
+    async def _checkpoint(self) -> None:
+        async with self._checkpointing:
+            await self._write_checkpoints()
+
+    async def _write_checkpoints(self) -> None:
+        plan = await self._background.in_slices(self._logs.checkpoints_in_slices())
+        self._logs.report(await self._background.run(plan))
+
+    async def _forget_removed(self) -> None:
+        await self._background.in_slices(self._logs.forget_removed())
+
+    async def _expire_producers(self) -> None:
+        now_ms = self._clock_ms()
+        for log in self._all():
+            log.expire_producers(now_ms)
+            await asyncio.sleep(0)

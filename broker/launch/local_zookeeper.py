@@ -1,0 +1,100 @@
+"""A ZooKeeper for the brokers of one machine: its configuration, its folder's lock, and whether it answers."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from gregor.storage.fs.folder_lock import FolderInUse, FolderLock
+
+DEFAULT_PORT = 2181
+DATA = "data"
+_ANSWER_S = 2.0
+
+
+def write_config(folder: Path, port: int) -> Path:
+    """`zoo.cfg` in the folder, which is made: loopback only, data beside it, old snapshots removed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = {
+        "dataDir": folder.absolute() / DATA,
+        "clientPort": port,
+        "clientPortAddress": "127.0.0.1",
+        "tickTime": 2000,
+        "maxClientCnxns": 0,
+        "autopurge.snapRetainCount": 3,
+        "autopurge.purgeInterval": 24,
+    }
+    file = folder / "zoo.cfg"
+    file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return file
+
+
+def hold(data_folder: Path) -> FolderLock:
+    """Make the folder, and keep other ZooKeepers out of it: they have no lock of their own, and would spoil each
+    other's files. The server is to inherit the lock's descriptor. OSError, also where somebody is there already."""
+    data_folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return FolderLock(str(data_folder))
+    except FolderInUse:
+        raise OSError(errno.EBUSY, "a ZooKeeper that runs works on this folder", str(data_folder)) from None
+
+
+def command_for(config_file: Path) -> Callable[[int], Sequence[str]]:
+    """For supervisor.Child. Raises ZooKeeperMissing if there is no Java, or no jars."""
+    from gregor.broker.launch.zookeeper_server import server_command
+
+    command = server_command(config_file)
+    return lambda descriptor: command
+
+
+def ask(host: str, port: int, word: bytes, timeout_s: float = _ANSWER_S) -> bytes:
+    """The answer to a four-letter word; OSError where nobody answers."""
+    with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        connection.sendall(word)
+        with connection.makefile("rb") as answer:
+            return answer.read()
+
+
+def is_ok(port: int) -> bool:
+    """Whether the server of this machine serves."""
+    try:
+        return ask("127.0.0.1", port, b"ruok") == b"imok"
+    except OSError:
+        return False
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens there, on any loopback address."""
+    for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((host, port))
+        except OSError as error:
+            if family == socket.AF_INET or "in use" in str(error):
+                return False
+    return True
+
+
+def free_ports(first: int, count: int, taken: Sequence[int] = ()) -> list[int]:
+    """So many free ones from `first` on; from 0 on means any."""
+    if first == 0:
+        probes = [socket.socket() for _ in range(count)]
+        try:
+            for probe in probes:
+                probe.bind(("127.0.0.1", 0))
+            return [int(probe.getsockname()[1]) for probe in probes]
+        finally:
+            for probe in probes:
+                probe.close()
+    found: list[int] = []
+    for port in range(first, 65536):
+        if len(found) == count:
+            break
+        if port not in taken and is_free(port):
+            found.append(port)
+    if len(found) < count:
+        raise OSError(f"there are not {count} free ports from {first} on")
+    return found

@@ -1,0 +1,1 @@
+"""Sockets and connections: bytes in, requests out; responses in, bytes out."""

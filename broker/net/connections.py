@@ -1,0 +1,164 @@
+"""All open connections: how many there may be, and which of them have gone quiet."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gregor.broker.log import logger
+from gregor.broker.net.connection_rate import LONGEST_DELAY_S, CreationRate
+
+if TYPE_CHECKING:
+    from gregor.broker.net.connection import Connection
+    from gregor.config.broker import BrokerConfig
+
+CLOSED_AT_ONCE = 50
+_SWEEPS_PER_IDLE_TIME = 10
+_LONGEST_SWEEP_S = 5.0
+_STALLED_AFTER_S = 10.0
+"""A frame that holds memory others wait for, and of which nothing came for this long, loses it with its connection."""
+
+
+class Connections:
+    """Obeys max.connections and max.connection.creation.rate, of the broker and of single listeners,
+    max.connections.per.ip with its overrides, also when they change while the broker runs; connections.max.idle.ms; and
+    queued.max.requests: `queued` of them wait, whole, behind one at work on their connection.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._open: set[Connection] = set()
+        self._by_host: Counter[str] = Counter()
+        self._by_listener: Counter[str] = Counter()
+        self._rates: defaultdict[str, CreationRate] = defaultdict(CreationRate)
+        self.queued = 0
+        self.max_queued: int = config["queued.max.requests"]
+        self._overrides_text = ""
+        self._overrides: dict[str, int] = {}
+        self._idle_s = config["connections.max.idle.ms"] / 1000
+        self._sweep_s = (
+            min(self._idle_s / _SWEEPS_PER_IDLE_TIME, _LONGEST_SWEEP_S) if self._idle_s > 0 else _LONGEST_SWEEP_S
+        )
+        self._left: deque[Connection] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopping = False
+        self.on_opened: Callable[[int], None] | None = None
+        """Told how many are open whenever one more is."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, connection: Connection) -> str | None:
+        """Count a new connection in. Returns why it must be refused, or None."""
+        self._open.add(connection)
+        self._by_host[connection.host] += 1
+        self._by_listener[connection.listener] += 1
+        if self.on_opened is not None:
+            self.on_opened(len(self._open))
+        if self._stopping:
+            return "the broker is stopping"
+        limit = self._config["max.connections"]
+        if len(self._open) > limit:
+            return f"max.connections={limit} are open"
+        limit = self._config.listener_value(connection.listener, "max.connections")
+        if limit is not None and self._by_listener[connection.listener] > limit:
+            return f"max.connections={limit} of the listener {connection.listener} are open"
+        limit = self._limit_of(connection.host)
+        if self._by_host[connection.host] > limit:
+            return f"{limit} are open from this address (max.connections.per.ip)"
+        return None
+
+    def delay_s(self, listener: str, now_s: float) -> float | None:
+        """How long a new connection has to wait by max.connection.creation.rate, the broker's and its listener's; None
+        if it is too long to let it in.
+        """
+        rates = [(self._rates[""], self._config["max.connection.creation.rate"])]
+        own = self._config.listener_value(listener, "max.connection.creation.rate")
+        if own is not None:
+            rates.append((self._rates[listener], own))
+        delay = max(rate.delay_s(now_s, per_second) for rate, per_second in rates)
+        if delay > LONGEST_DELAY_S:
+            return None
+        for rate, per_second in rates:
+            rate.take(now_s, per_second)
+        return delay
+
+    def close_listener(self, listener: str) -> None:
+        """The listener is no longer served: its connections end."""
+        for connection in [one for one in self._open if one.listener == listener]:
+            connection.close()
+
+    def _limit_of(self, host: str) -> int:
+        text: str = self._config["max.connections.per.ip.overrides"]
+        if text != self._overrides_text:
+            self._overrides_text, self._overrides = text, parse_overrides(text, numbers_only=True)
+            if any(char.isalpha() for char in text):
+                # The names among them may take the name server seconds: their limits count when it has answered.
+                asking = asyncio.get_running_loop().run_in_executor(None, parse_overrides, text)
+                asking.add_done_callback(lambda answer: self._resolved(text, answer))
+        limit: int = self._overrides.get(host, self._config["max.connections.per.ip"])
+        return limit
+
+    def _resolved(self, text: str, answer: asyncio.Future[dict[str, int]]) -> None:
+        if text == self._overrides_text and not answer.cancelled():
+            self._overrides = answer.result()
+
+    def discard(self, connection: Connection) -> None:
+        if connection in self._open:
+            self._open.discard(connection)
+            self._by_listener[connection.listener] -= 1
+            self._by_host[connection.host] -= 1
+            if not self._by_host[connection.host]:
+                del self._by_host[connection.host]
+
+    def left(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        """Its peer has left. When thousands do so at once, some are closed in each turn of the loop."""
+        self._left.append(connection)
+        if len(self._left) == 1:
+            loop.call_soon(self._close_some, loop)
+
+    def _close_some(self, loop: asyncio.AbstractEventLoop) -> None:
+        for _ in range(min(CLOSED_AT_ONCE, len(self._left))):
+            self._left.popleft().finish()
+        if self._left:
+            loop.call_soon(self._close_some, loop)
+
+    def start_sweeping(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = loop.call_later(self._sweep_s, self._sweep, loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.start_sweeping(loop)
+        idle = int(self._idle_s / self._sweep_s) if self._idle_s > 0 else 0
+        stalled = max(1, int(_STALLED_AFTER_S / self._sweep_s))
+        for connection in list(self._open):
+            connection.sweep(idle, stalled)
+
+    def close_all(self) -> None:
+        """Close them all; one that still comes in is refused: nothing may be written to logs that are closed."""
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in list(self._open):
+            connection.close()
+
+
+def parse_overrides(text: str, *, numbers_only: bool = False) -> dict[str, int]:
+    """Limits by address, from `host:count,host:count`. A name stands for all its addresses; what is no pair, or a name
+    nobody knows, is left out with a line in the log. `numbers_only`: names are left out without a word, and nobody is
+    asked for them.
+    """
+    limits: dict[str, int] = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        host, _, count = pair.rpartition(":")
+        try:
+            flags = socket.AI_NUMERICHOST if numbers_only else 0
+            found = socket.getaddrinfo(host.strip(" []"), None, type=socket.SOCK_STREAM, flags=flags)
+            limits.update(dict.fromkeys((str(address[0]) for *_, address in found), int(count)))
+        except (OSError, ValueError) as error:
+            if numbers_only:
+                continue
+            logger.warning("max.connections.per.ip.overrides: %s is left out: %s", pair, error)
+    return limits

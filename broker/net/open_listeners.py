@@ -1,0 +1,219 @@
+"""The listeners that are open: bound at the start, and later as the dynamic setting `listeners` says.
+
+A listener that is taken away loses its connections, one that moves to another address keeps them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gregor.broker.log import logger
+from gregor.broker.net.connection import Connection
+from gregor.broker.net.listening import BindError, backlog, bind
+from gregor.config.definitions import ConfigError
+from gregor.config.listeners import listener_text
+
+if TYPE_CHECKING:
+    from gregor.broker.context import Broker
+    from gregor.config.addresses import Addresses
+    from gregor.config.broker import BrokerConfig
+    from gregor.config.listeners import Listener
+
+_DYNAMIC_ADDRESSES = ("listeners", "advertised.listeners", "listener.security.protocol.map")
+_TRY_AGAIN_S = 30
+_LAST_ANSWERS_S = 1.0
+"""So long the connections of a listener that goes have for what they asked, perhaps for just this."""
+
+
+class OpenListeners:
+    """One broker's. `announce(ports)` tells the cluster where it can be reached from now on."""
+
+    def __init__(self, config: BrokerConfig, announce: Callable[[dict[str, int]], Coroutine[Any, Any, None]]) -> None:
+        self._config = config
+        self._announce = announce
+        self._sockets: dict[Listener, list[socket.socket]] = {}
+        self._servers: dict[Listener, list[asyncio.Server]] = {}
+        self._broker: Broker | None = None
+        self._left_aside = False
+
+    def bind(self) -> dict[str, int]:
+        """Bind what the settings name, the dynamic ones as long as they can be; the ports by listener name. Raises
+        BindError, and nothing stays bound.
+        """
+        try:
+            self._bind_all()
+        except BindError as error:
+            left = self._without_dynamic()
+            if not left:
+                raise
+            logger.error("%s", error)
+            self._tell_left_aside(left)
+            self._bind_all()
+            self._left_aside = True
+        return self.ports
+
+    def _bind_all(self) -> None:
+        try:
+            for listener in self._config.listeners:
+                self._sockets[listener] = bind(listener, self._config)
+        except BindError:
+            self.close()
+            raise
+
+    @property
+    def serving(self) -> bool:
+        """Whether clients are let in."""
+        return self._broker is not None
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The ports by listener name."""
+        return {one.name: _port(sockets) for one, sockets in self._sockets.items()}
+
+    @property
+    def bound(self) -> list[tuple[str, str, int]]:
+        """(name, host, port) of each socket."""
+        return [(one.name, *sock.getsockname()[:2]) for one, sockets in self._sockets.items() for sock in sockets]
+
+    async def accept(self, broker: Broker) -> None:
+        """Let clients in, and follow the settings from now on."""
+        self._broker = broker
+        for listener in list(self._sockets):
+            await self._serve(listener, broker)
+        broker.topic_configs.on_broker_changed.append(self.follow)
+        broker.admin.settings.check_addresses = self.check
+        self.follow()
+        if self._left_aside:
+            self._try_again_later()
+
+    async def _serve(self, listener: Listener, broker: Broker) -> None:
+        loop = asyncio.get_running_loop()
+        factory = partial(Connection, broker, listener.name)
+        self._servers[listener] = [
+            # Without a number of its own the loop would listen again with its default, 100.
+            await loop.create_server(factory, sock=sock, backlog=backlog(self._config))
+            for sock in self._sockets[listener]
+        ]
+
+    # -- changes ---------------------------------------------------------------------------------------------------
+
+    def check(self, addresses: Addresses) -> None:
+        """Raises ConfigError if a listener that is not open yet cannot be opened."""
+        leaving = {_port(sockets) for one, sockets in self._sockets.items() if one not in addresses.listeners}
+        for listener in addresses.listeners:
+            if listener in self._sockets or listener.port in leaving:
+                continue
+            try:
+                found = bind(listener, self._config)
+            except BindError as error:
+                raise ConfigError("listeners", listener.text, str(error)) from None
+            for sock in found:
+                sock.close()
+
+    def follow(self) -> None:
+        """Open and close what the settings say otherwise than before. The sockets listen when it returns."""
+        wanted = self._config.listeners
+        gone = [one for one in self._sockets if one not in wanted]
+        new = [one for one in wanted if one not in self._sockets]
+        if not (gone or new) or self._broker is None:
+            return
+        opened = [one for listener in new for one in self._open(listener, gone)]
+        missing = {one.name for one in wanted if one not in self._sockets}
+        for listener in gone:
+            if listener in self._sockets and listener.name not in missing:  # what cannot move stays where it is
+                self._close(listener)
+        for name in {one.name for one in gone} - {one.name for one in self._sockets}:
+            asyncio.get_running_loop().call_later(_LAST_ANSWERS_S, self._broker.connections.close_listener, name)
+        logger.info("listening on %s", ", ".join(listener_text(*one) for one in self.bound))
+        self._broker.background.spawn(self._settle(opened, self._broker))
+        if missing:
+            self._go_without(self._broker)
+
+    def _go_without(self, broker: Broker) -> None:
+        """Dynamic addresses that cannot be opened do not count for now: clients would be sent there in vain, and only
+        over a connection could somebody alter them.
+        """
+        left = self._without_dynamic()
+        if not left:
+            return
+        self._tell_left_aside(left)
+        self.follow()
+        broker.background.spawn(self._settle([], broker))
+        self._try_again_later()
+
+    def _without_dynamic(self) -> dict[str, str]:
+        """Leave the dynamic addresses aside; what they were."""
+        try:
+            return self._config.drop_dynamic(_DYNAMIC_ADDRESSES)
+        except ConfigError as error:
+            logger.error("%s", error)
+            return {}
+
+    def _tell_left_aside(self, left: dict[str, str]) -> None:
+        logger.error(
+            "%s: left aside until all these addresses are free, which is looked at every %d s;"
+            " to be rid of the dynamic settings: gregor configs --alter --broker %d --delete-config %s",
+            ", ".join(f"{key}={text}" for key, text in left.items()),
+            _TRY_AGAIN_S,
+            self._config.broker_id,
+            ",".join(left),
+        )
+
+    def _try_again_later(self) -> None:
+        asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._try_again)
+
+    def _try_again(self) -> None:
+        if self._broker is not None:
+            self._broker.background.spawn(self._broker.topic_configs.refresh_broker())
+
+    def _open(self, listener: Listener, gone: list[Listener]) -> list[Listener]:
+        """Open one, in the place of those that go where it wants their port. Returns what was opened: if that was not
+        to be, those that had made room for it.
+        """
+        problem = self._bind(listener)
+        rivals = []
+        if problem is not None:
+            rivals = [one for one in gone if one in self._sockets and _port(self._sockets[one]) == listener.port]
+            for rival in rivals:
+                self._close(rival)
+            if rivals:
+                problem = self._bind(listener)
+        if problem is None:
+            return [listener]
+        logger.error("%s", problem)
+        return [rival for rival in rivals if self._bind(rival) is None]
+
+    def _bind(self, listener: Listener) -> BindError | None:
+        try:
+            self._sockets[listener] = bind(listener, self._config)
+        except BindError as error:
+            return error
+        return None
+
+    async def _settle(self, opened: list[Listener], broker: Broker) -> None:
+        for listener in opened:
+            if listener in self._sockets:
+                await self._serve(listener, broker)
+        await self._announce(self.ports)
+
+    def _close(self, listener: Listener) -> None:
+        for server in self._servers.pop(listener, ()):
+            server.close()
+        for sock in self._sockets.pop(listener):
+            sock.close()
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        self._broker = None
+        for listener in list(self._sockets):
+            self._close(listener)
+
+
+def _port(sockets: list[socket.socket]) -> int:
+    """The one port of a listener's sockets."""
+    port: int = sockets[0].getsockname()[1]
+    return port

@@ -1,0 +1,349 @@
+"""The short way of a Produce request: what stands before its records is decoded once, then recognised by its bytes.
+
+A producer sends the same request again and again; only the correlation id, the records and, with several partitions,
+the partition index change. `learn` remembers, for the exact bytes between the correlation id and the length of the
+records, which partition they lead to and what the answer looks like; `produce` compares those bytes and goes straight
+to the append. Equal bytes decode equally, so a route needs no second look at the request; what it leads to is checked
+by the replica manager's generation, which every change of leadership, assignment or deletion raises.
+
+Only requests without surprises take this way: one topic, one partition, no transactional id, no tagged fields, no wait
+for the disk, a topic that clients may write. Where other replicas must have the records first, the answer is made at
+once and owed until they do. Everything else, and every error, is the general handler's (broker.handlers.k00_produce);
+both give the same bytes, which tests compare.
+
+Layout from the correlation id on, flexible versions (9 and later); before them lengths are int16/int32 and tags absent:
+
+    client id | tags | transactional id | acks | timeout | 1 topic | name or id | 1 partition | index |  <- the prefix
+    varint records length + 1 | records | partition tags (0) | topic tags (0) | request tags (0)
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from time import time
+from typing import TYPE_CHECKING, Protocol
+
+from gregor.broker.cluster.auto_topics import INTERNAL_TOPICS
+from gregor.broker.net.responses import encode_frame
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.framing import HEAD_BYTES, SIZE_BYTES
+from gregor.protocol.messages import ProduceRequest, ProduceResponse, response_header_version
+from gregor.protocol.records.batch import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from gregor.broker.context import Broker
+    from gregor.broker.net.outbound import Chunk
+    from gregor.protocol.framing import Slot
+    from gregor.protocol.ids import Uuid
+    from gregor.replication.partition.partition import Partition
+    from gregor.storage.log.log import AppendInfo
+
+FLEXIBLE_FROM = 9
+ROUTES_FROM = 7  # from here on an answer has all three fields below, and every codec is allowed
+_MAX_ROUTES = 16_384
+_MAX_ROUTES_OF_ALL = 65_536
+"""Of all connections together; a route and its prefix take some 300 bytes."""
+_MAX_LENGTHS = 4
+NO_FLUSH_BY_MESSAGES = 2**63 - 1
+OWED = b"owed"
+"""What `ProduceRoutes.produce` returns, this very object, where the answer comes later."""
+
+_INT32 = Struct(">i")
+_BASE_OFFSET = Struct(">q")
+# Index, error code, base offset, log append time and log start offset stand side by side in an answer.
+_PARTITION = Struct(">ihqqq")
+_INDEX_BYTES = 4
+_ERROR = Struct(">h")
+# Values no schema default has, to find their place.
+_MARKS = (0x7A6F_1D2E, 0, 0x7A6F_1D2E_3C4B_5A01, 0x7A6F_1D2E_3C4B_5A02, 0x7A6F_1D2E_3C4B_5A03)
+
+
+class Debtor(Protocol):
+    """A connection, as far as its answers go: they leave in the order of the requests."""
+
+    def owe(self) -> Slot[Chunk]: ...
+    def pay(self, slot: Slot[Chunk], frame: bytes | bytearray) -> None: ...
+
+
+class _Owed:
+    """An answer that waits until its records are committed."""
+
+    __slots__ = ("deadline_s", "error", "fields", "frame", "routes", "slot")
+
+    def __init__(self, routes: ProduceRoutes, frame: bytearray, fields: int) -> None:
+        self.routes = routes
+        self.frame = frame
+        self.fields = fields
+        self.deadline_s = 0.0
+        self.slot: Slot[Chunk] | None = None
+        self.error: ErrorCode | None = None
+
+    def settle(self, error: ErrorCode) -> None:
+        if self.error is not None:
+            return
+        self.error = error
+        if error:
+            _ERROR.pack_into(self.frame, self.fields + _INDEX_BYTES, error)
+        if self.slot is not None:
+            self.routes.pay(self, self.slot)
+
+
+class _Route:
+    __slots__ = ("acks", "answer", "fields", "generation", "index", "partition", "timeout_s", "version", "waits")
+
+    def __init__(
+        self,
+        partition: Partition,
+        index: int,
+        generation: int,
+        version: int,
+        acks: int,
+        answer: bytearray,
+        fields: int,
+        timeout_s: float,
+    ) -> None:
+        """`answer` is shared by the partitions of a topic; `fields` is where the partition's begin."""
+        self.partition = partition
+        self.index = index
+        self.generation = generation
+        self.version = version
+        self.acks = acks
+        self.answer = answer
+        self.fields = fields
+        self.timeout_s = timeout_s
+        self.waits = acks == -1 and not partition.commits_at_once
+
+
+class ProduceRoutes:
+    """The routes of one connection.
+
+    Their prefixes have one length mostly, that of the request before; some others are tried when it does not lead
+    anywhere. A prefix tells by itself where it ends, so one that is the beginning of another is no trouble.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_broker",
+        "_debtor",
+        "_lengths",
+        "_owed",
+        "_prefix_bytes",
+        "_routes",
+        "_timer",
+        "_unlearnt",
+    )
+
+    of_all = 0
+    """Routes of all connections of the process."""
+
+    def __init__(self, broker: Broker, debtor: Debtor | None = None) -> None:
+        """Without a `debtor` only those routes are learnt whose answers are known at once."""
+        self._broker = broker
+        self._debtor = debtor
+        self._owed: dict[_Owed, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._prefix_bytes = 0
+        self._lengths: list[int] = []
+        self._routes: dict[bytes, _Route] = {}
+        self._answers: dict[tuple[str, Uuid, int], tuple[bytearray, int]] = {}
+        self._unlearnt = 0
+
+    def close(self) -> None:
+        """The connection ends: nothing is answered any more."""
+        self.clear()
+        self._debtor = None  # the way back to the connection: a cycle, which would be for the collector
+        for owed in self._owed:
+            owed.error = ErrorCode.NONE
+        self._owed.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def clear(self) -> None:
+        """Forget all routes."""
+        ProduceRoutes.of_all -= len(self._routes)
+        self._routes.clear()
+        self._answers.clear()
+        self._lengths.clear()
+        self._prefix_bytes = self._unlearnt = 0
+
+    def produce(self, view: memoryview, start: int, stop: int, version: int, correlation_id: int) -> bytes | None:
+        """Append the records of the request in `view[start:stop]` and return its answer's frame, empty for acks=0; OWED
+        where it comes later.
+
+        None: not a request of a known route, or one that fails; nothing was done and the general way takes it.
+        """
+        begin = start + HEAD_BYTES
+        position = begin + self._prefix_bytes
+        if position == begin or position + 5 > stop:
+            return None
+        route = self._routes.get(bytes(view[begin:position]))
+        if route is None and len(self._lengths) > 1:
+            route = self._by_another_length(view, begin, stop)
+            position = begin + self._prefix_bytes
+        if route is None or route.version != version or route.generation != self._broker.replicas.generation:
+            return None
+        if version >= FLEXIBLE_FROM:
+            byte = view[position]
+            size = byte & 0x7F
+            position += 1
+            shift = 7
+            while byte >= 0x80:
+                if shift > 28:
+                    return None
+                byte = view[position]
+                size |= (byte & 0x7F) << shift
+                position += 1
+                shift += 7
+            end = position + size - 1
+            if end != stop - 3 or view[end] or view[end + 1] or view[end + 2]:
+                return None
+        else:
+            end = position + 4 + int(_INT32.unpack_from(view, position)[0])
+            position += 4
+            if end != stop:
+                return None
+        if (
+            end - position < RECORD_BATCH_OVERHEAD
+            or view[position + MAGIC_AT] != 2
+            or view[position + ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT
+        ):
+            return None
+        try:
+            info = route.partition.append(view[position:end], int(time() * 1000), route.acks)
+        except KafkaError as error:
+            # Nothing was written; the general way finds the same error and words its answer. A failed write has left
+            # its offset in the batch, where there was 0.
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                _BASE_OFFSET.pack_into(view, position, 0)
+            return None
+        if route.acks == 0:
+            return b""
+        answer = route.answer
+        _INT32.pack_into(answer, SIZE_BYTES, correlation_id)
+        _PARTITION.pack_into(
+            answer, route.fields, route.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
+        )
+        return self._owe(route, info, bytearray(answer)) if route.waits else bytes(answer)
+
+    def _owe(self, route: _Route, info: AppendInfo, frame: bytearray) -> bytes:
+        owed = _Owed(self, frame, route.fields)
+        route.partition.when_committed(info.last_offset + 1, owed.settle)
+        if owed.error is not None or self._debtor is None:
+            return bytes(frame)  # decided on the spot
+        owed.slot = self._debtor.owe()
+        loop = self._broker.loop
+        owed.deadline_s = loop.time() + route.timeout_s
+        self._owed[owed] = None
+        timer = self._timer
+        if timer is None or owed.deadline_s < timer.when():
+            if timer is not None:
+                timer.cancel()
+            self._timer = loop.call_later(route.timeout_s, self._time_out)
+        return OWED
+
+    def pay(self, owed: _Owed, slot: Slot[Chunk]) -> None:
+        del self._owed[owed]
+        if self._debtor is not None:
+            self._debtor.pay(slot, owed.frame)
+
+    def _time_out(self) -> None:
+        """One timer for all that is owed: mostly it finds nothing that is late."""
+        self._timer = None
+        loop = self._broker.loop
+        now_s = loop.time()
+        for owed in [owed for owed in self._owed if owed.deadline_s <= now_s]:
+            owed.settle(ErrorCode.REQUEST_TIMED_OUT)
+        if self._owed:
+            next_s = min(owed.deadline_s for owed in self._owed)
+            self._timer = loop.call_later(max(0.0, next_s - now_s), self._time_out)
+
+    def _by_another_length(self, view: memoryview, begin: int, stop: int) -> _Route | None:
+        for length in self._lengths:
+            if begin + length + 5 <= stop and (route := self._routes.get(bytes(view[begin : begin + length]))):
+                self._prefix_bytes = length
+                return route
+        return None
+
+    def learn(self, request: ProduceRequest, view: memoryview, start: int, stop: int, version: int) -> None:
+        """Remember the route of a decoded request, if it is of the simple kind."""
+        if version < ROUTES_FROM or request.transactional_id is not None or len(request.topic_data) != 1:
+            return
+        if request.acks not in (-1, 0, 1):
+            return
+        topic = request.topic_data[0]
+        if len(topic.partition_data) != 1:
+            return
+        data = topic.partition_data[0]
+        if data.records is None or len(data.records) < RECORD_BATCH_OVERHEAD:
+            return
+        flexible = version >= FLEXIBLE_FROM
+        records_end = stop - 3 if flexible else stop
+        size = len(data.records)
+        position = records_end - size
+        # The batch's own length field and the zero tags must agree with where the records are taken to lie.
+        if any(view[records_end:stop]) or _INT32.unpack_from(view, position + 8)[0] + 12 != size:
+            return
+        prefix_end = position - (_varint_bytes(size + 1) if flexible else 4)
+        partition = self._broker.partition_of(topic.name, topic.topic_id, data.index)
+        if partition is None or not partition.is_leader or partition.log is None:
+            return
+        if self._debtor is None and not partition.commits_at_once:
+            return
+        if partition.log.config.flush_messages < NO_FLUSH_BY_MESSAGES or partition.topic in INTERNAL_TOPICS:
+            return
+        prefix = bytes(view[start + HEAD_BYTES : prefix_end])
+        route = self._routes.get(prefix)
+        if route is None and (len(self._routes) >= _MAX_ROUTES or ProduceRoutes.of_all >= _MAX_ROUTES_OF_ALL):
+            # Who writes to more than that keeps the routes there are: to learn others costs more than it saves. After
+            # a while they may be of yesterday.
+            self._unlearnt += 1
+            if self._unlearnt > _MAX_ROUTES:
+                self.clear()
+            return
+        if len(prefix) not in self._lengths:
+            if len(self._lengths) >= _MAX_LENGTHS:
+                self.clear()
+                route = None
+            self._lengths.append(len(prefix))
+        self._prefix_bytes = len(prefix)
+        key = topic.name, topic.topic_id, version
+        found = self._answers.get(key)
+        if found is None:
+            found = self._answers[key] = _answer_template(topic, version)
+        answer, fields = found
+        generation = self._broker.replicas.generation
+        if route is None:
+            ProduceRoutes.of_all += 1
+        self._routes[prefix] = _Route(
+            partition, data.index, generation, version, request.acks, answer, fields, request.timeout_ms / 1000
+        )
+
+
+def _answer_template(topic: ProduceRequest.TopicProduceData, version: int) -> tuple[bytearray, int]:
+    """The encoded answer to a successful request, and the position of its partition's fields."""
+    response = ProduceResponse(
+        responses=[
+            ProduceResponse.TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    ProduceResponse.PartitionProduceResponse(
+                        index=_MARKS[0],
+                        base_offset=_MARKS[2],
+                        log_append_time_ms=_MARKS[3],
+                        log_start_offset=_MARKS[4],
+                    )
+                ],
+            )
+        ]
+    )
+    frame, _ = encode_frame(response_header_version(ApiKey.PRODUCE, version), version, 0, response)
+    return frame, frame.index(_PARTITION.pack(*_MARKS))
+
+
+def _varint_bytes(value: int) -> int:
+    return max(1, (value.bit_length() + 6) // 7)

@@ -1,0 +1,1 @@
+"""Every setting as data: keys, types, defaults, ranges."""

@@ -1,0 +1,494 @@
+"""Every broker setting that gregor knows with its meaning, in Kafka's names and with Kafka's defaults.
+
+Apache Kafka 4.3.1 decides names, types, defaults and ranges; 3.9.1 those of ZooKeeper mode. On purpose different:
+``listeners`` (the loopback only), ``log.dir``, ``node.id`` (optional), ``zookeeper.connect`` (empty: the embedded
+store). Rows with ``no_effect`` change nothing here and say why; the other keys of 4.3.1 are in ``inert_keys.py``.
+"""
+
+from __future__ import annotations
+
+from gregor.config.definitions import CLUSTER_WIDE, DOUBLE_MAX, INT_MAX, LONG_MAX, PER_BROKER, ConfigDef
+from gregor.config.tables.broker_cluster_keys import CLUSTER_SETTINGS
+
+_COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_DEFAULT_PROTOCOL_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
+_W = CLUSTER_WIDE  # rows without `dynamic` are read-only
+
+_ONE_LOOP = "one event loop serves all connections, and each kind of disk work has a thread of its own"
+_NO_PURGE = "a request that is answered is forgotten at once"
+_NO_REMOTE = "gregor has no remote storage"
+
+_IDENTITY = (
+    ConfigDef(
+        "node.id", "int", -1, "Number of this broker in its cluster; wins over broker.id.", minimum=0, also=(-1,)
+    ),
+    ConfigDef("broker.id", "int", -1, "Number of this broker in its cluster; -1 leaves the choice to the broker."),
+    ConfigDef(
+        "broker.id.generation.enable", "boolean", True, "Whether a broker without a number may get one.", retired=True
+    ),
+    ConfigDef(
+        "reserved.broker.max.id",
+        "int",
+        1000,
+        "Generated broker numbers start above this one.",
+        minimum=0,
+        retired=True,
+    ),
+    ConfigDef("broker.rack", "string", None, "Rack or zone of this broker, told to clients and used for assignment."),
+)
+
+_NETWORK = (
+    ConfigDef(
+        "listeners",
+        "list",
+        ["PLAINTEXT://localhost:9092"],
+        "NAME://host:port to listen on. An empty host means every address of the default interface, 0.0.0.0 all IPv4 "
+        "ones, [::] all; localhost both loopbacks.",
+        dynamic=PER_BROKER,
+    ),
+    ConfigDef("advertised.listeners", "list", None, "What clients are told to connect to; unset takes listeners."),
+    ConfigDef(
+        "listener.security.protocol.map",
+        "string",
+        _DEFAULT_PROTOCOL_MAP,
+        "NAME:PROTOCOL pairs: which security protocol a listener name speaks.",
+        dynamic=PER_BROKER,
+    ),
+    ConfigDef("inter.broker.listener.name", "string", None, "The listener that brokers use among themselves."),
+    ConfigDef(
+        "security.inter.broker.protocol",
+        "string",
+        "PLAINTEXT",
+        "Picks the listener among brokers by protocol when inter.broker.listener.name is unset.",
+        choices=_SECURITY_PROTOCOLS,
+    ),
+    ConfigDef(
+        "control.plane.listener.name",
+        "string",
+        None,
+        "The listener the controller uses towards brokers.",
+        no_effect="there are no other brokers",
+        retired=True,
+    ),
+    ConfigDef("socket.request.max.bytes", "int", 104857600, "Largest request frame that is taken.", minimum=1),
+    ConfigDef("socket.listen.backlog.size", "int", 50, "Connections the kernel queues before accept.", minimum=1),
+    ConfigDef("socket.send.buffer.bytes", "int", 102400, "SO_SNDBUF of a connection; -1 leaves the system's."),
+    ConfigDef("socket.receive.buffer.bytes", "int", 102400, "SO_RCVBUF of a connection; -1 leaves the system's."),
+    ConfigDef("max.connections", "int", INT_MAX, "Connections this broker holds at any time.", minimum=0, dynamic=_W),
+    ConfigDef(
+        "max.connections.per.ip", "int", INT_MAX, "Connections from one address at any time.", minimum=0, dynamic=_W
+    ),
+    ConfigDef(
+        "max.connections.per.ip.overrides",
+        "string",
+        "",
+        "host:count pairs: limits for single addresses instead of max.connections.per.ip.",
+        dynamic=_W,
+    ),
+    ConfigDef("max.connection.creation.rate", "int", INT_MAX, "New connections per second.", minimum=0, dynamic=_W),
+    ConfigDef("connections.max.idle.ms", "long", 600000, "A connection silent for so long is closed; < 0: never."),
+    ConfigDef(
+        "queued.max.requests",
+        "int",
+        500,
+        "Requests that wait, read, for an earlier one of their connection; with so many no more are read behind one.",
+        minimum=1,
+    ),
+    ConfigDef(
+        "queued.max.request.bytes",
+        "long",
+        -1,
+        "Bytes of requests read and not yet handled, over all connections; reading pauses above it. -1: no limit.",
+    ),
+    ConfigDef(
+        "num.network.threads", "int", 3, "Threads that serve connections.", minimum=1, dynamic=_W, no_effect=_ONE_LOOP
+    ),
+    ConfigDef("num.io.threads", "int", 8, "Threads that answer requests.", minimum=1, dynamic=_W, no_effect=_ONE_LOOP),
+    ConfigDef(
+        "background.threads",
+        "int",
+        10,
+        "Threads for deletion and the like.",
+        minimum=1,
+        dynamic=_W,
+        no_effect=_ONE_LOOP,
+    ),
+    ConfigDef(
+        "request.timeout.ms",
+        "int",
+        30000,
+        "How long this broker waits for another broker's answer.",
+        no_effect="controller.socket.timeout.ms and replica.socket.timeout.ms say how long it waits",
+    ),
+    ConfigDef("max.request.partition.size.limit", "int", 2000, "Partitions one describe answer may list.", minimum=1),
+)
+
+_TOPICS = (
+    ConfigDef("num.partitions", "int", 1, "Partitions of a topic whose creator names no number.", minimum=1),
+    ConfigDef("default.replication.factor", "int", 1, "Replicas of a topic whose creator names no number."),
+    ConfigDef("auto.create.topics.enable", "boolean", True, "Whether asking for an unknown topic may create it."),
+    ConfigDef("delete.topic.enable", "boolean", True, "Whether topics may be deleted."),
+    ConfigDef("min.insync.replicas", "int", 1, "Replicas in sync that acks=all needs.", minimum=1, dynamic=_W),
+    ConfigDef(
+        "unclean.leader.election.enable",
+        "boolean",
+        False,
+        "Whether a replica out of sync may lead when no other is left; records can be lost.",
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "message.max.bytes",
+        "int",
+        1048588,
+        "Largest record batch (as stored, compressed) that is taken.",
+        minimum=0,
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "compression.type",
+        "string",
+        "producer",
+        "Codec of stored batches; producer keeps what came in.",
+        choices=_COMPRESSIONS,
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "compression.gzip.level",
+        "int",
+        -1,
+        "gzip level; -1: its default.",
+        minimum=1,
+        maximum=9,
+        also=(-1,),
+        dynamic=_W,
+    ),
+    ConfigDef("compression.lz4.level", "int", 9, "lz4 level.", minimum=1, maximum=17, dynamic=_W),
+    ConfigDef("compression.zstd.level", "int", 3, "zstd level.", minimum=-131072, maximum=22, dynamic=_W),
+)
+
+_LOG = (
+    ConfigDef("log.dir", "list", ["./gregor-data"], "Data folder, when log.dirs is unset."),
+    ConfigDef("log.dirs", "list", None, "Data folders, separated by commas; unset takes log.dir."),
+    ConfigDef(
+        "log.segment.bytes", "int", 1073741824, "Size at which a segment is closed.", minimum=1048576, dynamic=_W
+    ),
+    ConfigDef("log.roll.ms", "long", None, "Age at which a segment is closed; unset takes log.roll.hours.", dynamic=_W),
+    ConfigDef("log.roll.hours", "int", 168, "Age at which a segment is closed, in hours.", minimum=1),
+    ConfigDef(
+        "log.roll.jitter.ms",
+        "long",
+        None,
+        "Random amount taken off the age, so that segments close one by one; unset takes log.roll.jitter.hours.",
+        dynamic=_W,
+    ),
+    ConfigDef("log.roll.jitter.hours", "int", 0, "As log.roll.jitter.ms, in hours.", minimum=0),
+    ConfigDef(
+        "log.retention.ms",
+        "long",
+        None,
+        "Age at which a closed segment is deleted, -1: never; unset takes log.retention.minutes.",
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.retention.minutes", "int", None, "As log.retention.ms, in minutes; unset takes log.retention.hours."
+    ),
+    ConfigDef("log.retention.hours", "int", 168, "As log.retention.ms, in hours."),
+    ConfigDef("log.retention.bytes", "long", -1, "Size per partition above which it loses old segments.", dynamic=_W),
+    ConfigDef(
+        "log.local.retention.bytes",
+        "long",
+        -2,
+        "Local share of log.retention.bytes with remote storage; -2: the same.",
+        minimum=-2,
+        dynamic=_W,
+        no_effect=_NO_REMOTE,
+    ),
+    ConfigDef(
+        "log.local.retention.ms",
+        "long",
+        -2,
+        "Local share of log.retention.ms with remote storage; -2: the same.",
+        minimum=-2,
+        dynamic=_W,
+        no_effect=_NO_REMOTE,
+    ),
+    ConfigDef("log.retention.check.interval.ms", "long", 300000, "How often retention looks.", minimum=1),
+    ConfigDef(
+        "log.cleanup.policy",
+        "list",
+        ["delete"],
+        "What happens to old segments: delete, compact (the last value per key stays), both, or neither.",
+        choices=("compact", "delete"),
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.index.size.max.bytes",
+        "int",
+        10485760,
+        "Largest index; a full one closes the segment.",
+        minimum=4,
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.index.interval.bytes", "int", 4096, "Bytes of log per index entry, at least.", minimum=0, dynamic=_W
+    ),
+    ConfigDef(
+        "log.segment.delete.delay.ms",
+        "long",
+        60000,
+        "How long a removed segment's file stays on disk under another name.",
+        minimum=0,
+        dynamic=_W,
+    ),
+    ConfigDef("log.preallocate", "boolean", False, "Whether a new segment gets its full size on disk.", dynamic=_W),
+    ConfigDef(
+        "log.message.timestamp.type",
+        "string",
+        "CreateTime",
+        "Whose clock stamps a record: the producer's or the broker's.",
+        choices=("CreateTime", "LogAppendTime"),
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.message.timestamp.before.max.ms",
+        "long",
+        LONG_MAX,
+        "A record older than this is refused.",
+        minimum=0,
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.message.timestamp.after.max.ms",
+        "long",
+        3600000,
+        "A record this far in the future is refused.",
+        minimum=0,
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.flush.interval.messages", "long", LONG_MAX, "Records between forced writes to disk.", minimum=1, dynamic=_W
+    ),
+    ConfigDef(
+        "log.flush.interval.ms",
+        "long",
+        None,
+        "Longest a record stays only in the page cache; unset takes log.flush.scheduler.interval.ms.",
+        dynamic=_W,
+    ),
+    ConfigDef("log.flush.scheduler.interval.ms", "long", LONG_MAX, "How often log.flush.interval.ms is looked at."),
+    ConfigDef(
+        "log.flush.offset.checkpoint.interval.ms", "int", 60000, "How often recovery points are saved.", minimum=0
+    ),
+    ConfigDef(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "int",
+        60000,
+        "How often log starts are saved.",
+        minimum=0,
+        no_effect="log starts are saved together with recovery points",
+    ),
+    ConfigDef(
+        "num.recovery.threads.per.data.dir",
+        "int",
+        2,
+        "Processes per data folder that help with recovery at start, if there are processors for them.",
+        minimum=1,
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.initial.task.delay.ms",
+        "long",
+        30000,
+        "Wait before the periodic log tasks start.",
+        minimum=0,
+        internal=True,
+        no_effect="the periodic log tasks begin at once",
+    ),
+    ConfigDef(
+        "log.dir.failure.timeout.ms",
+        "long",
+        30000,
+        "Time to report a failed data folder.",
+        minimum=1,
+        no_effect="nobody has to be told: the controller is in the same process",
+    ),
+)
+
+_CLEANER = (
+    ConfigDef("log.cleaner.enable", "boolean", True, "Whether compacted topics are compacted."),
+    ConfigDef("log.cleaner.threads", "int", 1, "Workers that compact.", minimum=0, dynamic=_W),
+    ConfigDef(
+        "log.cleaner.backoff.ms",
+        "long",
+        15000,
+        "Pause when nothing is to compact.",
+        minimum=0,
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.cleaner.dedupe.buffer.size",
+        "long",
+        134217728,
+        "Memory of all key maps, in bytes.",
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.cleaner.io.buffer.size",
+        "int",
+        524288,
+        "Read and write buffers, in bytes.",
+        minimum=0,
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.cleaner.io.buffer.load.factor",
+        "double",
+        0.9,
+        "How full a key map may get.",
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "long",
+        LONG_MAX,
+        "Bytes a second that moves between data folders may take; 0 holds them up.",
+        minimum=0,
+        dynamic=_W,
+        internal=True,
+    ),
+    ConfigDef(
+        "log.cleaner.io.max.bytes.per.second",
+        "double",
+        DOUBLE_MAX,
+        "Most bytes read and written a second.",
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.cleaner.min.cleanable.ratio",
+        "double",
+        0.5,
+        "Share of a log not yet compacted from which it is compacted.",
+        minimum=0,
+        maximum=1,
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.cleaner.delete.retention.ms", "long", 86400000, "How long a delete marker stays.", minimum=0, dynamic=_W
+    ),
+    ConfigDef(
+        "log.cleaner.min.compaction.lag.ms", "long", 0, "A record younger than this stays.", minimum=0, dynamic=_W
+    ),
+    ConfigDef(
+        "log.cleaner.max.compaction.lag.ms",
+        "long",
+        LONG_MAX,
+        "A record older than this makes its log due for compaction.",
+        minimum=1,
+        dynamic=_W,
+    ),
+)
+
+_FETCH_AND_PRODUCERS = (
+    ConfigDef("fetch.max.bytes", "int", 57671680, "Most bytes of records in one fetch answer.", minimum=1024),
+    ConfigDef("max.incremental.fetch.session.cache.slots", "int", 1000, "Incremental fetch sessions held.", minimum=0),
+    ConfigDef(
+        "fetch.purgatory.purge.interval.requests", "int", 1000, "Parked fetches between clean-ups.", no_effect=_NO_PURGE
+    ),
+    ConfigDef(
+        "producer.purgatory.purge.interval.requests",
+        "int",
+        1000,
+        "Parked produces between clean-ups.",
+        no_effect=_NO_PURGE,
+    ),
+    ConfigDef(
+        "delete.records.purgatory.purge.interval.requests",
+        "int",
+        1,
+        "As above, for record deletions.",
+        no_effect=_NO_PURGE,
+    ),
+    ConfigDef(
+        "producer.id.expiration.ms",
+        "int",
+        86400000,
+        "An idempotent producer that wrote nothing for so long is forgotten.",
+        minimum=1,
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "producer.id.expiration.check.interval.ms",
+        "int",
+        600000,
+        "How often such producers are looked for.",
+        minimum=1,
+        internal=True,
+    ),
+)
+
+_GROUPS = (
+    ConfigDef("group.initial.rebalance.delay.ms", "int", 3000, "Wait for more members when a new group forms."),
+    ConfigDef("group.min.session.timeout.ms", "int", 6000, "Shortest session timeout a member may ask for."),
+    ConfigDef("group.max.session.timeout.ms", "int", 1800000, "Longest session timeout a member may ask for."),
+    ConfigDef("group.max.size", "int", INT_MAX, "Most members in a group.", minimum=1),
+    ConfigDef("offset.metadata.max.bytes", "int", 4096, "Longest text that goes with a committed offset."),
+    ConfigDef("offsets.load.buffer.size", "int", 5242880, "Bytes per read when a coordinator loads.", minimum=1),
+    ConfigDef("offsets.topic.replication.factor", "short", 3, "Replicas of __consumer_offsets.", minimum=1),
+    ConfigDef("offsets.topic.num.partitions", "int", 50, "Partitions of __consumer_offsets.", minimum=1),
+    ConfigDef("offsets.topic.segment.bytes", "int", 104857600, "Segment size of __consumer_offsets.", minimum=1),
+    ConfigDef(
+        "offsets.topic.compression.codec",
+        "int",
+        0,
+        "Codec number of __consumer_offsets; 0: none.",
+        no_effect="committed offsets are stored as they are",
+    ),
+    ConfigDef(
+        "offsets.retention.minutes", "int", 10080, "How long offsets outlive their group's last member.", minimum=1
+    ),
+    ConfigDef(
+        "offsets.retention.check.interval.ms", "long", 600000, "How often expired offsets are looked for.", minimum=1
+    ),
+    ConfigDef("offsets.commit.timeout.ms", "int", 5000, "How long a commit waits for its replicas.", minimum=1),
+    ConfigDef(
+        "offsets.commit.required.acks",
+        "short",
+        -1,
+        "Acknowledgements a commit waits for; only -1 is served.",
+        retired=True,
+        no_effect="a commit always waits for all replicas in sync",
+    ),
+)
+
+BROKER_KEYS: dict[str, ConfigDef] = {
+    definition.key: definition
+    for group in (
+        _IDENTITY,
+        _NETWORK,
+        _TOPICS,
+        _LOG,
+        _CLEANER,
+        _FETCH_AND_PRODUCERS,
+        _GROUPS,
+        CLUSTER_SETTINGS,
+    )
+    for definition in group
+}
+
+# Keys that set the same thing, the first of highest rank; the later ones count only while the earlier are unset.
+# (node.id over broker.id and log.dirs over log.dir too, but those are never described as synonyms.)
+BROKER_SYNONYMS: tuple[tuple[str, ...], ...] = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+)
+
+
+def broker_synonyms(key: str) -> tuple[str, ...]:
+    """The broker keys that decide ``key`` together, by falling rank; ``(key,)`` when it stands alone."""
+    for group in BROKER_SYNONYMS:
+        if key in group:
+            return group
+    return (key,)

@@ -1,0 +1,113 @@
+"""Settings of single groups (GROUP resources, KIP-848 and after), in the names, types and ranges of Apache Kafka 4.3.1.
+
+They are checked, kept and described; none acts yet, because they belong to the group protocols after the classic one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gregor.config.broker import BrokerConfig, nearest_key_hint
+from gregor.config.definitions import ConfigDef, ConfigError
+from gregor.config.tables.no_effect_keys import inert_keys
+
+_WITHOUT = {
+    "consumer": "gregor serves classic groups only (KIP-848 is not built)",
+    "streams": "gregor has no streams groups (KIP-1071)",
+    "share": "gregor has no share groups (KIP-932)",
+}
+_HEARTBEAT_MS, _SESSION_MS = 5000, 45000
+_DURATION = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
+
+
+def _check_reset(text: str) -> str | None:
+    if text in ("latest", "earliest") or _DURATION.fullmatch(text):
+        return None
+    return "must be latest, earliest or by_duration:PnDTnHnMn.nS"
+
+
+def _group(key: str, type: str, default: Any, help: str, **limits: Any) -> ConfigDef:
+    synonym = f"group.{key}"
+    return ConfigDef(
+        key,
+        type,
+        default,
+        help,
+        no_effect=_WITHOUT[key.partition(".")[0]],
+        broker_synonyms=(synonym,) if synonym in inert_keys() else (),
+        **limits,
+    )
+
+
+def _timing(kind: str) -> tuple[ConfigDef, ...]:
+    """What the three protocols have in common."""
+    return (
+        _group(f"{kind}.assignment.interval.ms", "int", 1000, "Least time between two assignments.", minimum=0),
+        _group(
+            f"{kind}.heartbeat.interval.ms", "int", _HEARTBEAT_MS, "How often a member sends a heartbeat.", minimum=1
+        ),
+        _group(f"{kind}.session.timeout.ms", "int", _SESSION_MS, "A member silent for so long is removed.", minimum=1),
+    )
+
+
+_DEFINITIONS = (
+    *_timing("consumer"),
+    *_timing("streams"),
+    _group("streams.initial.rebalance.delay.ms", "int", 3000, "Wait for more members of a new group.", minimum=0),
+    _group("streams.num.standby.replicas", "int", 0, "Standby copies of each task.", minimum=0),
+    *_timing("share"),
+    _group(
+        "share.auto.offset.reset",
+        "string",
+        "latest",
+        "Where a new group begins: latest, earliest, or so long ago (by_duration:PnDTnHnMn.nS).",
+        check=_check_reset,
+    ),
+    _group("share.delivery.count.limit", "int", 5, "How often a record is handed out.", minimum=2),
+    _group(
+        "share.isolation.level",
+        "string",
+        "read_uncommitted",
+        "Whether records of transactions are handed out before they are committed.",
+        choices=("read_committed", "read_uncommitted"),
+    ),
+    _group("share.partition.max.record.locks", "int", 2000, "Records handed out at a time per partition.", minimum=100),
+    _group("share.record.lock.duration.ms", "int", 30000, "How long a record is kept for one member.", minimum=1000),
+    _group("share.renew.acknowledge.enable", "boolean", True, "Whether a member may keep a record for longer."),
+)
+
+GROUP_KEYS: dict[str, ConfigDef] = {definition.key: definition for definition in _DEFINITIONS}
+
+
+def check_group(texts: Mapping[str, str], broker: BrokerConfig) -> None:
+    """ConfigError unless a group may have these settings of its own beside this broker's limits for groups."""
+    values: dict[str, Any] = {}
+    for key, text in texts.items():
+        definition = GROUP_KEYS.get(key)
+        if definition is None:
+            raise ConfigError(key, text, f"unknown group setting{nearest_key_hint(key, tuple(GROUP_KEYS))}")
+        values[key] = definition.parse(text)
+        _check_limits(key, values[key], broker)
+    for kind in _WITHOUT:
+        session: Any = values.get(f"{kind}.session.timeout.ms", _SESSION_MS)
+        heartbeat: Any = values.get(f"{kind}.heartbeat.interval.ms", _HEARTBEAT_MS)
+        if session <= heartbeat:
+            raise ConfigError(
+                f"{kind}.session.timeout.ms", session, f"must be above the heartbeat interval, {heartbeat}"
+            )
+
+
+def _check_limits(key: str, value: Any, broker: BrokerConfig) -> None:
+    """The broker's group.<kind>.min.<setting> and .max.<setting>, where it has them."""
+    kind, _, setting = key.partition(".")
+    setting = {"num.standby.replicas": "standby.replicas"}.get(setting, setting)
+    for bound in ("min", "max"):
+        limit_key = f"group.{kind}.{bound}.{setting}"
+        if limit_key not in inert_keys():
+            continue
+        limit = broker.inert_value(limit_key)
+        if value < limit if bound == "min" else value > limit:
+            words = "at least" if bound == "min" else "at most"
+            raise ConfigError(key, value, f"must be {words} {limit_key}, {limit}")

@@ -1,0 +1,1 @@
+"""Schema language and compiler: (message, version) to encode and decode functions."""

@@ -1,0 +1,265 @@
+"""Writes the encoder of one (message, version): a flat Python function that appends to a bytearray.
+
+Rules of the generated code:
+- Neighbouring fixed-size fields become one struct call, together with the length that follows them. A compact length
+  below 128 is one byte and joins the call; a longer one takes the second branch.
+- A zero byte that is always there (an empty tag section) is struct's pad byte "x".
+- Tags are written only when some tagged field differs from its default. The shared default struct makes the test an
+  identity; whatever else is equal to the default is found out by the tag function.
+- `out` is the output, `n` a length, `b` encoded bytes, `v` the value at hand.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gregor.protocol.codec.model import FIXED, Field, Message, Struct, Versions
+from gregor.protocol.codec.source import NUMBERS_PER_STEP, Source
+
+
+def build_encoder(
+    message: Message, version: int, classes: dict[str, type], defaults: dict[str, object], *, in_steps: bool = False
+) -> Any:
+    """A function (message, out, splices), or `in_steps` a generator; `splices` is a list for file regions, or None."""
+    return _EncoderSource(message, version, classes, defaults, in_steps).build()
+
+
+class _EncoderSource(Source):
+    def __init__(self, *about: Any) -> None:
+        super().__init__(*about)
+        # Values still to be written by one struct call: (format, expression; none for a pad byte).
+        self.pending: list[tuple[str, str]] = []
+        self.out = "out"
+
+    def build(self) -> Any:
+        self.begin("def encode(m, out, splices):")
+        start = len(self.lines)
+        self.fields(self.message, "m")
+        self.flush()
+        if len(self.lines) == start:
+            self.line("pass")
+        return self.execute("encode")
+
+    def fields(self, struct: Struct, source: str) -> None:
+        for field in struct.fields:
+            if not self.has(field) and not field.ignorable:
+                self.line(f"if {self.differs(field, f'{source}.{field.name}')}:")
+                self.line(f"    raise unsupported({self.where(struct, field)}, {self.version})")
+        for field in struct.fields:
+            if self.has(field) and not self.is_tagged(field):
+                self.field(struct, field, f"{source}.{field.name}")
+        if not self.flexible:
+            return
+        tagged = self.tagged_fields(struct)
+        if not tagged:
+            self.pending.append(("x", ""))
+            return
+        pending = list(self.pending)
+        self.line(f"if {' and '.join(self.looks_default(field, f'{source}.{field.name}') for field in tagged)}:")
+        self.depth += 1
+        self.pending.append(("x", ""))
+        self.flush()
+        self.depth -= 1
+        self.line("else:")
+        self.depth += 1
+        self.pending = pending
+        self.flush()
+        self.line(f"{self.tag_function(struct)}({source}, {self.out})")
+        self.depth -= 1
+
+    def flush(self, extra: str = "") -> None:
+        """Writes what is pending."""
+        if not self.pending:
+            return
+        format = "".join(letter for letter, _ in self.pending)
+        values = ", ".join(value for letter, value in self.pending if letter != "x")
+        if format == "x":
+            self.line(f"{self.out}.append(0)")
+        elif format == "B":
+            self.line(f"{self.out}.append({values})")
+        else:
+            self.line(f"{self.out} += {self.codec(format, 'pack')}({values})")
+        self.pending = []
+
+    def differs(self, field: Field, value: str) -> str:
+        """Whether a value is not the field's default."""
+        if field.default is None:
+            return f"{value} is not None"
+        if field.is_array:
+            return f"{value} != []"
+        if field.struct is not None:
+            default = self.default_struct(field.struct)
+            return f"{value} is not {default} and {value} != {default}"
+        if field.element == "uuid":
+            return f"{value} != ZERO_UUID"
+        return value if field.default is False else f"{value} != {field.default!r}"
+
+    def looks_default(self, field: Field, value: str) -> str:
+        """A cheap test that never takes a value for the default when it is not."""
+        if field.default is None:
+            return f"{value} is None"
+        if field.is_array:
+            return f"{value} == []" if self.is_nullable(field) else f"not {value}"
+        if field.struct is not None:
+            return f"{value} is {self.default_struct(field.struct)}"
+        if field.element == "uuid":
+            return f"{value} == ZERO_UUID"
+        return f"{value} == {field.default!r}"
+
+    def field(self, struct: Struct, field: Field, value: str) -> None:
+        where = self.where(struct, field)
+        if field.is_array:
+            self.array(field, value, where)
+        elif field.struct is not None:
+            self.nested(field, field.struct, value)
+        elif field.element in FIXED:
+            self.pending.append((FIXED[field.element], value))
+        else:
+            name = self.fresh("v")
+            self.line(f"{name} = {value}")
+            self.null_or(field, name, where, lambda: self.variable(field, name))
+
+    def null_or(self, field: Field, name: str, where: str, present: Callable[[], None]) -> None:
+        """Writes the null form of a variable `name`, or what `present` writes; nothing stays pending when nullable."""
+        if not self.is_nullable(field):
+            if field.nullable is not Versions.NONE or field.default is None:
+                self.line(f"if {name} is None:")
+                self.line(f"    raise null_refused({where}, {self.version})")
+            present()
+            return
+        pending = list(self.pending)
+        self.line(f"if {name} is None:")
+        self.depth += 1
+        letter, null = ("x", "") if self.is_compact(field) else ("h" if field.type == "string" else "i", "-1")
+        self.pending.append((letter, null))
+        self.flush()
+        self.depth -= 1
+        self.line("else:")
+        self.depth += 1
+        self.pending = pending
+        present()
+        self.flush()
+        self.depth -= 1
+
+    def length(self, field: Field, size: str, letter: str) -> None:
+        """Writes a length together with everything pending."""
+        if not self.is_compact(field):
+            self.pending.append((letter, size))
+            self.flush()
+            return
+        pending = list(self.pending)
+        self.line(f"n = {size} + 1")
+        self.line("if n < 128:")
+        self.depth += 1
+        self.pending.append(("B", "n"))
+        self.flush()
+        self.depth -= 1
+        self.line("else:")
+        self.depth += 1
+        self.pending = pending
+        self.flush()
+        self.line(f"write_{'string_length' if letter == 'h' else 'uvarint'}({self.out}, n)")
+        self.depth -= 1
+
+    def variable(self, field: Field, name: str) -> None:
+        """A string, bytes or records that is not null."""
+        if field.element == "string":
+            self.line(f"b = {name}.encode()")
+            self.length(field, "len(b)", "h")
+            self.line(f"{self.out} += b")
+        elif field.element == "bytes":
+            self.length(field, f"len({name})", "i")
+            self.line(f"{self.out} += {name}")
+        else:
+            self.line(f"is_region = type({name}) not in BYTES_TYPES")
+            self.line(f"size = {name}.size_bytes if is_region else len({name})")
+            self.length(field, "size", "i")
+            self.line("if is_region:")
+            self.line("    if splices is None:")
+            self.line("        raise region_refused()")
+            self.line(f"    splices.append((len(out), {name}))")
+            self.line("else:")
+            self.line(f"    out += {name}")
+
+    def nested(self, field: Field, struct: Struct, value: str) -> None:
+        name = self.fresh("v")
+        self.line(f"{name} = {value}")
+        if not self.is_nullable(field):
+            self.fields(struct, name)
+            return
+        # KIP-893: a signed byte before a nullable struct, negative for null.
+        pending = list(self.pending)
+        self.line(f"if {name} is None:")
+        self.depth += 1
+        self.pending.append(("b", "-1"))
+        self.flush()
+        self.depth -= 1
+        self.line("else:")
+        self.depth += 1
+        self.pending = [*pending, ("b", "1")]
+        self.fields(struct, name)
+        self.flush()
+        self.depth -= 1
+
+    def array(self, field: Field, value: str, where: str) -> None:
+        name = self.fresh("v")
+        self.line(f"{name} = {value}")
+        self.null_or(field, name, where, lambda: self.elements(field, name))
+
+    def elements(self, field: Field, name: str) -> None:
+        self.length(field, f"len({name})", "i")
+        if field.element in FIXED and field.element != "uuid":
+            letter = FIXED[field.element]
+            if self.in_steps:
+                self.line(f"for i in range(0, len({name}), {NUMBERS_PER_STEP}):")
+                self.line("    if i: yield")
+                self.line(f"    part = {name}[i:i + {NUMBERS_PER_STEP}]")
+                self.line(f'    {self.out} += pack(f">{{len(part)}}{letter}", *part)')
+                return
+            self.line(f"if {name}:")
+            self.line(f'    {self.out} += pack(f">{{len({name})}}{letter}", *{name})')
+            return
+        item = self.fresh("v")
+        self.line(f"for {item} in {name}:")
+        self.depth += 1
+        start = len(self.lines)
+        self.step()
+        if field.struct is not None:
+            self.fields(field.struct, item)
+            self.flush()
+        elif field.element == "uuid":
+            self.line(f"{self.out} += {self.codec('16s', 'pack')}({item})")
+        else:
+            self.variable(field, item)
+        if len(self.lines) == start:
+            self.line("pass")
+        self.depth -= 1
+
+    def tag_function(self, struct: Struct) -> str:
+        """The name of the function that writes the tag section of a struct with known tags."""
+        name = f"tags_{struct.name}"
+        if name in self.functions:
+            return name
+        self.functions[name] = []
+        outer = (self.lines, self.depth, self.pending, self.out, self.in_steps)
+        self.lines, self.depth, self.pending, self.in_steps = self.functions[name], 0, [], False
+        self.line(f"def {name}(o, out):")
+        self.depth = 1
+        self.line("count = 0")
+        self.line("section = bytearray()")
+        for field in self.tagged_fields(struct):
+            value = f"o.{field.name}"
+            self.line(f"if {self.differs(field, value)}:")
+            self.depth = 2
+            self.line("count += 1")
+            self.line("t = bytearray()")
+            self.out = "t"
+            self.field(struct, field, value)
+            self.flush()
+            self.line(f"write_uvarint(section, {field.tag})")
+            self.line("write_uvarint(section, len(t))")
+            self.line("section += t")
+            self.depth = 1
+        self.line("write_uvarint(out, count)")
+        self.line("out += section")
+        self.lines, self.depth, self.pending, self.out, self.in_steps = outer
+        return name

@@ -1,0 +1,152 @@
+"""Shared ground of the two code generators: lines with indentation, constants by name, sizes known from the schema."""
+
+import struct as structs
+from typing import Any
+
+from gregor.protocol.codec import primitives
+from gregor.protocol.codec.model import FIXED_SIZES, Field, Message, Struct
+
+# What generated code may call, by its name there.
+RUNTIME: dict[str, Any] = {
+    "new": object.__new__,
+    "view_of": memoryview,
+    "unpack_from": structs.unpack_from,
+    "pack": structs.pack,
+    "BYTES_TYPES": frozenset({bytes, bytearray, memoryview}),
+    "ZERO_UUID": bytes(16),
+    **{
+        name: getattr(primitives, name)
+        for name in (
+            "read_uvarint",
+            "read_uvarint_rest",
+            "write_uvarint",
+            "write_string_length",
+            "skip_tags",
+            "bad_length",
+            "bad_count",
+            "bad_tag",
+            "unsupported",
+            "null_refused",
+            "region_refused",
+        )
+    },
+}
+
+ELEMENTS_PER_STEP = 64
+"""So many structs, or strings, take some 0.2 ms."""
+NUMBERS_PER_STEP = 4096
+"""Of arrays of plain numbers, for which one struct call does."""
+
+
+class Source:
+    """Collects the source of one (message, version) and the values its names stand for.
+
+    `in_steps` makes a generator of it, which yields None after each piece of work. A tag section is always one piece.
+
+    `classes` are those of the message and its structs by name; `defaults` the shared default objects of structs.
+    """
+
+    def __init__(
+        self,
+        message: Message,
+        version: int,
+        classes: dict[str, type],
+        defaults: dict[str, object],
+        in_steps: bool = False,
+    ) -> None:
+        self.message = message
+        self.version = version
+        self.flexible = version in message.flexible
+        self.values: dict[str, Any] = dict(RUNTIME)
+        self.values.update(classes)
+        self.values.update({f"default_{name}": default for name, default in defaults.items()})
+        self.lines: list[str] = []
+        self.depth = 0
+        self.in_steps = in_steps
+        """Whether what is written now may yield: the main function of a codec that works in steps."""
+        self.functions: dict[str, list[str]] = {}
+        self._names = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def begin(self, head: str) -> None:
+        """The first line of the main function."""
+        self.line(head)
+        self.depth = 1
+        if self.in_steps:
+            self.line("count = 0")
+            self.line("if False: yield")  # also without an array it is a generator
+
+    def step(self) -> None:
+        """To be written once for each element of an array: whoever works in steps pauses now and then."""
+        if self.in_steps:
+            self.line("count += 1")
+            self.line(f"if not count % {ELEMENTS_PER_STEP}: yield")
+
+    def fresh(self, prefix: str) -> str:
+        """A local name that nothing else uses."""
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def codec(self, format: str, method: str) -> str:
+        """The name of a bound struct method for a format without its byte order."""
+        name = f"{method}_{format.replace('?', 'o')}"
+        if name not in self.values:
+            self.values[name] = getattr(structs.Struct(">" + format), method)
+        return name
+
+    def default_struct(self, struct: Struct) -> str:
+        """An expression for a struct that holds nothing but defaults."""
+        name = f"default_{struct.name}"
+        return name if name in self.values else f"{struct.name}()"
+
+    def has(self, field: Field) -> bool:
+        return self.version in field.versions
+
+    def is_tagged(self, field: Field) -> bool:
+        return self.version in field.tagged
+
+    def is_nullable(self, field: Field) -> bool:
+        return self.version in field.nullable
+
+    def is_compact(self, field: Field) -> bool:
+        return self.flexible and self.version in field.flexible
+
+    def tagged_fields(self, struct: Struct) -> list[Field]:
+        """The fields of the tag section in this version, in the order they are written in."""
+        fields = [field for field in struct.fields if self.has(field) and self.is_tagged(field)]
+        return sorted(fields, key=lambda field: field.tag or 0)
+
+    def where(self, struct: Struct, field: Field) -> str:
+        """How an error names a field."""
+        owner = self.message.name if struct is self.message else f"{self.message.name}.{struct.name}"
+        return repr(f"{owner}.{field.name}")
+
+    def min_size_bytes(self, struct: Struct) -> int:
+        """The fewest bytes that the struct takes in this version: bounds what an element count can claim."""
+        size_bytes = 1 if self.flexible else 0
+        for field in struct.fields:
+            if self.has(field) and not self.is_tagged(field):
+                size_bytes += self.min_field_bytes(field)
+        return size_bytes
+
+    def min_field_bytes(self, field: Field) -> int:
+        if field.is_array:
+            return 1 if self.is_compact(field) else 4
+        return self.min_element_bytes(field)
+
+    def min_element_bytes(self, field: Field) -> int:
+        if field.struct is not None:
+            return 1 if self.is_nullable(field) and not field.is_array else self.min_size_bytes(field.struct)
+        if field.element in FIXED_SIZES:
+            return FIXED_SIZES[field.element]
+        if self.is_compact(field):
+            return 1
+        return 2 if field.element == "string" else 4
+
+    def execute(self, entry: str) -> Any:
+        """Compiles everything that was collected and returns the function called `entry`."""
+        text = "\n".join(line for lines in (*self.functions.values(), self.lines) for line in lines)
+        exec(compile(text, f"<{entry} {self.message.name} v{self.version}>", "exec"), self.values)
+        return self.values[entry]

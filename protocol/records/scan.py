@@ -1,0 +1,79 @@
+"""What must be known of the records of a batch before a leader appends it, without making objects of them.
+
+A record's layout is in records.batch. Keys, values and headers are stepped over; `fits` looks at their lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gregor.protocol.records.batch import CorruptBatch, read_varint
+
+Head = tuple[int, int, bool, int, int]
+"""timestamp delta, offset delta, whether it has a key, position of the key's length, end of the record."""
+
+
+def record_heads(data: bytes, count: int) -> Iterator[Head]:
+    """The heads of `count` records in the plain bytes of a batch. CorruptBatch, also between two heads, when there are
+    not as many, or more bytes than they take."""
+    if count < 0:
+        raise CorruptBatch(f"a record count of {count}")
+    position = 0
+    end_of_data = len(data)
+    for index in range(count):
+        try:
+            # A byte below 0x80 is a whole varint, and most are one byte long.
+            length = data[position]
+            position += 1
+            if length < 0x80:
+                length = (length >> 1) ^ -(length & 1)
+            else:
+                length, position = read_varint(data, position - 1)
+            end = position + length
+            if length < 0 or end > end_of_data:
+                raise CorruptBatch(f"record {index} of {length} bytes, of which {end_of_data - position} are there")
+            timestamp_delta = data[position + 1]  # after the attributes
+            position += 2
+            if timestamp_delta < 0x80:
+                timestamp_delta = (timestamp_delta >> 1) ^ -(timestamp_delta & 1)
+            else:
+                timestamp_delta, position = read_varint(data, position - 1, 70)
+            offset_delta = data[position]
+            position += 1
+            if offset_delta < 0x80:
+                offset_delta = (offset_delta >> 1) ^ -(offset_delta & 1)
+            else:
+                offset_delta, position = read_varint(data, position - 1)
+            # An odd zigzag number is negative: no key.
+            head = timestamp_delta, offset_delta, not data[position] & 1, position, end
+        except IndexError:
+            raise CorruptBatch(f"the data ends within record {index} of {count}") from None
+        if position >= end:
+            raise CorruptBatch(f"record {index} ends before its key")
+        yield head
+        position = end
+    if position != end_of_data:
+        raise CorruptBatch(f"{end_of_data - position} bytes follow the last of {count} records")
+
+
+def fits(data: bytes, position: int, end: int) -> bool:
+    """Whether key, value and headers, from the key's length at `position` on, fill a record to its `end` exactly.
+    Lengths below 0 stand for null, but not of a header's name. (Kafka's DefaultRecord.readFrom.)"""
+    try:
+        for _ in range(2):
+            length, position = read_varint(data, position)
+            position += max(0, length)
+        headers, position = read_varint(data, position)
+        if headers < 0:
+            return False
+        for _ in range(headers):
+            length, position = read_varint(data, position)
+            if length < 0 or position + length > end:
+                return False
+            length, position = read_varint(data, position + length)
+            position += max(0, length)
+            if position > end:
+                return False
+    except (IndexError, CorruptBatch):
+        return False
+    return position == end

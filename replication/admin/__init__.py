@@ -1,0 +1,1 @@
+"""What admin requests do: topics, configs, elections, producer ids."""

@@ -1,0 +1,264 @@
+"""Altering the settings of topics, brokers, groups and client metrics subscriptions, by writing their nodes.
+
+An edit makes the new settings of an entity from those it has (`incremental`, `replacement`). What it leaves is checked
+as a whole before it is written, in the order in which Apache Kafka 4.3.1 looks: name, values, whether it exists.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+
+from gregor.config.addresses import Addresses
+from gregor.config.broker import BrokerConfig, broker_definition, check_dynamic_key
+from gregor.config.definitions import ConfigDef, ConfigError
+from gregor.config.topic import LogConfig
+from gregor.protocol.codec.primitives import MAX_STRING_BYTES
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.admin.config_changes import ConfigChange, changed
+from gregor.replication.admin.topic_names import name_problem
+from gregor.replication.store import nodes
+from gregor.replication.store.metadata_store import (
+    BadVersion,
+    Create,
+    Delete,
+    MetadataStore,
+    NodeExists,
+    NoNode,
+    Operation,
+    Set,
+)
+from gregor.replication.store.time_limit import TimeLimit
+from gregor.replication.store.topic_configs import TopicConfigs
+from gregor.replication.turns import Turns
+
+TOPICS, BROKERS, GROUPS, CLIENT_METRICS = "topics", "brokers", "groups", "client-metrics"
+
+Edit = Callable[[Mapping[str, str]], dict[str, str]]
+
+_DECODED = re.compile(rb"(?:%[0-9A-Fa-f]{2})+")
+_ENCODED = re.compile(r"[^A-Za-z0-9_.~-]+")
+_log = logging.getLogger(__name__)
+
+
+def incremental(
+    changes: Iterable[ConfigChange],
+    definitions: Mapping[str, ConfigDef],
+    unknown_operation: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR,
+) -> Edit:
+    """Set, delete, append, subtract (KIP-339); another operation is refused with `unknown_operation`."""
+    listed = list(changes)
+    return lambda before: changed(before, listed, definitions, unknown_operation)
+
+
+def replacement(texts: Mapping[str, str]) -> Edit:
+    """These instead of all there are (the older AlterConfigs)."""
+    given = dict(texts)
+    return lambda before: given
+
+
+def check_own_number(name: str, broker_id: int) -> None:
+    """Raises KafkaError INVALID_REQUEST unless the name is this broker's number."""
+    # int() would take spaces and underscores as well.
+    if not re.fullmatch(r"[+-]?\d{1,10}", name):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}")
+    if int(name) != broker_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"ask broker {name} itself; this is broker {broker_id}")
+
+
+class ConfigAdmin:
+    """Methods raise KafkaError; what they alter is in effect on this broker when they return.
+
+    `check_addresses` is asked before a change of listeners is written; it raises ConfigError if one cannot be opened.
+    """
+
+    def __init__(self, store: MetadataStore, config: BrokerConfig, broker_id: int, configs: TopicConfigs) -> None:
+        self.check_addresses: Callable[[Addresses], None] = lambda addresses: None
+        self._store = store
+        self._config = config
+        self._broker_id = broker_id
+        self._configs = configs
+
+    async def alter(
+        self, entity_type: str, name: str, edit: Edit, limit: TimeLimit | None = None, *, validate_only: bool = False
+    ) -> None:
+        """`entity_type` is one of TOPICS, BROKERS ("" names all of them), GROUPS, CLIENT_METRICS. `limit`: that of the
+        request, which may be about more of them.
+
+        Raises INVALID_REQUEST, INVALID_TOPIC_EXCEPTION (names); INVALID_CONFIG, for brokers INVALID_REQUEST (values);
+        UNKNOWN_TOPIC_OR_PARTITION; REQUEST_TIMED_OUT.
+        """
+        limit = limit or TimeLimit()
+        if entity_type == TOPICS:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common")
+            if (problem := name_problem(name)) is not None:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name: {problem}")
+        elif entity_type == BROKERS:
+            name = self._broker_entity(name)
+        elif not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{entity_type} have no settings in common")
+        before, after = await limit.within(partial(self._write, entity_type, name, edit, validate_only))
+        if validate_only:
+            return
+        # That it was altered is known to all by a notice, also if nobody waits for it here.
+        if entity_type == TOPICS:
+            await limit.within(partial(self._configs.refresh, name))
+        elif entity_type == BROKERS:
+            await limit.within(self._configs.refresh_broker)
+            _tell_of_no_effect(before, after)
+
+    def _broker_entity(self, name: str) -> str:
+        if not name:
+            return nodes.DEFAULT_ENTITY
+        check_own_number(name, self._broker_id)
+        return str(self._broker_id)
+
+    # -- what is kept ----------------------------------------------------------------------------------------------
+
+    async def texts(self, entity_type: str, name: str) -> dict[str, str]:
+        """The settings of its own that an entity has. Raises KafkaError: see `texts_of`."""
+        found = (await self.texts_of(entity_type, [name]))[name]
+        if isinstance(found, KafkaError):
+            raise found
+        return found
+
+    async def texts_of(self, entity_type: str, names: Collection[str]) -> dict[str, dict[str, str] | KafkaError]:
+        """The settings of its own that each entity has, as they are kept now: a broker remembers those of its own
+        topics only, and of these it may have to hear yet. REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR (not to be read)
+        are among the values."""
+        paths = [nodes.config_path(entity_type, node_name(entity_type, name)) for name in names]
+        try:
+            found = await TimeLimit().within(partial(self._store.get_many, paths))
+        except KafkaError as error:
+            return dict.fromkeys(names, error)
+        texts: dict[str, dict[str, str] | KafkaError] = {}
+        turns = Turns()
+        for name, node in zip(names, found, strict=True):
+            await turns.next()
+            try:
+                texts[name] = nodes.decode_config(b"" if node is None else node[0])
+            except nodes.NodeFormatError as error:
+                why = f"the settings of {entity_type}/{name} cannot be read: {error}"
+                texts[name] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+        return texts
+
+    async def names(self, entity_type: str) -> list[str]:
+        """The groups or client metrics subscriptions that have settings of their own."""
+        try:
+            found = await TimeLimit().within(partial(self._store.children, f"{nodes.CONFIG}/{entity_type}"))
+        except NoNode:
+            return []
+        return sorted(entity_name(name) for name in found)
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    async def _write(
+        self, entity_type: str, name: str, edit: Edit, validate_only: bool
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        path = nodes.config_path(entity_type, node_name(entity_type, name))
+        notice = nodes.encode_config_change(f"{entity_type}/{node_name(entity_type, name)}")
+        while True:
+            node = await self._store.get(path)
+            before = nodes.decode_config(b"" if node is None else node[0])
+            if entity_type == BROKERS:
+                before = _dynamic_only(before, for_all=name == nodes.DEFAULT_ENTITY)
+            after = edit(before)
+            _check_sizes(after)
+            self._check(entity_type, name, after)
+            if entity_type == TOPICS and await self._store.exists(nodes.topic_path(name)) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            if validate_only or (node is None and not after):
+                return before, after
+            writes: list[Operation] = [Create(nodes.CONFIG_CHANGE_PREFIX, notice, sequential=True)]
+            if node is None:
+                await self._make_parent(entity_type)
+                writes.insert(0, Create(path, nodes.encode_config(after)))
+            elif after or entity_type in (TOPICS, BROKERS):
+                writes.insert(0, Set(path, nodes.encode_config(after), node[1].version))
+            else:
+                writes.insert(0, Delete(path, node[1].version))
+            try:
+                await self._store.multi(writes)
+                return before, after
+            except (BadVersion, NodeExists, NoNode):
+                # Somebody else altered it meanwhile: once more, on top of theirs.
+                continue
+
+    async def _make_parent(self, entity_type: str) -> None:
+        if entity_type not in nodes.CONFIG_TYPES:
+            with suppress(NodeExists):
+                await self._store.create(f"{nodes.CONFIG}/{entity_type}", make_parents=True)
+
+    def _check(self, entity_type: str, name: str, texts: Mapping[str, str]) -> None:
+        error_code = ErrorCode.INVALID_CONFIG
+        try:
+            if entity_type == TOPICS:
+                LogConfig.defaults(self._config).with_overrides(texts)
+            elif entity_type == BROKERS:
+                error_code = ErrorCode.INVALID_REQUEST
+                self._check_broker(name, texts)
+            elif entity_type == GROUPS:
+                from gregor.config.tables.group_keys import check_group
+
+                check_group(texts, self._config)
+            else:
+                from gregor.config.tables.client_metrics import UnknownClientMetricsKey, check_client_metrics
+
+                try:
+                    check_client_metrics(texts)
+                except UnknownClientMetricsKey as error:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        except ConfigError as error:
+            raise KafkaError(error_code, str(error)) from None
+
+    def _check_broker(self, name: str, texts: Mapping[str, str]) -> None:
+        config = self._config
+        if name == nodes.DEFAULT_ENTITY:
+            addresses = config.check_dynamic(config.dynamic_texts, texts)
+        else:
+            addresses = config.check_dynamic(texts, config.dynamic_default_texts)
+        if addresses.listeners != config.listeners:
+            self.check_addresses(addresses)
+
+
+def _check_sizes(texts: Mapping[str, str]) -> None:
+    """What was put together piece by piece may have become longer than any answer could carry."""
+    for key, text in texts.items():
+        if len(text.encode()) > MAX_STRING_BYTES:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{key} would have more than {MAX_STRING_BYTES} bytes")
+
+
+def _dynamic_only(texts: Mapping[str, str], *, for_all: bool) -> dict[str, str]:
+    """What another broker, or an older one, stored and this one cannot take is not held against a new change."""
+    kept = {}
+    for key, text in texts.items():
+        with suppress(ConfigError):
+            check_dynamic_key(key, text, cluster_wide=for_all)
+            kept[key] = text
+    return kept
+
+
+def _tell_of_no_effect(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    for key, text in after.items():
+        definition = broker_definition(key)
+        if definition is not None and definition.no_effect and before.get(key) != text:
+            _log.warning("%s=%s is kept, but has no effect: %s", key, text, definition.no_effect)
+
+
+def node_name(entity_type: str, name: str) -> str:
+    """How an entity is called in the tree: names that may hold any character are encoded as in a URL."""
+    if entity_type in (TOPICS, BROKERS):
+        return name
+    if name in (".", ".."):  # a path of ZooKeeper must not have these
+        return name.replace(".", "%2E")
+    return _ENCODED.sub(lambda run: "%" + run[0].encode().hex("%").upper(), name)
+
+
+def entity_name(name: str) -> str:
+    """The reverse."""
+    data = _DECODED.sub(lambda run: bytes.fromhex(run[0].replace(b"%", b"").decode()), name.encode())
+    return data.decode(errors="replace")

@@ -1,0 +1,44 @@
+"""Elections that somebody asks for by hand (ElectLeaders, KIP-183, KIP-460): which are needed, what they came to.
+
+Pure questions about the controller's picture, asked before and after its decision.
+"""
+
+from __future__ import annotations
+
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.controller.context import Cluster, PartitionKey
+
+
+def election_refusal(cluster: Cluster, key: PartitionKey, unclean: bool) -> KafkaError | None:
+    """Why there is nothing to elect for this partition; None if there is.
+
+    A preferred election is needed where another replica than the first leads, an unclean one where nobody leads."""
+    topic, partition = cluster.topics.get(key[0]), cluster.partition(key)
+    if topic is None or partition is None:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {key[0]}-{key[1]}")
+    if topic.deleting or topic.doomed:
+        return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {key[0]} is being deleted")
+    if _is_led(cluster, key, unclean):
+        return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "")
+    return None
+
+
+def election_result(cluster: Cluster, key: PartitionKey, unclean: bool) -> int | KafkaError:
+    """The leader that an election brought which was needed, or why it brought none."""
+    partition = cluster.partition(key)
+    if partition is not None and partition.state is not None and _is_led(cluster, key, unclean):
+        return partition.state.leader
+    if unclean:
+        return KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"no replica of {key[0]}-{key[1]} is alive")
+    return KafkaError(
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        f"the preferred replica of {key[0]}-{key[1]} is not alive or not in sync",
+    )
+
+
+def _is_led(cluster: Cluster, key: PartitionKey, unclean: bool) -> bool:
+    partition = cluster.partition(key)
+    if partition is None or partition.state is None:
+        return False
+    leader = partition.state.leader
+    return leader in cluster.alive(key, partition) if unclean else leader == partition.assignment.replicas[0]

@@ -1,0 +1,124 @@
+"""Producer ids nobody else gets: blocks of 1000 from one node, which the controller claims for brokers (KIP-730), or a
+broker itself where it is alone, or where the controller does not know how."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import AllocateProducerIdsRequest
+from gregor.replication.store.metadata_store import BadVersion, MetadataStore, StoreError
+from gregor.replication.store.nodes import (
+    PRODUCER_ID_BLOCK,
+    PRODUCER_IDS_PER_BLOCK,
+    ProducerIdBlock,
+    decode_producer_id_block,
+    encode_producer_id_block,
+)
+
+if TYPE_CHECKING:
+    from gregor.replication.channels.controller_channel import ControllerLink
+
+MAX_PRODUCER_ID = 2**63 - 1
+RETRY_DELAY_S = 0.05
+PATIENCE_S = 5.0
+"""So long a block is waited for before producers are told to come back."""
+
+
+async def claim_block(store: MetadataStore, broker_id: int) -> ProducerIdBlock:
+    """The next block, for this broker. Raises StoreError."""
+    while True:
+        node = await store.get(PRODUCER_ID_BLOCK)
+        if node is None:
+            await store.create(PRODUCER_ID_BLOCK)
+            continue
+        data, stat = node
+        first_id = decode_producer_id_block(data).last_id + 1 if data else 0
+        last_id = first_id + PRODUCER_IDS_PER_BLOCK - 1
+        if last_id > MAX_PRODUCER_ID:
+            raise StoreError(PRODUCER_ID_BLOCK, "all producer ids are used up")
+        block = ProducerIdBlock(broker_id, first_id, last_id)
+        try:
+            await store.set(PRODUCER_ID_BLOCK, encode_producer_id_block(block), stat.version)
+            return block
+        except BadVersion:
+            continue
+
+
+class BlocksOfController:
+    """Claims blocks from the controller. `broker_epoch` tells the epoch of this broker's present registration."""
+
+    def __init__(
+        self, link: ControllerLink, store: MetadataStore, broker_id: int, broker_epoch: Callable[[], int]
+    ) -> None:
+        self._link = link
+        self._store = store
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+
+    async def claim(self) -> ProducerIdBlock:
+        """Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, which producers wait out, when no controller gives one."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    block = await self._try()
+                    if block is not None:
+                        return block
+                    await asyncio.sleep(RETRY_DELAY_S)
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the controller gives no producer ids now"
+            ) from None
+
+    async def _try(self) -> ProducerIdBlock | None:
+        try:
+            if await self._link.offered(ApiKey.ALLOCATE_PRODUCER_IDS) is None:
+                return await claim_block(self._store, self._broker_id)
+            request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+            answer = await self._link.ask(request)
+        except OSError:
+            return None
+        if answer.error_code or answer.producer_id_start < 0 or answer.producer_id_len < 1:
+            return None
+        return ProducerIdBlock(
+            self._broker_id, answer.producer_id_start, answer.producer_id_start + answer.producer_id_len - 1
+        )
+
+
+class ProducerIdAllocator:
+    """Gives out one id after the other. The rest of a block is lost at a restart."""
+
+    def __init__(
+        self, store: MetadataStore, broker_id: int, claim: Callable[[], Awaitable[ProducerIdBlock]] | None = None
+    ) -> None:
+        """`claim` gets a block; by default this broker claims it itself."""
+        self._store = store
+        self._broker_id = broker_id
+        self._claim = claim or self._claim_own
+        self._next = 0
+        self._last = -1
+        self._claiming: asyncio.Task[ProducerIdBlock] | None = None
+
+    async def next_id(self) -> int:
+        """Raises KafkaError and StoreError as the claim of a block does."""
+        while self._next > self._last:
+            if self._claiming is None:
+                self._claiming = asyncio.ensure_future(self._claimed())
+            # Shielded: one producer that leaves must not cancel the others' block.
+            await asyncio.shield(self._claiming)
+        self._next += 1
+        return self._next - 1
+
+    async def _claimed(self) -> ProducerIdBlock:
+        try:
+            block = await self._claim()
+            self._next, self._last = block.first_id, block.last_id
+            return block
+        finally:
+            self._claiming = None
+
+    async def _claim_own(self) -> ProducerIdBlock:
+        return await claim_block(self._store, self._broker_id)

@@ -1,0 +1,1 @@
+"""Connections from this broker to others, and to the controller."""

@@ -1,0 +1,67 @@
+"""The controller's way to each broker: its own by a call, the others over the network.
+
+A connection lasts as long as the broker's registration. Who is asked when, and how often, is the controller loop's: it
+tries a request again until the broker has answered or its registration is gone, as Kafka's RequestSendThread does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from gregor.replication.channels.peer import Peer, PeerError
+
+if TYPE_CHECKING:
+    from gregor.config.listeners import Listener
+    from gregor.replication.controller.context import LiveBroker
+    from gregor.replication.controller.requests import BrokerRequest
+    from gregor.replication.partition.controller_request_handler import BrokerResponse, LocalBroker
+
+
+class Brokers:
+    """The BrokerChannels of a cluster. `live` is to be set: it returns the controller's live brokers by id."""
+
+    def __init__(self, broker_id: int, local: LocalBroker, listener: str, timeout_ms: int) -> None:
+        """`listener`: name of the one that brokers talk on. `timeout_ms`: controller.socket.timeout.ms."""
+        self.live: Callable[[], Mapping[int, LiveBroker]] = dict
+        self._broker_id = broker_id
+        self._local = local
+        self._listener = listener
+        self._timeout_ms = timeout_ms
+        self._peers: dict[int, tuple[int, Peer]] = {}  # by broker id: the broker's epoch, and the way to it
+
+    async def send(self, broker_id: int, request: BrokerRequest) -> BrokerResponse:
+        """The answer. Raises PeerError when there is none, and when the broker is not registered any more."""
+        if broker_id == self._broker_id:
+            return await self._local.handle(request)
+        response: BrokerResponse = await self._peer(broker_id, request.broker_epoch).ask(request)
+        return response
+
+    def close(self, broker_id: int) -> None:
+        """The broker is gone, or this one no longer the controller."""
+        known = self._peers.pop(broker_id, None)
+        if known is not None:
+            known[1].close()
+
+    def _peer(self, broker_id: int, broker_epoch: int) -> Peer:
+        broker = self.live().get(broker_id)
+        if broker is None or broker.epoch != broker_epoch:
+            raise PeerError(f"broker {broker_id} of epoch {broker_epoch} is not registered")
+        address = address_of(broker.registration.endpoints, self._listener)
+        if address is None:
+            raise PeerError(f"broker {broker_id} has no listener {self._listener}, which brokers talk on")
+        known = self._peers.get(broker_id)
+        if known is not None and known[0] == broker_epoch and known[1].address == address:
+            return known[1]
+        self.close(broker_id)
+        peer = Peer(*address, f"controller-{self._broker_id}", self._timeout_ms)
+        self._peers[broker_id] = broker_epoch, peer
+        return peer
+
+
+def address_of(endpoints: tuple[Listener, ...], listener: str) -> tuple[str, int] | None:
+    """Host and port of the endpoint with this name."""
+    for endpoint in endpoints:
+        if endpoint.name == listener:
+            return endpoint.host, endpoint.port
+    return None

@@ -1,0 +1,74 @@
+"""The way to the active controller, whichever broker that is: by a call to the one of this process, else over the
+network. Who it is, the metadata image says: the one that spoke to this broker last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gregor.protocol.messages import request_class
+from gregor.replication.channels.peer import Peer, PeerError
+
+if TYPE_CHECKING:
+    from gregor.replication.controller.answers import ControllerAnswers, ControllerQuestion
+    from gregor.replication.partition.metadata_image import MetadataImage
+
+
+class ControllerLink:
+    """One connection, for one question at a time."""
+
+    def __init__(
+        self, broker_id: int, image: MetadataImage, own: ControllerAnswers, listener: str, timeout_ms: int
+    ) -> None:
+        """`own` answers while this broker is the controller. `listener`: name of the one that brokers talk on."""
+        self._broker_id = broker_id
+        self._image = image
+        self._own = own
+        self._listener = listener
+        self._timeout_ms = timeout_ms
+        self._peer: Peer | None = None
+        image.on_update.append(self._look)
+
+    def _look(self) -> None:
+        """Whoever waits for an answer of a controller that was replaced waits in vain: it may be suspended, or cut off
+        from all but the connections that it has."""
+        if self._peer is not None and self._peer.address != self._address():
+            self.close()
+
+    async def offered(self, api_key: int) -> tuple[int, int] | None:
+        """The oldest and the newest version in which the controller answers this, None if in none. Raises PeerError."""
+        if self._own.is_active:
+            kind = request_class(api_key)
+            return None if kind is None else (kind.MIN_VERSION, kind.MAX_VERSION)
+        return await self._way().offered(api_key)
+
+    async def ask(self, request: ControllerQuestion, max_version: int | None = None) -> Any:
+        """The answer, in the newest version that both know, up to `max_version`. Raises PeerError: no controller is
+        known or can be reached now."""
+        if self._own.is_active:
+            return await self._own.answer(request, request.MAX_VERSION if max_version is None else max_version)
+        return await self._way().ask(request, newest=max_version)
+
+    def close(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+
+    def _way(self) -> Peer:
+        address = self._address()
+        if address is None:
+            self.close()
+            raise PeerError("it is not known which broker is the controller")
+        if self._peer is None or self._peer.address != address:
+            self.close()
+            self._peer = Peer(*address, f"broker-{self._broker_id}", self._timeout_ms)
+        return self._peer
+
+    def _address(self) -> tuple[str, int] | None:
+        """Where another broker that is the controller is reached."""
+        controller_id = self._image.controller_id
+        broker = self._image.brokers.get(controller_id)
+        endpoint = None if broker is None else broker.endpoints.get(self._listener)
+        if controller_id == self._broker_id or endpoint is None:
+            return None
+        return endpoint.host, endpoint.port

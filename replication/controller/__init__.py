@@ -1,0 +1,1 @@
+"""The controller: pure decisions, and the loop that carries them out."""

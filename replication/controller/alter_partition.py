@@ -1,0 +1,72 @@
+"""In-sync sets that leaders ask the controller for (AlterPartition, KIP-497): which it can grant, and what it answers.
+
+Pure questions about the controller's picture, asked before and after its decision. The order of the checks is that of
+Kafka's KafkaController.tryProcessAlterPartition, and so are the errors; what KRaft controllers check in addition (the
+set holds the leader, replicas only, and these in their present life) is checked here, too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gregor.protocol.errors import ErrorCode
+from gregor.replication.controller.context import Cluster, Partition, PartitionKey
+from gregor.replication.store.nodes import PartitionState
+
+ANY_EPOCH = -1
+
+
+class Proposal(NamedTuple):
+    """What a leader asks for. `isr` holds brokers with the epochs in which they fetched, ANY_EPOCH where unknown."""
+
+    broker_id: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    recovering: bool = False
+
+    def state(self, controller_epoch: int) -> PartitionState:
+        """To be written if it is granted."""
+        members = tuple(broker_id for broker_id, _ in self.isr)
+        return PartitionState(self.broker_id, self.leader_epoch, members, controller_epoch, self.recovering)
+
+
+def refusal(cluster: Cluster, key: PartitionKey, proposal: Proposal) -> ErrorCode | None:
+    """Why not; None if it can be granted, NONE if the partition is in that state already."""
+    topic, partition = cluster.topics.get(key[0]), cluster.partition(key)
+    if topic is None or topic.deleting or partition is None or partition.state is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    state = partition.state
+    if proposal.partition_epoch > partition.version or proposal.leader_epoch > state.leader_epoch:
+        # The leader has heard from a later controller than this one is: it shall look for that.
+        return ErrorCode.NOT_CONTROLLER
+    if proposal.leader_epoch < state.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if proposal.state(state.controller_epoch) == state:
+        # Before the epoch is compared: it may be asked again because the answer was lost.
+        return ErrorCode.NONE
+    if proposal.partition_epoch < partition.version:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if proposal.recovering and (len(proposal.isr) > 1 or not state.recovering):
+        return ErrorCode.INVALID_REQUEST
+    return _refused_members(cluster, partition, proposal)
+
+
+def _refused_members(cluster: Cluster, partition: Partition, proposal: Proposal) -> ErrorCode | None:
+    assert partition.state is not None
+    members = {broker_id for broker_id, _ in proposal.isr}
+    if (
+        proposal.broker_id != partition.state.leader
+        or proposal.broker_id not in members
+        or len(members) < len(proposal.isr)
+        or not members.issubset(partition.assignment.replicas)
+    ):
+        return ErrorCode.INVALID_REQUEST
+    for broker_id, epoch in proposal.isr:
+        broker = cluster.brokers.get(broker_id)
+        if broker is None or epoch not in (ANY_EPOCH, broker.epoch):
+            return ErrorCode.INELIGIBLE_REPLICA
+        # A leader that is about to stop may still let in who can take over; Kafka refuses it.
+        if broker.shutting_down and broker_id != proposal.broker_id:
+            return ErrorCode.INELIGIBLE_REPLICA
+    return None

@@ -1,0 +1,203 @@
+"""What the active controller answers brokers that ask it: AlterPartition, ControlledShutdown, AllocateProducerIds.
+
+A broker that is not the controller answers NOT_CONTROLLER. Semantics: Kafka's KafkaController.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.messages import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+from gregor.replication.admin.producer_ids import claim_block
+from gregor.replication.controller.alter_partition import ANY_EPOCH, Proposal, refusal
+from gregor.replication.controller.events import IsrProposed, ShutdownAnnounced
+from gregor.replication.store.metadata_store import StoreError
+from gregor.replication.store.nodes import NodeFormatError
+from gregor.replication.store.time_limit import TimeLimit
+from gregor.replication.turns import Turns
+
+if TYPE_CHECKING:
+    from gregor.replication.controller.context import Cluster, PartitionKey
+    from gregor.replication.controller.loop import ControllerLoop, Step
+    from gregor.replication.store.metadata_store import MetadataStore
+    from gregor.replication.store.nodes import PartitionState
+
+UNKNOWN_BROKER_EPOCH = -1
+# AlterPartition
+TOPIC_IDS_FROM = 2
+EPOCHS_FROM = 3
+
+ControllerQuestion = AlterPartitionRequest | ControlledShutdownRequest | AllocateProducerIdsRequest
+ControllerAnswer = AlterPartitionResponse | ControlledShutdownResponse | AllocateProducerIdsResponse
+
+_log = logging.getLogger(__name__)
+
+_Topic = AlterPartitionResponse.TopicData
+_Partition = AlterPartitionResponse.PartitionData
+
+
+class ControllerAnswers:
+    """Answers never raise: errors are codes in them."""
+
+    def __init__(self, controller: ControllerLoop, store: MetadataStore) -> None:
+        self._controller = controller
+        self._store = store
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller."""
+        return self._controller.is_active
+
+    async def answer(self, request: ControllerQuestion, version: int) -> ControllerAnswer:
+        if isinstance(request, AlterPartitionRequest):
+            return await self.alter_partition(request, version)
+        if isinstance(request, ControlledShutdownRequest):
+            return await self.controlled_shutdown(request)
+        return await self.allocate_producer_ids(request)
+
+    # -- AlterPartition --------------------------------------------------------------------------------------------
+
+    async def alter_partition(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        """Which topics are meant, by name or by id, and which in-sync set is in the request, depends on its version."""
+
+        async def work(cluster: Cluster, step: Step) -> AlterPartitionResponse:
+            broker = cluster.brokers.get(request.broker_id)
+            if broker is None or broker.epoch != request.broker_epoch:
+                return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+            names = _names(cluster, request, version)
+            granted: dict[PartitionKey, PartitionState] = {}
+            errors: dict[PartitionKey, ErrorCode] = {}
+            turns = Turns()
+            for topic, name in zip(request.topics, names, strict=True):
+                for partition in topic.partitions:
+                    if name is None:
+                        continue
+                    await turns.next()
+                    key = name, partition.partition_index
+                    proposal = _proposal(request, partition, version)
+                    error = refusal(cluster, key, proposal)
+                    if error is None:
+                        granted[key] = proposal.state(cluster.epoch)
+                    elif error == ErrorCode.INELIGIBLE_REPLICA and version < TOPIC_IDS_FROM:
+                        errors[key] = ErrorCode.OPERATION_NOT_ATTEMPTED
+                    else:
+                        errors[key] = error
+            if granted and not await step(IsrProposed(granted)):
+                # Our picture was old. The broker asks again, and finds a newer one.
+                return AlterPartitionResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+            after = self._controller.cluster or cluster
+            return AlterPartitionResponse(
+                topics=[
+                    _answered(after, topic, name, errors) for topic, name in zip(request.topics, names, strict=True)
+                ]
+            )
+
+        try:
+            return await TimeLimit().within(partial(self._controller.in_turn, work))
+        except KafkaError as error:
+            return AlterPartitionResponse(error_code=error.code)
+
+    # -- ControlledShutdown ----------------------------------------------------------------------------------------
+
+    async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        """Have others lead what the broker leads; what is left, for want of others in sync, stands in the answer."""
+
+        async def work(cluster: Cluster, step: Step) -> ControlledShutdownResponse:
+            broker = cluster.brokers.get(request.broker_id)
+            if broker is None:
+                return ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
+            if request.broker_epoch != UNKNOWN_BROKER_EPOCH and request.broker_epoch < broker.epoch:
+                return ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+            if not await step(ShutdownAnnounced(request.broker_id)):
+                return ControlledShutdownResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+            remaining = [
+                ControlledShutdownResponse.RemainingPartition(topic_name=name, partition_index=index)
+                for (name, index), topic, partition in (self._controller.cluster or cluster).partitions()
+                if partition.state is not None
+                and partition.state.leader == request.broker_id
+                and len(partition.assignment.replicas) > 1
+                and not topic.deleting
+            ]
+            return ControlledShutdownResponse(remaining_partitions=remaining)
+
+        if not self._store.is_connected:
+            # Nothing can be written now, and who wants to stop shall not wait for it.
+            return ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        try:
+            return await TimeLimit().within(partial(self._controller.in_turn, work))
+        except KafkaError as error:
+            return ControlledShutdownResponse(error_code=error.code)
+
+    # -- AllocateProducerIds ---------------------------------------------------------------------------------------
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        """A block of producer ids that nobody else gets."""
+        cluster = self._controller.cluster
+        error = ErrorCode.NONE
+        if cluster is None:
+            error = ErrorCode.NOT_CONTROLLER
+        elif (broker := cluster.brokers.get(request.broker_id)) is None:
+            error = ErrorCode.BROKER_ID_NOT_REGISTERED
+        elif broker.epoch != request.broker_epoch:
+            error = ErrorCode.STALE_BROKER_EPOCH
+        if error:
+            return AllocateProducerIdsResponse(error_code=error)
+        try:
+            block = await TimeLimit().within(partial(claim_block, self._store, request.broker_id))
+        except (StoreError, NodeFormatError, KafkaError):
+            _log.exception("No producer ids for broker %d", request.broker_id)
+            return AllocateProducerIdsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        return AllocateProducerIdsResponse(
+            producer_id_start=block.first_id, producer_id_len=block.last_id - block.first_id + 1
+        )
+
+
+def _names(cluster: Cluster, request: AlterPartitionRequest, version: int) -> list[str | None]:
+    """Of the request's topics; None for an id that is not known."""
+    if version < TOPIC_IDS_FROM:
+        return [topic.topic_name for topic in request.topics]
+    by_id = {topic.topic_id: name for name, topic in cluster.topics.items() if topic.topic_id != ZERO_UUID}
+    return [by_id.get(topic.topic_id) for topic in request.topics]
+
+
+def _proposal(request: AlterPartitionRequest, asked: AlterPartitionRequest.PartitionData, version: int) -> Proposal:
+    if version < EPOCHS_FROM:
+        isr = tuple((broker_id, ANY_EPOCH) for broker_id in asked.new_isr)
+    else:
+        isr = tuple((broker.broker_id, broker.broker_epoch) for broker in asked.new_isr_with_epochs)
+    return Proposal(request.broker_id, asked.leader_epoch, asked.partition_epoch, isr, asked.leader_recovery_state == 1)
+
+
+def _answered(
+    cluster: Cluster, asked: AlterPartitionRequest.TopicData, name: str | None, errors: dict[PartitionKey, ErrorCode]
+) -> _Topic:
+    answer = _Topic(topic_name=name or "", topic_id=asked.topic_id)
+    for partition in asked.partitions:
+        told = _Partition(partition_index=partition.partition_index)
+        answer.partitions.append(told)
+        if name is None:
+            told.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            continue
+        key = name, partition.partition_index
+        told.error_code = errors.get(key, ErrorCode.NONE)
+        known = cluster.partition(key)
+        if told.error_code:
+            continue
+        if known is None or known.state is None:
+            told.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            continue
+        state = known.state
+        told.leader_id, told.leader_epoch, told.isr = state.leader, state.leader_epoch, list(state.isr)
+        told.leader_recovery_state, told.partition_epoch = int(state.recovering), known.version
+    return answer

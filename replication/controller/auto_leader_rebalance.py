@@ -1,0 +1,92 @@
+"""The controller gives leadership back to preferred replicas by and by (auto.leader.rebalance.enable).
+
+Now and then it looks which share of the partitions that a broker is to lead is led by others, and where that is more
+than leader.imbalance.per.broker.percentage, gives back all that can go (Kafka's checkAndTriggerAutoLeaderRebalance).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Generator
+from typing import Any, Protocol
+
+from gregor.replication.controller.context import Cluster, PartitionKey
+from gregor.replication.controller.election import elect_preferred
+from gregor.replication.turns import in_turns
+
+FIRST_LOOK_S = 5.0
+_PARTITIONS_PER_STEP = 500
+
+
+class Controller(Protocol):
+    """What is needed of controller_loop.ControllerLoop."""
+
+    cluster: Cluster | None
+
+    async def elect(self, keys: Collection[PartitionKey], unclean: bool) -> Any: ...
+
+
+def misled_in_steps(cluster: Cluster, percentage: int) -> Generator[None, None, set[PartitionKey]]:
+    """Partitions to give back, some hundred looked at in a step: those led by another than the first replica, if that
+    one could lead, of brokers of which more than `percentage` of theirs are."""
+    wanted: Counter[int] = Counter()
+    missing: dict[int, list[PartitionKey]] = {}
+    count = 0
+    for key, topic, partition in cluster.partitions():
+        count += 1
+        if count % _PARTITIONS_PER_STEP == 0:
+            yield
+        if topic.deleting or topic.doomed:
+            continue
+        preferred = partition.assignment.replicas[0]
+        wanted[preferred] += 1
+        if partition.state is not None and partition.state.leader != preferred:
+            missing.setdefault(preferred, []).append(key)
+    misled = set()
+    for preferred, keys in missing.items():
+        if len(keys) * 100 <= percentage * wanted[preferred]:
+            continue
+        for key in keys:
+            count += 1
+            if count % _PARTITIONS_PER_STEP == 0:
+                yield
+            partition = cluster.topics[key[0]].partitions[key[1]]
+            assert partition.state is not None
+            electable = cluster.electable(key, partition)
+            if elect_preferred(partition.assignment.replicas, partition.state, electable, cluster.epoch) is not None:
+                misled.add(key)
+    return misled
+
+
+class LeaderBalance:
+    """`run()` for as long as the broker runs: it looks only while this broker is the controller."""
+
+    def __init__(self, controller: Controller, percentage: int, interval_s: float) -> None:
+        self._controller = controller
+        self._percentage = percentage
+        self._interval_s = interval_s
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        looked_s = 0.0
+        epoch = None
+        while True:
+            await asyncio.sleep(min(FIRST_LOOK_S, self._interval_s))
+            cluster = self._controller.cluster
+            if cluster is None:
+                epoch = None
+            elif cluster.epoch != epoch:
+                # Elected since: others may still be coming up.
+                epoch, looked_s = cluster.epoch, loop.time() - self._interval_s + FIRST_LOOK_S
+            elif loop.time() - looked_s >= self._interval_s:
+                looked_s = loop.time()
+                await self.look()
+
+    async def look(self) -> None:
+        cluster = self._controller.cluster
+        if cluster is None or len(cluster.brokers) < 2:
+            return
+        misled = await in_turns(misled_in_steps(cluster, self._percentage))
+        if misled:
+            await self._controller.elect(misled, False)

@@ -1,0 +1,110 @@
+"""What people order of the controller by request: elections, and moves of partitions. Each is seen to between two
+events, on a picture that nobody changes meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from gregor.protocol.errors import KafkaError
+from gregor.replication.admin.elect_leaders import election_refusal, election_result
+from gregor.replication.controller.events import PreferredElection, Reassigned, UncleanElection
+from gregor.replication.controller.reassignment import before_all_have_left, is_moving, reassignment_refusal
+from gregor.replication.store.metadata_store import StoreError
+from gregor.replication.turns import Turns
+
+if TYPE_CHECKING:
+    from gregor.replication.controller.context import Cluster, PartitionKey
+    from gregor.replication.controller.loop import ControllerLoop, Step
+    from gregor.replication.controller.writes import ControllerWrites
+    from gregor.replication.store.nodes import ReplicaAssignment
+
+ResultT = TypeVar("ResultT")
+
+Elections = dict["PartitionKey", int | KafkaError]
+Moves = dict["PartitionKey", KafkaError | None]
+
+
+async def elect(controller: ControllerLoop, keys: Collection[PartitionKey], unclean: bool) -> Elections:
+    """See ControllerLoop.elect."""
+
+    async def work(cluster: Cluster, step: Step) -> Elections | None:
+        results: Elections = dict.fromkeys(keys, -1)  # in this order
+        wanted = set()
+        turns = Turns()
+        for key in results:
+            await turns.next()
+            refusal = election_refusal(cluster, key, unclean)
+            if refusal is None:
+                wanted.add(key)
+            else:
+                results[key] = refusal
+        if wanted and not await step((UncleanElection if unclean else PreferredElection)(frozenset(wanted))):
+            return None
+        after = controller.cluster or cluster
+        for key in wanted:
+            await turns.next()
+            results[key] = election_result(after, key, unclean)
+        return results
+
+    results = await _done(controller, work)
+    return dict.fromkeys(keys, results) if isinstance(results, KafkaError) else results
+
+
+async def reassign(
+    controller: ControllerLoop,
+    writes: ControllerWrites,
+    targets: Mapping[PartitionKey, tuple[int, ...] | None],
+    keep_factor: bool,
+) -> Moves:
+    """See ControllerLoop.reassign."""
+
+    async def work(cluster: Cluster, step: Step) -> Moves | None:
+        results: Moves = {}
+        wanted = {}
+        turns = Turns()
+        for key, target in targets.items():
+            await turns.next()
+            results[key] = reassignment_refusal(cluster, key, target, keep_factor=keep_factor)
+            if results[key] is None:
+                wanted[key] = target
+        if wanted:
+            # The latest word counts: what an old tool asked for is taken back.
+            await writes.drop_reassignments(dict.fromkeys(wanted))
+            if not await step(Reassigned(wanted)):
+                return None
+        return results
+
+    results = await _done(controller, work)
+    return dict.fromkeys(targets, results) if isinstance(results, KafkaError) else results
+
+
+async def reassignments(
+    controller: ControllerLoop, wanted: Collection[PartitionKey] | None
+) -> dict[PartitionKey, ReplicaAssignment]:
+    """See ControllerLoop.reassignments."""
+
+    async def work(cluster: Cluster, _step: Step) -> dict[PartitionKey, ReplicaAssignment]:
+        found = {
+            key: before_all_have_left(partition.assignment, cluster.leaving.get(key, ()))
+            for key, topic, partition in cluster.partitions()
+            if not topic.deleting and (wanted is None or key in wanted)
+        }
+        return {key: assignment for key, assignment in found.items() if is_moving(assignment)}
+
+    return await controller.in_turn(work)
+
+
+async def _done(
+    controller: ControllerLoop, work: Callable[[Cluster, Step], Awaitable[ResultT | None]]
+) -> ResultT | KafkaError:
+    """Its result; NOT_CONTROLLER where there is none. None says that the picture was old: after the next it is tried
+    again."""
+    try:
+        while (result := await controller.in_turn(work)) is None:
+            continue
+    except KafkaError as error:
+        if isinstance(error, StoreError):
+            raise
+        return error
+    return result

@@ -1,0 +1,262 @@
+"""Reads the nodes for the controller, and sets the watches that say when to read them again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import islice
+
+from gregor.replication.controller.context import Cluster, LiveBroker, Partition, PartitionKey, Topic
+from gregor.replication.controller.events import TopicRead
+from gregor.replication.controller.reassignment import is_moving
+from gregor.replication.store import nodes
+from gregor.replication.store.metadata_store import MetadataStore, NodeExists, NoNode, Stat, Watch, WatchEvent
+from gregor.replication.store.topic_configs import TopicConfigs
+from gregor.replication.turns import Turns, in_turns
+
+MANY = 20
+WATCHES_AT_ONCE = 50
+
+_log = logging.getLogger(__name__)
+
+
+class ControllerReader:
+    """`changed(path)` is called when a watched path is to be read again. Nodes that cannot be understood are logged
+    and left out: one broken node must not stop the cluster."""
+
+    def __init__(self, store: MetadataStore, configs: TopicConfigs, changed: Callable[[str], None]) -> None:
+        self._store = store
+        self._configs = configs
+        self._changed = changed
+        # Watches set and not called yet. Setting one twice would have it called twice, and so for ever.
+        self._data_armed: set[str] = set()
+        self._children_armed: set[str] = set()
+        self._unarmed: dict[str, Stat] = {}  # read without a watch, when it was so: the watch is to follow
+
+    def forget_watches(self) -> None:
+        """The session is a new one: none of the old one's watches will be called."""
+        self._data_armed.clear()
+        self._children_armed.clear()
+        self._unarmed.clear()
+
+    # -- watches ---------------------------------------------------------------------------------------------------
+
+    def _data_called(self, event: WatchEvent) -> None:
+        self._data_armed.discard(event.path)
+        self._changed(event.path)
+
+    def _children_called(self, event: WatchEvent) -> None:
+        self._children_armed.discard(event.path)
+        self._changed(event.path)
+
+    async def exists(self, path: str) -> Stat | None:
+        """Watched, whether it exists or not."""
+        watch: Watch | None = None
+        if path not in self._data_armed:
+            self._data_armed.add(path)
+            watch = self._data_called
+        return await self._store.exists(path, watch)
+
+    async def children(self, path: str) -> list[str]:
+        watch: Watch | None = None
+        if path not in self._children_armed:
+            self._children_armed.add(path)
+            watch = self._children_called
+        while True:
+            try:
+                return await self._store.children(path, watch)
+            except NoNode:
+                # Somebody removed it by hand. Without it there is nothing to watch, and nowhere to write to.
+                _log.warning("%s is missing and made again", path)
+                with suppress(NodeExists):
+                    await self._store.create(path, make_parents=True)
+                self._children_armed.add(path)
+                watch = self._children_called
+
+    async def _get_watched(self, paths: Iterable[str]) -> dict[str, tuple[bytes, Stat]]:
+        """Those of the nodes that exist; each is watched from now on, or, of many, from when `set_watches` is through
+        with it: many nodes are read in no time, but each watch costs a request of its own."""
+        armed: list[str] = []
+        unarmed: list[str] = []
+        for path in paths:
+            (armed if path in self._data_armed else unarmed).append(path)
+        found = await self._store.get_many(armed)
+        if len(unarmed) >= MANY:
+            fresh = await self._store.get_many(unarmed)
+            read = zip(unarmed, fresh, strict=True)
+            self._unarmed.update((path, node[1]) for path, node in read if node is not None)
+        else:
+            # Marked before reading: the watch may be called before the answer is looked at.
+            self._data_armed.update(unarmed)
+            fresh = await self._store.get_many(unarmed, self._data_called)
+            self._data_armed.difference_update(path for path, node in zip(unarmed, fresh, strict=True) if node is None)
+        both = zip(armed + unarmed, found + fresh, strict=True)
+        return {path: node for path, node in both if node is not None}
+
+    @property
+    def has_unwatched(self) -> bool:
+        return bool(self._unarmed)
+
+    async def set_watches(self) -> None:
+        """Of some of the nodes that were read without. What has changed since is told as if a watch had been called."""
+        paths = [path for path in islice(self._unarmed, WATCHES_AT_ONCE) if path not in self._data_armed]
+        stats = [self._unarmed[path] for path in paths]
+        for path in list(islice(self._unarmed, WATCHES_AT_ONCE)):
+            del self._unarmed[path]
+        self._data_armed.update(paths)
+        found = await self._store.get_many(paths, self._data_called)
+        for path, stat, node in zip(paths, stats, found, strict=True):
+            if node is None:
+                self._data_armed.discard(path)
+            if node is None or node[1] != stat:
+                self._changed(path)
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    async def brokers(self) -> dict[int, tuple[nodes.BrokerRegistration, int]]:
+        """Registrations and epochs by id; watched."""
+        names = await self.children(nodes.BROKER_IDS)
+        ids = sorted(int(name) for name in names if name.isascii() and name.isdigit() and len(name) <= 10)
+        found = await self._get_watched(nodes.broker_path(id_) for id_ in ids)
+        brokers = {}
+        for id_ in ids:
+            node = found.get(nodes.broker_path(id_))
+            if node is not None:
+                try:
+                    brokers[id_] = (nodes.decode_broker(id_, node[0]), node[1].czxid)
+                except nodes.NodeFormatError as error:
+                    _log.warning("Broker ignored: %s", error)
+        return brokers
+
+    async def topic_names(self) -> set[str]:
+        return set(await self.children(nodes.TOPICS))
+
+    async def topics(self, names: Iterable[str]) -> dict[str, TopicRead]:
+        """Those that exist; watched."""
+        names = list(names)
+        await self._configs.ensure(names)
+        found = await self._get_watched(nodes.topic_path(name) for name in names)
+        topics = {}
+        turns = Turns()
+        for name in names:
+            await turns.next()
+            node = found.get(nodes.topic_path(name))
+            if node is not None:
+                try:
+                    unclean = self._configs.log_config(name).unclean_leader_election_enable
+                    assignment = await in_turns(nodes.decode_topic_in_steps(name, node[0]))
+                    topics[name] = TopicRead(assignment, node[1].version, unclean)
+                except nodes.NodeFormatError as error:
+                    _log.warning("Topic ignored: %s", error)
+        return topics
+
+    async def states(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, tuple[nodes.PartitionState, int]]:
+        """Partition states with their nodes' versions; those that exist."""
+        return {
+            key: (state, stat.version) for key, (state, stat) in (await self._states(keys)).items() if state is not None
+        }
+
+    async def _states(
+        self, keys: Iterable[PartitionKey]
+    ) -> dict[PartitionKey, tuple[nodes.PartitionState | None, Stat]]:
+        """Of the nodes that exist; None where one says nothing that can be understood."""
+        keys = list(keys)
+        found = await self._store.get_many([nodes.state_path(*key) for key in keys])
+        states: dict[PartitionKey, tuple[nodes.PartitionState | None, Stat]] = {}
+        turns = Turns()
+        for key, node in zip(keys, found, strict=True):
+            await turns.next()
+            if node is not None:
+                try:
+                    states[key] = (nodes.decode_state(node[0]), node[1])
+                except nodes.NodeFormatError as error:
+                    states[key] = (None, node[1])
+                    _log.warning(
+                        "Nobody is elected for %s-%d before %s is mended, or deleted to begin anew: %s",
+                        *key,
+                        nodes.state_path(*key),
+                        error,
+                    )
+        return states
+
+    async def isr_changes(self) -> tuple[dict[PartitionKey, tuple[nodes.PartitionState, int]], list[str]]:
+        """The states that leaders say they changed, and the paths of their notices; watched."""
+        paths = [f"{nodes.ISR_CHANGES}/{name}" for name in sorted(await self.children(nodes.ISR_CHANGES))]
+        keys: dict[PartitionKey, None] = {}
+        for node in await self._store.get_many(paths):
+            if node is not None:
+                with suppress(nodes.NodeFormatError):
+                    keys.update(dict.fromkeys(nodes.decode_partition_list(node[0])))
+        return await self.states(keys), paths
+
+    async def disk_events(self) -> tuple[frozenset[int], list[str]]:
+        """The brokers that left a notice about their disks, and the paths of the notices; watched."""
+        paths = [f"{nodes.LOG_DIR_EVENTS}/{name}" for name in sorted(await self.children(nodes.LOG_DIR_EVENTS))]
+        brokers = set()
+        for node in await self._store.get_many(paths):
+            if node is not None:
+                with suppress(nodes.NodeFormatError):
+                    brokers.add(nodes.decode_log_dir_event(node[0]))
+        return frozenset(brokers), paths
+
+    async def preferred_election(self) -> list[PartitionKey] | None:
+        """The partitions of /admin/preferred_replica_election, None without such a node; watched."""
+        await self.exists(nodes.PREFERRED_ELECTION)
+        node = await self._store.get(nodes.PREFERRED_ELECTION)
+        if node is None:
+            return None
+        try:
+            return nodes.decode_partition_list(node[0])
+        except nodes.NodeFormatError as error:
+            _log.warning("Preferred election ignored: %s", error)
+            return []
+
+    async def reassignments(self) -> dict[PartitionKey, tuple[int, ...]] | None:
+        """The requests of /admin/reassign_partitions, None without such a node; watched."""
+        await self.exists(nodes.REASSIGNMENT)
+        node = await self._store.get(nodes.REASSIGNMENT)
+        if node is None:
+            return None
+        try:
+            return nodes.decode_reassignments(node[0])
+        except nodes.NodeFormatError as error:
+            _log.warning("Reassignment ignored: %s", error)
+            return {}
+
+    async def cluster(self, before: Cluster) -> Cluster:
+        """The whole picture. `before` gives what no node holds: who is shutting down, which disks failed."""
+        brokers = {}
+        for id_, (registration, epoch) in (await self.brokers()).items():
+            known = before.brokers.get(id_)
+            same_life = known is not None and known.epoch == epoch
+            brokers[id_] = LiveBroker(registration, epoch, same_life and known is not None and known.shutting_down)
+        read = await self.topics(sorted(await self.topic_names()))
+        states = await self._states((name, index) for name, t in read.items() for index in t.assignment.partitions)
+        returned: set[tuple[str, int, int]] = set()
+        moving: set[PartitionKey] = set()
+        topics = {}
+        turns = Turns()
+        for name, found in read.items():
+            partitions = {}
+            for index, assignment in found.assignment.partitions.items():
+                await turns.next()
+                state = states.get((name, index))
+                if is_moving(assignment):
+                    moving.add((name, index))
+                if state is None:
+                    partitions[index] = Partition(assignment)
+                    continue
+                partitions[index] = Partition(assignment, state[0], state[1].version)
+                for id_ in () if state[0] is None else state[0].isr:
+                    if id_ in brokers and 0 < state[1].mzxid < brokers[id_].epoch:
+                        returned.add((name, index, id_))
+            topics[name] = Topic(found.assignment.topic_id, partitions, found.version, found.unclean)
+        failed = frozenset(
+            replica
+            for replica in before.failed
+            if replica[2] in brokers and brokers[replica[2]].epoch == before.brokers[replica[2]].epoch
+        )
+        return Cluster(
+            before.controller_id, before.epoch, brokers, topics, failed, frozenset(moving), frozenset(returned)
+        )

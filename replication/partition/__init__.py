@@ -1,0 +1,1 @@
+"""Partition replicas of this broker, as leader and as follower."""

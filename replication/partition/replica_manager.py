@@ -1,0 +1,371 @@
+"""All partition replicas of this broker, and what the controller's requests do to them.
+
+The controller speaks LeaderAndIsr and StopReplica (Kafka 3.9, ZooKeeper mode) to every broker, this one included.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING
+
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID, Uuid
+from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
+from gregor.replication.partition.partition import DEFAULT_LAG_TIME_MAX_MS, Partition
+
+if TYPE_CHECKING:
+    from gregor.config.topic import LogConfig
+    from gregor.storage.folders.manager import LogManager
+    from gregor.storage.log.log import Log
+
+# Leader epochs of StopReplica that stand for no epoch (Kafka's LeaderAndIsr).
+EPOCH_UNKNOWN = -1
+EPOCH_DURING_DELETE = -2
+
+REFUSED_LATELY_MS = 30_000
+MOST_REFUSED = 1000
+"""So many producers are noted for a partition."""
+
+TOLD_AT_A_TIME = 50
+"""Of so many partitions the listeners hear in one step."""
+
+LeadershipListener = Callable[[list[Partition], list[Partition]], None]
+StopListener = Callable[[list[Partition]], None]
+
+_log = logging.getLogger(__name__)
+
+
+class ReplicaManager:
+    """The table of partitions.
+
+    `generation` grows with every change of leadership, placement or deletion: a cached Partition is good for as long
+    as the generation is the one it was looked up in.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        logs: LogManager,
+        topic_config: Callable[[str], LogConfig],
+        clock_ms: Callable[[], int],
+        *,
+        lag_time_max_ms: int = DEFAULT_LAG_TIME_MAX_MS,
+        is_alive: Callable[[int], bool] = lambda _broker_id: True,
+        folder_removed: Callable[[str], None] = lambda _folder: None,
+    ) -> None:
+        """`folder_removed` gets each renamed folder of a deleted partition, to be unlinked off the loop."""
+        self.broker_id = broker_id
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.by_topic_id: dict[tuple[Uuid, int], Partition] = {}
+        self.generation = 0
+        self.controller_epoch = 0
+        # (new leaders, new followers) after each LeaderAndIsr, TOLD_AT_A_TIME; the stopped ones after each StopReplica.
+        self.on_leadership: list[LeadershipListener] = []
+        self.on_stopped: list[StopListener] = []
+        self.on_log_moved: list[Callable[[Partition], None]] = []
+        self._set_aside: set[tuple[str, int]] = set()
+        self._refused: dict[tuple[str, int], dict[int, tuple[int, int, int]]] = {}
+        """By partition and producer id: epoch and sequence of the first batch refused lately, and when."""
+        self._logs = logs
+        self._topic_config = topic_config
+        self._clock_ms = clock_ms
+        self._lag_time_max_ms = lag_time_max_ms
+        self._is_alive = is_alive
+        self._folder_removed = folder_removed
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        return self.partitions.get((topic, partition))
+
+    def get_by_id(self, topic_id: Uuid, partition: int) -> Partition | None:
+        return self.by_topic_id.get((topic_id, partition))
+
+    # -- LeaderAndIsr ------------------------------------------------------------------------------------------
+
+    def apply(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Become leader or follower as told; answers per partition, never raises."""
+        steps = self.apply_in_steps(request)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                response: LeaderAndIsrResponse = end.value
+                return response
+
+    def apply_in_steps(self, request: LeaderAndIsrRequest) -> Generator[None, None, LeaderAndIsrResponse]:
+        """`apply`, a partition at a time: making a log costs several system calls, and the loop has others to serve.
+        No other request of the controller may be taken in between."""
+        if request.controller_epoch < self.controller_epoch:
+            return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        self.controller_epoch = request.controller_epoch
+        leaders: list[Partition] = []
+        followers: list[Partition] = []
+        topics = []
+        now_ms = self._clock_ms()
+        try:
+            for topic_state in request.topic_states:
+                name, topic_id = topic_state.topic_name, topic_state.topic_id
+                errors = []
+                for state in topic_state.partition_states:
+                    error = self._apply_one(name, topic_id, state, now_ms, leaders, followers)
+                    errors.append(
+                        LeaderAndIsrResponse.LeaderAndIsrPartitionError(
+                            partition_index=state.partition_index, error_code=error
+                        )
+                    )
+                    self.generation += 1
+                    yield
+                topics.append(LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors))
+            while len(leaders) > TOLD_AT_A_TIME or len(followers) > TOLD_AT_A_TIME:
+                told = leaders[:TOLD_AT_A_TIME], followers[:TOLD_AT_A_TIME]
+                del leaders[:TOLD_AT_A_TIME], followers[:TOLD_AT_A_TIME]
+                self._tell_of_roles(*told)
+                yield
+        finally:
+            # Also if this is given up half way, as when the controller of this process steps down: the next controller
+            # says again what has not been done, but of what has nobody would tell any more.
+            self._tell_of_roles(leaders, followers)
+        return LeaderAndIsrResponse(topics=topics)
+
+    def _tell_of_roles(self, leaders: list[Partition], followers: list[Partition]) -> None:
+        if leaders or followers:
+            for listener in self.on_leadership:
+                listener(leaders, followers)
+
+    def _apply_one(
+        self,
+        topic: str,
+        topic_id: Uuid,
+        state: LeaderAndIsrRequest.LeaderAndIsrPartitionState,
+        now_ms: int,
+        leaders: list[Partition],
+        followers: list[Partition],
+    ) -> ErrorCode:
+        key = (topic, state.partition_index)
+        partition = self.partitions.get(key)
+        if key in self._logs.failed:
+            if partition is None:
+                self._add(topic, state.partition_index, topic_id).offline(ErrorCode.KAFKA_STORAGE_ERROR)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if key in self._set_aside:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        known_id = partition.topic_id if partition is not None else self._stored_topic_id(key)
+        if ZERO_UUID not in (topic_id, known_id) and topic_id != known_id:
+            _log.error("%s-%d has topic id %s, the controller says %s", *key, known_id.hex(), topic_id.hex())
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        # An epoch we know was acted on already, except where no log could be opened then.
+        if partition is not None and (
+            state.leader_epoch < partition.leader_epoch
+            or (state.leader_epoch == partition.leader_epoch and partition.log is not None)
+        ):
+            if state.leader_epoch < partition.leader_epoch or not self._take_topic_id(partition, topic_id):
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+            if not partition.is_leader:
+                followers.append(partition)  # it is asked for by its id from now on
+            return ErrorCode.NONE
+        if self.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if partition is None:
+            partition = self._add(topic, state.partition_index, topic_id if topic_id != ZERO_UUID else known_id)
+        else:
+            self._take_topic_id(partition, topic_id)
+        reopened = partition.log is None
+        if reopened:
+            try:
+                self._open_log(partition, state.is_new)
+            except KafkaError as error:
+                _log.error("%s-%d cannot be opened: %s", *key, error)
+                partition.offline(error.code)
+                return error.code
+        if state.leader == self.broker_id:
+            try:
+                newly_leader = partition.become_leader(state, now_ms)
+            except KafkaError as error:
+                # Its disk's trouble is not the trouble of the others in the request.
+                _log.error("%s-%d cannot be led: %s", *key, error)
+                self.take_offline([key], error.code)
+                return error.code
+            if newly_leader:
+                self._await_refused(key, partition, now_ms)
+                leaders.append(partition)
+        elif partition.become_follower(state) or reopened:
+            followers.append(partition)
+        return ErrorCode.NONE
+
+    def note_refused(self, key: tuple[str, int], producer_id: int, epoch: int, sequence: int) -> None:
+        """A producer's batch was refused because this broker does not lead the partition, or too few replicas are in
+        sync. Both may change before the next request of the same producer is looked at, which was sent behind it: it is
+        not to be taken before."""
+        partition, now_ms = self.partitions.get(key), self._clock_ms()
+        if partition is not None and partition.is_leader and partition.log is not None:
+            partition.log.await_sequence(producer_id, epoch, sequence)
+        elif self._logs.get(*key) is not None:
+            noted = self._refused.setdefault(key, {})
+            known_epoch, _, at_ms = noted.get(producer_id, (-1, 0, 0))
+            if known_epoch != epoch or now_ms - at_ms > REFUSED_LATELY_MS:
+                if len(noted) >= MOST_REFUSED:
+                    noted.clear()
+                noted[producer_id] = epoch, sequence, now_ms
+
+    def _await_refused(self, key: tuple[str, int], partition: Partition, now_ms: int) -> None:
+        log = partition.log
+        assert log is not None
+        log.begin_to_lead(now_ms if partition.leader_epoch and len(partition.replicas) > 1 else None)
+        for producer_id, (epoch, sequence, at_ms) in self._refused.pop(key, {}).items():
+            if now_ms - at_ms <= REFUSED_LATELY_MS:
+                log.await_sequence(producer_id, epoch, sequence)
+
+    def _take_topic_id(self, partition: Partition, topic_id: Uuid) -> bool:
+        """Whether it had none so far: an old release made the topic, and a controller has given it one since."""
+        if partition.topic_id != ZERO_UUID or topic_id == ZERO_UUID:
+            return False
+        partition.topic_id = topic_id
+        self.by_topic_id[topic_id, partition.partition] = partition
+        return True
+
+    def _stored_topic_id(self, key: tuple[str, int]) -> Uuid:
+        log = self._logs.get(*key)
+        return ZERO_UUID if log is None else log.topic_id
+
+    def _add(self, topic: str, index: int, topic_id: Uuid) -> Partition:
+        partition = Partition(
+            topic,
+            index,
+            topic_id,
+            self.broker_id,
+            lag_time_max_ms=self._lag_time_max_ms,
+            is_alive=self._is_alive,
+        )
+        self.partitions[topic, index] = partition
+        if topic_id != ZERO_UUID:
+            self.by_topic_id[topic_id, index] = partition
+        return partition
+
+    def _open_log(self, partition: Partition, is_new: bool) -> None:
+        config = self._topic_config(partition.topic)
+        log = self._logs.get_or_create(partition.topic, partition.partition, partition.topic_id, config, is_new=is_new)
+        # From the checkpoint; recovery may have cut the log below it, retention moved its start above it.
+        log.high_watermark = min(max(log.high_watermark, log.log_start_offset), log.log_end_offset)
+        partition.log = log
+
+    # -- disks ---------------------------------------------------------------------------------------------------
+
+    def disk_failed(self, keys: Iterable[tuple[str, int]]) -> None:
+        """Stop serving these: their disk failed. Whoever asks for one, or waits for one, gets KAFKA_STORAGE_ERROR. The
+        controller hears of it from the answer to its next LeaderAndIsr (see `registration.announce_disk_event`)."""
+        self.take_offline(keys, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def set_aside(self, keys: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Leave these to the other brokers that have them until `take_up`; returns those that can be left: of one that
+        this broker leads, another replica must be in sync. Whoever asks for one here is sent to its leader, and the
+        controller hears of it as in `disk_failed`."""
+        aside = [key for key in keys if self._is_held_by_others(key)]
+        self._set_aside.update(aside)
+        self.take_offline(aside, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return aside
+
+    def take_up(self, keys: Iterable[tuple[str, int]]) -> None:
+        """The controller may say again what these are here."""
+        self._set_aside.difference_update(keys)
+
+    def _is_held_by_others(self, key: tuple[str, int]) -> bool:
+        partition = self.partitions.get(key)
+        if partition is None or partition.log is None:
+            return False
+        return len(partition.isr) > 1 if partition.is_leader else True
+
+    def take_offline(self, keys: Iterable[tuple[str, int]], error: ErrorCode) -> None:
+        """Stop serving these until the controller says anew what they are here; who waits for one gets `error`."""
+        lost = [partition for key in keys if (partition := self.partitions.get(key)) is not None]
+        self.generation += 1
+        for partition in lost:
+            partition.offline(error)
+        self._tell_of_stops(lost)
+
+    def take_offline_in_steps(self, keys: Iterable[tuple[str, int]], error: ErrorCode) -> Generator[None, None, None]:
+        """`take_offline`, with pauses where there are many."""
+        left = list(keys)
+        for start in range(0, len(left), TOLD_AT_A_TIME):
+            self.take_offline(left[start : start + TOLD_AT_A_TIME], error)
+            yield
+
+    def log_moved(self, log: Log) -> None:
+        """The partition's log lies in another data folder from now on; all else is as it was."""
+        partition = self.partitions.get((log.topic, log.partition))
+        if partition is not None and partition.log is not None:
+            partition.log = log
+            self.generation += 1
+            for listener in self.on_log_moved:
+                listener(partition)
+
+    # -- StopReplica -------------------------------------------------------------------------------------------
+
+    def stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Stop serving replicas and delete those marked so; answers per partition, never raises."""
+        steps = self.stop_in_steps(request)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                response: StopReplicaResponse = end.value
+                return response
+
+    def stop_in_steps(self, request: StopReplicaRequest) -> Generator[None, None, StopReplicaResponse]:
+        """`stop`, a partition at a time; see `apply_in_steps`."""
+        if request.controller_epoch < self.controller_epoch:
+            return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        self.controller_epoch = request.controller_epoch
+        stopped: list[Partition] = []
+        errors = []
+        try:
+            for topic_state in request.topic_states:
+                for state in topic_state.partition_states:
+                    error = self._stop_one(topic_state.topic_name, state, stopped)
+                    errors.append(
+                        StopReplicaResponse.StopReplicaPartitionError(
+                            topic_name=topic_state.topic_name, partition_index=state.partition_index, error_code=error
+                        )
+                    )
+                    self.generation += 1
+                    yield
+            while len(stopped) > TOLD_AT_A_TIME:
+                told = stopped[:TOLD_AT_A_TIME]
+                del stopped[:TOLD_AT_A_TIME]
+                self._tell_of_stops(told)
+                yield
+        finally:
+            self._tell_of_stops(stopped)
+        return StopReplicaResponse(partition_errors=errors)
+
+    def _tell_of_stops(self, stopped: list[Partition]) -> None:
+        if stopped:
+            for listener in self.on_stopped:
+                listener(stopped)
+
+    def _stop_one(
+        self, topic: str, state: StopReplicaRequest.StopReplicaPartitionState, stopped: list[Partition]
+    ) -> ErrorCode:
+        key = (topic, state.partition_index)
+        if state.delete_partition and key in self._logs.failed:
+            # The folder cannot be removed now, and must not be forgotten: the deletion goes on after the next start.
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self.partitions.get(key)
+        if partition is not None:
+            if 0 <= state.leader_epoch < partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            if state.delete_partition:
+                del self.partitions[key]
+                self._refused.pop(key, None)
+                self.by_topic_id.pop((partition.topic_id, partition.partition), None)
+                partition.offline(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                partition.offline()
+            stopped.append(partition)
+        # A log without a partition: the topic was deleted while this broker was down.
+        if state.delete_partition and self._logs.get(*key) is not None:
+            try:
+                self._folder_removed(self._logs.remove(*key))
+            except KafkaError as error:
+                _log.error("%s-%d cannot be deleted: %s", *key, error)
+                return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE

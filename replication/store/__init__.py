@@ -1,0 +1,1 @@
+"""The metadata store: a tree of nodes, in ZooKeeper or embedded."""

@@ -1,0 +1,329 @@
+"""The metadata store of a single node: a tree in memory, kept in one SQLite file of the first log folder.
+
+Plain files only (`gregor-metadata.sqlite` and SQLite's own `-wal` beside it): Apache Kafka refuses a data folder with
+directories it does not know, files it ignores.
+
+A write changes the tree at once, on the loop, is handed to the store's own thread, and is answered (and sets off
+watches) when SQLite has committed it. Writes that queue up meanwhile share a transaction. The commit survives the
+death of the process; with `synchronous=NORMAL` a power cut may take the last ones, never the file's consistency.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+from gregor.replication.store.metadata_store import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    Operation,
+    Result,
+    Set,
+    Stat,
+    StoreFailed,
+    StoreFull,
+    Watch,
+)
+from gregor.replication.store.node_tree import Change, NodeTree, Row, check_rows
+
+FILE_NAME = "gregor-metadata.sqlite"
+FORMAT_VERSION = 1
+RESERVED_BYTES = 1024 * 1024
+"""For the write-ahead log, of which a write takes some 10 KB."""
+CHECKPOINT_PAGES = 200
+"""Of 4 KB: with so many in the log SQLite writes them to the file, and begins anew in the room that the log has."""
+
+# owner is the session id of an ephemeral node, else 0; creates is how many children were ever made below the node.
+# counter holds "zxid" and "session", the last ones given out.
+_SCHEMA = f"""
+CREATE TABLE node (path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, czxid INTEGER NOT NULL,
+                   owner INTEGER NOT NULL, creates INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO counter VALUES ('zxid', 0), ('session', 0);
+PRAGMA user_version = {FORMAT_VERSION};
+"""
+
+_log = logging.getLogger(__name__)
+
+_Job = tuple[Change, "asyncio.Future[None]"]
+_Contents = tuple[list[Row], int, int]  # rows, last zxid, this session's id
+
+
+class EmbeddedStore:
+    """A MetadataStore (see there) in one process. Its session lasts as long as the store is open.
+
+    `on_failed` is called, once, when the file can no longer be written; from then on writes raise StoreFailed.
+
+    A disk without room is no failure: a write that finds none is taken back, with all behind it, and raises StoreFull
+    (`on_full` is called with each); the next one is tried like any other.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.session_id = 0
+        self.on_session_expired: list[Callable[[], None]] = []
+        self.on_failed: list[Callable[[StoreFailed], None]] = []
+        self.on_full: list[Callable[[], None]] = []
+        self._tree = NodeTree()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._ended: asyncio.Future[None] | None = None
+        self._failure: StoreFailed | None = None
+        self._closing = False
+        self._taken_back = threading.Event()
+
+    @property
+    def is_connected(self) -> bool:
+        return True
+
+    async def start(self) -> None:
+        """Open the file, or make it, and begin a session: ephemeral nodes of earlier ones are gone.
+
+        Raises StoreFailed if the file is not ours, damaged, in use, or from a newer gregor.
+        """
+        loop = asyncio.get_running_loop()
+        opened: asyncio.Future[_Contents] = loop.create_future()
+        self._ended = loop.create_future()
+        work = (loop, opened, self._ended)
+        self._thread = threading.Thread(target=self._work, args=work, name="metadata-store", daemon=True)
+        self._thread.start()
+        try:
+            rows, zxid, self.session_id = await opened
+        except StoreFailed:
+            self._thread = None
+            raise
+        self._tree = NodeTree(rows, zxid)
+        stale = self._tree.owned_by(None)
+        if stale:
+            await self.multi([Delete(path) for path in stale])
+
+    async def close(self) -> None:
+        """End the session: delete its ephemeral nodes, wait until everything is in the file, close it."""
+        if self._thread is None:
+            return
+        self._closing = True
+        mine = self._tree.owned_by(self.session_id)
+        if mine and self._failure is None:
+            with suppress(StoreFailed, StoreFull):  # the next start removes what is left of this session
+                await self.multi([Delete(path) for path in mine])
+        self._jobs.put(None)
+        if self._ended is not None:
+            await self._ended
+        self._thread.join()
+        self._thread = None
+        self._failure = self._failure or StoreFailed(self.path, "closed")
+        self._tree.drop_watches()
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat] | None:
+        return self._tree.get(path, watch)
+
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
+        return [self._tree.get(path, watch) for path in paths]
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        return self._tree.exists(path, watch)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return self._tree.children(path, watch)
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        operations = [Create(parent) for parent in self._tree.missing_parents(path)] if make_parents else []
+        operations.append(Create(path, data, ephemeral, sequential))
+        made = (await self.multi(operations))[-1]
+        assert isinstance(made, str)
+        return made
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        stat = (await self.multi([Set(path, data, version)]))[0]
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])
+
+    async def multi(self, operations: Iterable[Operation]) -> list[Result]:
+        if self._failure is not None:
+            raise self._failure
+        change = self._tree.apply(operations, self.session_id)
+        committed = asyncio.get_running_loop().create_future()
+        self._jobs.put((change, committed))
+        # Cancelling the caller does not take the write back: it is stored, and its watches are called.
+        await committed
+        return change.results
+
+    def _found_no_room(self, jobs: list[_Job]) -> None:
+        """Nothing is lost: what the tree is ahead of the file is taken back, the latest first."""
+        with suppress(queue.Empty):
+            while (job := self._jobs.get_nowait()) is not None:
+                jobs.append(job)
+            self._jobs.put(None)
+        for change, _ in reversed(jobs):
+            change.take_back()
+        self._taken_back.set()
+        for change, future in jobs:
+            if not future.done():
+                future.set_exception(StoreFull(self.path))
+                future.exception()
+            # Whoever watched looks once more in vain, and goes on watching.
+            self._call(change)
+        if not self._closing:
+            for callback in self.on_full:
+                callback()
+
+    def _committed(self, jobs: list[_Job]) -> None:
+        for change, future in jobs:
+            if not future.done():
+                future.set_result(None)
+            self._call(change)
+
+    @staticmethod
+    def _call(change: Change) -> None:
+        for watch, event in change.watches:
+            try:
+                watch(event)
+            except Exception:
+                _log.exception("The watch of %s failed", event.path)
+
+    def _failed(self, jobs: list[_Job], error: Exception) -> None:
+        # The tree is ahead of the file now, and stays so: whoever reads it must not act on it for long.
+        first = self._failure is None
+        self._failure = self._failure or StoreFailed(self.path, str(error))
+        for _, future in jobs:
+            if not future.done():
+                future.set_exception(self._failure)
+                future.exception()
+        if first and not self._closing:
+            for callback in self.on_failed:
+                callback(self._failure)
+
+    # -- the store's thread --------------------------------------------------------------------------------------
+
+    def _work(
+        self, loop: asyncio.AbstractEventLoop, opened: asyncio.Future[_Contents], ended: asyncio.Future[None]
+    ) -> None:
+        try:
+            connection, contents = self._open()
+        except Exception as error:
+            reason = str(error)
+            if _is_full(error):
+                reason = "no room on its disk to begin with: free some, then start again"
+            loop.call_soon_threadsafe(opened.set_exception, StoreFailed(self.path, reason))
+            return
+        loop.call_soon_threadsafe(opened.set_result, contents)
+        failure: Exception | None = None
+        closing = False
+        while not closing:
+            jobs, closing = self._next_jobs()
+            if jobs and failure is None:
+                try:
+                    if self._stored(connection, jobs):
+                        loop.call_soon_threadsafe(self._committed, jobs)
+                    else:
+                        self._taken_back.clear()
+                        loop.call_soon_threadsafe(self._found_no_room, jobs)
+                        self._taken_back.wait()
+                    continue
+                except Exception as error:
+                    # Final: a later write stored without this one would tear the tree.
+                    failure = error
+            if failure is not None:
+                loop.call_soon_threadsafe(self._failed, jobs, failure)
+        connection.close()
+        loop.call_soon_threadsafe(ended.set_result, None)
+
+    def _next_jobs(self) -> tuple[list[_Job], bool]:
+        """Everything queued by now, at least one job; and whether the store is to be closed after it."""
+        jobs: list[_Job] = []
+        item = self._jobs.get()
+        while item is not None:
+            jobs.append(item)
+            if self._jobs.empty():
+                return jobs, False
+            item = self._jobs.get()
+        return jobs, True
+
+    def _open(self) -> tuple[sqlite3.Connection, _Contents]:
+        connection = sqlite3.connect(self.path, isolation_level=None, timeout=0)
+        try:
+            # Exclusive before WAL: then SQLite needs no shared-memory file, and a second process is turned away.
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            connection.execute("BEGIN IMMEDIATE")
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                for statement in _SCHEMA.split(";"):
+                    connection.execute(statement)
+            elif version != FORMAT_VERSION:
+                raise ValueError(f"format {version} of a newer gregor; this one reads {FORMAT_VERSION}")
+            connection.execute("UPDATE counter SET value = value + 1 WHERE name = 'session'")
+            counters = dict(connection.execute("SELECT name, value FROM counter"))
+            rows = [
+                Row(*row) for row in connection.execute("SELECT path, data, version, czxid, owner, creates FROM node")
+            ]
+            check_rows(rows, counters.values())
+            connection.execute("COMMIT")
+            self._reserve_log()
+        except Exception:
+            connection.close()
+            raise
+        return connection, (rows, counters["zxid"], counters["session"])
+
+    def _reserve_log(self) -> None:
+        """Takes room on the disk for the next writes, so that topics can still be deleted when it is full. Only for the
+        write-ahead log, where zeros behind the last frame are no frame: SQLite's locks are on the other file, and
+        closing another descriptor of that would end them."""
+        with suppress(OSError, AttributeError):  # there is no such call everywhere
+            descriptor = os.open(self.path + "-wal", os.O_RDWR)
+            try:
+                os.posix_fallocate(descriptor, 0, RESERVED_BYTES)
+            finally:
+                os.close(descriptor)
+
+    def _stored(self, connection: sqlite3.Connection, jobs: list[_Job]) -> bool:
+        """False when there is no room."""
+        try:
+            self._store(connection, jobs)
+        except sqlite3.OperationalError as error:
+            if not _is_full(error):
+                raise
+            return False
+        return True
+
+    @staticmethod
+    def _store(connection: sqlite3.Connection, jobs: list[_Job]) -> None:
+        connection.execute("BEGIN")
+        try:
+            for change, _ in jobs:
+                connection.executemany("INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?)", change.rows)
+                connection.executemany("DELETE FROM node WHERE path = ?", [(path,) for path in change.deleted])
+            connection.execute("UPDATE counter SET value = ? WHERE name = 'zxid'", (jobs[-1][0].zxid,))
+            connection.execute("COMMIT")
+        except Exception:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def _is_full(error: Exception) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL

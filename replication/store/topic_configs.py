@@ -1,0 +1,258 @@
+"""Settings kept in nodes: each topic's own, and the dynamic ones of brokers, as this broker has them in effect.
+
+Whoever changes an entity's node also makes a numbered node under /config/changes that names the entity ("topics/t",
+"brokers/<default>"); each broker watches that folder and reads the named entity again. Topics are read on first use
+(`ensure`), because a topic's settings are written before the topic, without notice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.topic import LogConfig
+from gregor.replication.store.metadata_store import MetadataStore, NodeExists, NoNode, WatchEvent
+from gregor.replication.store.nodes import (
+    CONFIG_CHANGES,
+    DEFAULT_ENTITY,
+    NodeFormatError,
+    config_path,
+    decode_config,
+    decode_config_change,
+)
+from gregor.replication.turns import Turns, first_turn, in_turns
+
+# Notices are kept for brokers that are slow to read them (Kafka: 15 minutes).
+CHANGE_KEPT_MS = 15 * 60 * 1000
+_TOPICS_PER_READ = 100
+_TOPICS_TOLD_TOGETHER = 500
+
+TopicsListener = Callable[[Collection[str]], Iterable[None]]
+"""Gets the names of topics that have other settings now; its work goes on with each step that it is asked for."""
+
+_log = logging.getLogger(__name__)
+
+
+class TopicConfigs:
+    """A cache: `log_config` is one dictionary look-up. `spawn` runs a coroutine on the loop."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        broker: BrokerConfig,
+        broker_id: int,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self.on_topics_changed: list[TopicsListener] = []
+        self.on_broker_changed: list[Callable[[], None]] = []
+        self._store = store
+        self._broker = broker
+        self._broker_id = broker_id
+        self._spawn = spawn
+        self._clock_ms = clock_ms
+        self._defaults = LogConfig.defaults(broker)
+        self._overrides: dict[str, dict[str, str]] = {}
+        self._configs: dict[str, LogConfig] = {}
+        # Notices already acted on, by node name, with the time we first saw them.
+        self._seen: dict[str, int] = {}
+        self._watched = False
+        store.on_session_expired.append(self._session_expired)
+
+    async def start(self) -> None:
+        """Put the brokers' dynamic settings into effect and listen for changes."""
+        # Listen first: what changes from here on is read again.
+        names = await self._notices()
+        self._seen = dict.fromkeys(names, self._clock_ms())
+        await self.refresh_broker()
+
+    def log_config(self, topic: str) -> LogConfig:
+        """The settings a topic's logs work by; the defaults for a topic without own ones or not read yet."""
+        return self._configs.get(topic, self._defaults)
+
+    def overrides(self, topic: str) -> Mapping[str, str]:
+        """The topic's own settings, as they were given."""
+        return self._overrides.get(topic, {})
+
+    async def ensure(self, topics: Iterable[str]) -> None:
+        """Read the settings of those topics that were not read yet."""
+        missing = [topic for topic in topics if topic not in self._overrides]
+        if missing:
+            found = await self._store.get_many([config_path("topics", topic) for topic in missing])
+            turns = Turns()
+            for topic, node in zip(missing, found, strict=True):
+                await turns.next()
+                if topic not in self._overrides:  # else somebody has read it since
+                    self._take(topic, b"" if node is None else node[0])
+
+    async def refresh(self, topic: str) -> None:
+        """Read a topic's settings again and tell, if they are others than before."""
+        node = await self._store.get(config_path("topics", topic))
+        if self._takes_others(topic, b"" if node is None else node[0]):
+            await in_turns(self._tell([topic]))
+
+    def _takes_others(self, topic: str, data: bytes) -> bool:
+        before = self.log_config(topic)
+        self._take(topic, data)
+        return self.log_config(topic) != before
+
+    def forget(self, topic: str) -> None:
+        """The topic is gone."""
+        self._overrides.pop(topic, None)
+        self._configs.pop(topic, None)
+
+    def _take(self, topic: str, data: bytes) -> None:
+        try:
+            overrides = decode_config(data)
+        except NodeFormatError as error:
+            _log.warning("Settings of topic %s cannot be read: %s", topic, error)
+            overrides = {}
+        self._overrides[topic] = overrides
+        self._compute(topic)
+
+    def _compute(self, topic: str) -> None:
+        overrides = self._overrides[topic]
+        if not overrides:
+            self._configs.pop(topic, None)
+            return
+        try:
+            self._configs[topic] = self._defaults.with_overrides(overrides)
+        except ConfigError:
+            self._configs[topic] = self._without_bad(topic, overrides)
+
+    def _without_bad(self, topic: str, overrides: Mapping[str, str]) -> LogConfig:
+        """What somebody wrote past us, or an older version allowed, must not keep the topic from being served."""
+        good: dict[str, str] = {}
+        config = self._defaults
+        for key, text in overrides.items():
+            try:
+                config = self._defaults.with_overrides({**good, key: text})
+                good[key] = text
+            except ConfigError as error:
+                _log.warning("Topic %s: setting ignored: %s", topic, error)
+        return config
+
+    def _tell(self, topics: Collection[str]) -> Generator[None, None, None]:
+        for listener in self.on_topics_changed:
+            yield from listener(topics)
+
+    # -- changes ---------------------------------------------------------------------------------------------------
+
+    async def _notices(self) -> list[str]:
+        """Watched, once: a second watch would be called besides the first, and so for ever."""
+        watch, self._watched = (None if self._watched else self._changed), True
+        try:
+            while True:
+                try:
+                    return await self._store.children(CONFIG_CHANGES, watch)
+                except NoNode:  # removed by hand: there would be nothing to watch
+                    with suppress(NodeExists):
+                        await self._store.create(CONFIG_CHANGES, make_parents=True)
+        except BaseException:
+            self._watched = self._watched and watch is None
+            raise
+
+    def _changed(self, _event: WatchEvent) -> None:
+        self._watched = False
+        self._spawn(self._read_changes())
+
+    def _session_expired(self) -> None:
+        self._watched = False
+        self._spawn(self._read_all())
+
+    async def _read_all(self) -> None:
+        """What changed while nobody told us; the notices of it may be gone as well."""
+        names = await self._notices()
+        now_ms = self._clock_ms()
+        self._seen = {name: self._seen.get(name, now_ms) for name in names}
+        await self.refresh_broker()
+        topics = list(self._overrides)
+        for start in range(0, len(topics), _TOPICS_PER_READ):
+            part = topics[start : start + _TOPICS_PER_READ]
+            found = await self._store.get_many([config_path("topics", topic) for topic in part])
+            changed = {
+                topic
+                for topic, node in zip(part, found, strict=True)
+                if topic in self._overrides and self._takes_others(topic, b"" if node is None else node[0])
+            }
+            if changed:
+                await in_turns(self._tell(changed))
+
+    async def _read_changes(self) -> None:
+        names = sorted(await self._notices())
+        now_ms = self._clock_ms()
+        news = [name for name in names if name not in self._seen]
+        old = [name for name in names if now_ms - self._seen.get(name, now_ms) > CHANGE_KEPT_MS]
+        self._seen = {name: self._seen.get(name, now_ms) for name in names}
+        entities: dict[str, None] = {}
+        for node in await self._store.get_many([f"{CONFIG_CHANGES}/{name}" for name in news]):
+            try:
+                if node is not None:
+                    entities[decode_config_change(node[0])] = None
+            except NodeFormatError as error:
+                _log.warning("A change of settings cannot be read: %s", error)
+        for entity in entities:
+            await self._entity_changed(entity)
+        for name in old:
+            # Another broker may have been faster.
+            try:
+                await self._store.delete(f"{CONFIG_CHANGES}/{name}")
+            except NoNode:
+                continue
+
+    async def _entity_changed(self, entity: str) -> None:
+        entity_type, _, name = entity.partition("/")
+        if entity_type == "topics" and name in self._overrides:
+            await self.refresh(name)
+        elif entity_type == "brokers" and name in (DEFAULT_ENTITY, str(self._broker_id)):
+            await self.refresh_broker()
+
+    async def refresh_broker(self) -> None:
+        """Read the brokers' dynamic settings again and put them into effect."""
+        paths = [config_path("brokers", name) for name in (str(self._broker_id), DEFAULT_ENTITY)]
+        try:
+            own, default = [decode_config(b"" if n is None else n[0]) for n in await self._store.get_many(paths)]
+        except NodeFormatError as error:
+            _log.warning("Dynamic broker settings of %s cannot be read and stay as they were: %s", paths, error)
+            return
+        if own == self._broker.dynamic_texts and default == self._broker.dynamic_default_texts:
+            return
+        own, own_problems = self._broker.usable_dynamic(own, cluster_wide=False)
+        default, default_problems = self._broker.usable_dynamic(default, cluster_wide=True)
+        for problem in (*own_problems, *default_problems):
+            _log.warning("Dynamic broker setting ignored: %s", problem)
+        try:
+            self._broker.update_dynamic(own, default)
+        except ConfigError as error:
+            _log.warning("Dynamic broker settings not taken over: %s", error)
+            return
+        await in_turns(self._broker_changed())
+
+    def broker_changed(self) -> None:
+        """Put into effect what the broker's settings are now, for topics as well. Where these are many, the last of
+        them follow a moment later."""
+        steps = self._broker_changed()
+        if not first_turn(steps):
+            self._spawn(in_turns(steps))
+
+    def _broker_changed(self) -> Generator[None, None, None]:
+        for listener in self.on_broker_changed:
+            listener()
+        defaults = LogConfig.defaults(self._broker)
+        if defaults == self._defaults:
+            return
+        self._defaults = defaults
+        topics = list(self._overrides)
+        for start in range(0, len(topics), _TOPICS_TOLD_TOGETHER):
+            part = set(topics[start : start + _TOPICS_TOLD_TOGETHER])
+            for topic in part:
+                yield
+                if self._defaults is not defaults:
+                    return  # they have changed again, and whoever does that goes through all topics
+                if topic in self._overrides:
+                    self._compute(topic)
+            yield from self._tell(part)

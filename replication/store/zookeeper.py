@@ -1,0 +1,527 @@
+"""The metadata store of a cluster: ZooKeeper, through kazoo. The only module that knows kazoo.
+
+kazoo talks on a thread of its own. Its answers and watch events are handed to the event loop in the order they came
+in, which keeps ZooKeeper's promise: a watch is called before the answer that shows the change.
+
+A connection may be lost while the session lives on, at this or another server of the ensemble. Reads are then asked
+again once there is a connection. Of a write nobody knows whether it was done: it is looked for, and repeated only
+where it is not there. Watches do not survive a lost connection in kazoo: each is called, as if something had changed,
+and whoever reads again arms it anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.serialization import Create as CreateRequest
+from kazoo.protocol.states import EventType, KazooState, ZnodeStat
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+from gregor.replication.store.metadata_store import (
+    ANY_VERSION,
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    EventKind,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    Result,
+    SessionExpired,
+    Set,
+    Stat,
+    StoreError,
+    StoreFailed,
+    TooLarge,
+    Watch,
+    WatchEvent,
+)
+from gregor.replication.store.zookeeper_multi_read import MultiRead
+
+DEFAULT_SESSION_TIMEOUT_MS = 18_000
+DEFAULT_IN_FLIGHT = 10
+READ_TOGETHER = 100
+"""To begin thousands of reads at once would hold the loop up."""
+READ_BY_ONE_REQUEST = 200
+MANY = 20
+"""From so many reads on it is worth while to do them by few requests, where the server can: 5000 reads cost two seconds
+of a processor, most of it kazoo's."""
+PROBED_FOR_S = 5.0
+LARGE_BYTES, LARGE_WRITES_TRIED = 900_000, 3
+"""What is larger may be more than the servers take (jute.maxbuffer, 1 MiB by default): it is not tried for ever."""
+RECONNECT_FIRST_S, RECONNECT_MOST_S = 0.05, 1.0
+
+_SAID_AGAIN_S = 30.0
+_BOTH_WAYS = 2  # socket.SHUT_RDWR
+
+_log = logging.getLogger(__name__)
+# It has a line for each attempt to connect, several a second; here there is one for what comes of them.
+_kazoo_log = logging.getLogger("kazoo.client")
+_kazoo_log.setLevel(logging.ERROR)
+
+_ERRORS: dict[type[Exception], type[StoreError]] = {
+    kazoo_errors.NoNodeError: NoNode,
+    kazoo_errors.NodeExistsError: NodeExists,
+    kazoo_errors.BadVersionError: BadVersion,
+    kazoo_errors.NotEmptyError: NotEmpty,
+    kazoo_errors.NoChildrenForEphemeralsError: NoChildrenForEphemerals,
+    kazoo_errors.SessionExpiredError: SessionExpired,
+    kazoo_errors.AuthFailedError: StoreFailed,
+    kazoo_errors.NoAuthError: StoreFailed,
+}
+_KINDS = {
+    EventType.CREATED: EventKind.CREATED,
+    EventType.DELETED: EventKind.DELETED,
+    EventType.CHANGED: EventKind.CHANGED,
+    EventType.CHILD: EventKind.CHILDREN,
+}
+
+
+class Lost(Exception):
+    """The connection went before the answer came."""
+
+
+class Settings(NamedTuple):
+    """What `zookeeper.*` says. `connect` is host:port,host:port/chroot."""
+
+    connect: str
+    session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
+    connection_timeout_ms: int | None = None
+    max_in_flight: int = DEFAULT_IN_FLIGHT
+    set_acl: bool = False
+
+
+class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Without kazoo's two worker threads: what it would have them call is called where it is found out, on the thread
+    of the connection, and is nothing but a message to the event loop."""
+
+    def __init__(self, failed: Callable[[_LoopHandler], None]) -> None:
+        """`failed` is called on the connection's thread when that ends by an error which kazoo does not expect."""
+        super().__init__()
+        self._failed = failed
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> Any:
+        def run() -> None:
+            try:
+                func(*args, **kwargs)
+            except Exception:
+                _log.exception("The conversation with ZooKeeper ended by an error")
+                self._failed(self)
+
+        return super().spawn(run)
+
+    def dispatch_callback(self, callback: Any) -> None:
+        callback.func(*callback.args)
+
+
+class ZooKeeperStore:
+    """A MetadataStore (see there) in a ZooKeeper ensemble, below the chroot of the connect string, which is created."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.session_id = 0
+        self.on_session_expired: list[Callable[[], None]] = []
+        self._settings = settings
+        self._acl = CREATOR_ALL_ACL + READ_ACL_UNSAFE if settings.set_acl else OPEN_ACL_UNSAFE
+        self._room = asyncio.Semaphore(settings.max_in_flight)
+        self._connected = asyncio.Event()
+        self._probing = asyncio.Lock()
+        self._can_read_many: bool | None = None  # None: not known yet
+        self._expired = False
+        self._closed = False
+        self._lost_at: float | None = None
+        self._kazoo: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # -- session -----------------------------------------------------------------------------------------------
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connected.is_set() and not self._closed
+
+    async def start(self) -> None:
+        """Connect and begin a session. Raises StoreFailed if no server answers in time."""
+        self._loop = asyncio.get_running_loop()
+        servers, _, chroot = self._settings.connect.partition("/")
+        self._kazoo = self._client(servers)
+        self._kazoo.add_listener(partial(self._post, self._state_changed))
+        await self._connect(self._kazoo, self._connected)
+        if chroot:
+            path = "/" + chroot.strip("/")
+            if await self.exists(path) is None:
+                with suppress(NodeExists):
+                    await self.create(path, make_parents=True)
+            # From here on all paths lie below it.
+            self._kazoo.chroot = path
+
+    @property
+    def silent_s(self) -> float:
+        """For how long there has been no connection."""
+        return 0.0 if self._lost_at is None else time.monotonic() - self._lost_at
+
+    async def close(self) -> None:
+        """End the session; its ephemeral nodes go."""
+        self._closed = True
+        self._connected.set()  # who waits for a connection waits in vain
+        if self._kazoo is not None:
+            await asyncio.to_thread(self._end, self._kazoo)
+
+    def _client(self, hosts: str) -> Any:
+        retry = KazooRetry(max_tries=-1, delay=RECONNECT_FIRST_S, backoff=2, max_delay=RECONNECT_MOST_S)
+        timeout_s = self._settings.session_timeout_ms / 1000
+        handler = _LoopHandler(partial(self._post, self._conversation_failed))
+        return KazooClient(hosts, timeout=timeout_s, handler=handler, connection_retry=retry, logger=_kazoo_log)
+
+    async def _connect(self, client: Any, connected: asyncio.Event) -> None:
+        timeout_ms = self._settings.connection_timeout_ms or self._settings.session_timeout_ms
+        client.start_async()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await connected.wait()
+        except TimeoutError:
+            await asyncio.to_thread(self._end, client)
+            raise StoreFailed(self._settings.connect, f"no ZooKeeper answered within {timeout_ms} ms") from None
+
+    @staticmethod
+    def _end(client: Any) -> None:
+        """On a thread: it may take as long as an attempt to connect."""
+        wire = client._connection._socket
+        if wire is not None and not client.connected:
+            # Somebody took the connection and says nothing. kazoo itself would wait for the whole session time-out.
+            with suppress(OSError):
+                wire.shutdown(_BOTH_WAYS)
+        with suppress(kazoo_errors.WriterNotClosedException):
+            client.stop()
+        client.close()
+
+    def _post(self, call: Callable[..., None], *arguments: Any) -> None:
+        """From kazoo's thread to the loop; a loop that has ended wants nothing any more."""
+        assert self._loop is not None
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _state_changed(self, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            client_id = self._kazoo.client_id
+            if client_id is None:  # gone again already
+                return
+            self.session_id = client_id[0]
+            expired, self._expired = self._expired, False
+            self._connected.set()
+            self._say_connected(expired)
+            if expired:
+                for callback in self.on_session_expired:
+                    callback()
+        elif not self._closed:
+            self._connected.clear()
+            if state == KazooState.LOST:
+                self._expired = True
+            if self._lost_at is None:
+                self._lost_at = time.monotonic()
+                _log.warning("The connection to ZooKeeper is lost; looking for another")
+                self._say_lost_later(self._lost_at)
+
+    def _conversation_failed(self, handler: _LoopHandler) -> None:
+        """Without kazoo's thread there would never be a connection again, and nobody would notice."""
+        assert self._loop is not None
+        if self._kazoo.handler is handler:
+            self._loop.call_later(RECONNECT_MOST_S, self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        if not self._closed:
+            self._kazoo.start_async()
+
+    def _say_connected(self, expired: bool) -> None:
+        lost_at, self._lost_at = self._lost_at, None
+        if expired:
+            _log.warning(
+                "A new ZooKeeper session, 0x%x, instead of the last one, which was silent for longer than %d ms",
+                self.session_id,
+                self._settings.session_timeout_ms,
+            )
+        elif lost_at is not None:
+            seconds = time.monotonic() - lost_at
+            _log.info("Connected to ZooKeeper again, after %.1f s; session 0x%x goes on", seconds, self.session_id)
+        else:
+            _log.info("Connected to ZooKeeper, session 0x%x", self.session_id)
+
+    def _say_lost_later(self, lost_at: float) -> None:
+        assert self._loop is not None
+        self._loop.call_later(_SAID_AGAIN_S, self._say_still_lost, lost_at)
+
+    def _say_still_lost(self, lost_at: float) -> None:
+        """Again and again, while it stays so."""
+        if self._lost_at == lost_at and not self._closed:
+            seconds = time.monotonic() - lost_at
+            servers = self._settings.connect.partition("/")[0]
+            _log.warning("No ZooKeeper answers for %.0f s now: is there one at %s?", seconds, servers)
+            self._say_lost_later(lost_at)
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat] | None:
+        try:
+            data, stat = await self._read(path, lambda: self._kazoo.get_async(path, self._armed(watch, path)))
+        except NoNode:
+            return None
+        return data or b"", _stat(stat)
+
+    async def get_dated(self, path: str) -> tuple[bytes, int] | None:
+        """The data, and when it was written, in ms by ZooKeeper's clock."""
+        try:
+            data, stat = await self._read(path, lambda: self._kazoo.get_async(path))
+        except NoNode:
+            return None
+        return data or b"", int(stat.mtime)
+
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
+        found: list[tuple[bytes, Stat] | None] = []
+        if watch is None and len(paths) >= MANY and await self._reads_many():
+            parts = [paths[at : at + READ_BY_ONE_REQUEST] for at in range(0, len(paths), READ_BY_ONE_REQUEST)]
+            for part in await asyncio.gather(*map(self._get_together, parts)):
+                found += part
+            return found
+        for first in range(0, len(paths), READ_TOGETHER):
+            found += await asyncio.gather(*(self.get(path, watch) for path in paths[first : first + READ_TOGETHER]))
+        return found
+
+    async def _get_together(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        found: list[tuple[bytes, Stat] | None] = []
+        nodes = await self._read(paths[0], lambda: self._multi_read(self._kazoo, paths))
+        for path, node in zip(paths, nodes, strict=True):
+            if isinstance(node, Exception):
+                raise _ERRORS.get(type(node), StoreFailed)(path, str(node)) from node
+            found.append(None if node is None else (node[0], _stat(node[1])))
+        return found
+
+    @staticmethod
+    def _multi_read(client: Any, paths: Iterable[str]) -> Any:
+        answered = client.handler.async_result()
+        client._call(MultiRead(client.chroot + path for path in paths), answered)
+        return answered
+
+    async def _reads_many(self) -> bool:
+        """Whether the servers know MultiRead: tried out once, in a session apart, as one that does not ends it."""
+        async with self._probing:
+            if self._can_read_many is None:
+                self._can_read_many = await self._probe()
+            return bool(self._can_read_many)
+
+    async def _probe(self) -> bool | None:
+        assert self._loop is not None
+        client = self._client(self._settings.connect.partition("/")[0])
+        connected = asyncio.Event()
+        client.add_listener(lambda state: self._post(connected.set) if state == KazooState.CONNECTED else None)
+        answered: asyncio.Future[Any] = self._loop.create_future()
+        try:
+            await self._connect(client, connected)
+        except StoreFailed:
+            return None
+        try:
+            self._multi_read(client, ("/zookeeper",)).rawlink(partial(self._post, _settle, answered))
+            async with asyncio.timeout(PROBED_FOR_S):
+                await answered
+            return True
+        except (TimeoutError, kazoo_errors.KazooException, kazoo_errors.ConnectionClosedError) as error:
+            _log.info("ZooKeeper reads one node at a time: it does not know multiRead (%r)", error)
+            return False
+        finally:
+            await asyncio.to_thread(self._end, client)
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        stat = await self._read(path, lambda: self._kazoo.exists_async(path, self._armed(watch, path)))
+        return None if stat is None else _stat(stat)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        armed = self._armed(watch, path, EventKind.CHILDREN)
+        return list(await self._read(path, lambda: self._kazoo.get_children_async(path, armed)))
+
+    def _armed(
+        self, watch: Watch | None, path: str, kind: EventKind = EventKind.CHANGED
+    ) -> Callable[[Any], None] | None:
+        if watch is None:
+            return None
+
+        def called(event: Any) -> None:
+            # Of type NONE: the connection or the session went, and the watch with it.
+            happened = WatchEvent(_KINDS.get(event.type, kind), event.path or path)
+            self._post(self._call, watch, happened)
+
+        return called
+
+    def _call(self, watch: Watch, event: WatchEvent) -> None:
+        if self._closed:
+            return
+        try:
+            watch(event)
+        except Exception:
+            _log.exception("The watch of %s failed", event.path)
+
+    async def _read(self, path: str, ask: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return await self._ask(path, ask)
+            except Lost:
+                continue
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        operation = Create(path, data, ephemeral, sequential)
+        try:
+            (made,) = await self.multi([operation])
+        except NoNode:
+            if not make_parents:
+                raise
+            for parent in list(accumulate(path.split("/")[1:-1], "{}/{}".format, initial=""))[1:]:
+                with suppress(NodeExists):
+                    await self.create(parent)
+            (made,) = await self.multi([operation])
+        assert isinstance(made, str)
+        return made
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        (stat,) = await self.multi([Set(path, data, version)])
+        assert isinstance(stat, Stat)
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, version)])
+
+    async def multi(self, operations: Iterable[Operation]) -> list[Result]:
+        operations = list(operations)
+        doubtful = 0
+        while True:
+            try:
+                return self._results(operations, await self._ask(operations[0].path, lambda: self._sent(operations)))
+            except Lost:
+                doubtful += 1
+                if doubtful == LARGE_WRITES_TRIED and (size_bytes := _size_of(operations)) > LARGE_BYTES:
+                    # A server closes the connection of who sends more than it takes, whoever else has to do with it.
+                    raise TooLarge(operations[-1].path, size_bytes) from None
+            except (NoNode, NodeExists, BadVersion, NotEmpty):
+                # Refused because the first attempt, whose answer was lost, did it?
+                done = await self._found_done(operations) if doubtful else None
+                if done is None:
+                    raise
+                return done
+
+    def _sent(self, operations: Sequence[Operation]) -> Any:
+        transaction = self._kazoo.transaction()
+        for operation in operations:
+            match operation:
+                case Check(path, version):
+                    transaction.check(path, version)
+                case Create(path, data, ephemeral, sequential):
+                    # kazoo's own way would drop the slash that a name of digits alone is asked for with.
+                    flags = ephemeral | sequential << 1
+                    # Without data is not the same as with none of it: Apache Kafka tries to decode the latter.
+                    request = CreateRequest(self._kazoo.chroot + path, data or None, self._acl, flags)
+                    transaction.operations.append(request)
+                case Set(path, data, version):
+                    transaction.set_data(path, data, version)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+        return transaction.commit_async()
+
+    @staticmethod
+    def _results(operations: Sequence[Operation], answers: Sequence[Any]) -> list[Result]:
+        for operation, answer in zip(operations, answers, strict=True):
+            # The operations around the one that failed say no more than that.
+            if isinstance(answer, Exception) and type(answer) in _ERRORS:
+                raise _ERRORS[type(answer)](operation.path)
+        if isinstance(answers[0], Exception):
+            raise StoreFailed(operations[0].path, f"ZooKeeper answered {answers}")
+        return [
+            answer if isinstance(answer, str) else _stat(answer) if isinstance(answer, ZnodeStat) else None
+            for answer in answers
+        ]
+
+    async def _found_done(self, operations: Sequence[Operation]) -> list[Result] | None:
+        """The results, if what the operations lead to is there; None if it is not, or cannot be told."""
+        results: list[Result] = []
+        for operation in operations:
+            found = await self.get(operation.path)
+            match operation:
+                case Check():
+                    results.append(None)
+                    continue
+                case Create(path, data, ephemeral, sequential):
+                    owner = self.session_id if ephemeral else 0
+                    if sequential or found is None or found[0] != data or found[1].ephemeral_owner != owner:
+                        return None
+                    results.append(path)
+                case Set(_, data, version):
+                    if found is None or found[0] != data or found[1].version != version + 1 > 0:
+                        return None
+                    results.append(found[1])
+                case Delete():
+                    if found is not None:
+                        return None
+                    results.append(None)
+        return results
+
+    # -- one request -------------------------------------------------------------------------------------------
+
+    async def _ask(self, path: str, ask: Callable[[], Any]) -> Any:
+        """The answer. Raises Lost, and what `_ERRORS` says."""
+        assert self._loop is not None
+        async with self._room:
+            await self._connected.wait()
+            if self._closed:
+                raise StoreFailed(path, "closed")
+            answered: asyncio.Future[Any] = self._loop.create_future()
+            ask().rawlink(partial(self._post, _settle, answered))
+            try:
+                return await answered
+            except (kazoo_errors.ConnectionLoss, kazoo_errors.ConnectionClosedError) as error:
+                if self._closed:
+                    raise StoreFailed(path, "closed") from error
+                raise Lost from error
+            except kazoo_errors.KazooException as error:
+                raise _ERRORS.get(type(error), StoreFailed)(path, str(error)) from error
+
+
+def _settle(answered: asyncio.Future[Any], result: Any) -> None:
+    if answered.done():
+        return
+    if result.exception is None:
+        answered.set_result(result.value)
+    else:
+        answered.set_exception(result.exception)
+
+
+def _size_of(operations: Iterable[Operation]) -> int:
+    """About."""
+    return sum(len(one.path) + (len(one.data) if isinstance(one, Create | Set) else 0) for one in operations)
+
+
+def _stat(stat: ZnodeStat) -> Stat:
+    return Stat(stat.version, stat.czxid, stat.ephemeralOwner, stat.mzxid)

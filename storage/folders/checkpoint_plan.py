@@ -1,0 +1,112 @@
+"""Checkpoint files on their way to the disk: made on the loop, written on any thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from posixpath import dirname
+from typing import TYPE_CHECKING
+
+from gregor.storage.folders.checkpoints import format_offsets
+
+if TYPE_CHECKING:
+    from gregor.storage.fs.files import Files
+
+Key = tuple[str, int]
+
+
+class CheckpointOrder:
+    """Shared by all plans of a broker: what was written last, and one writer at a time."""
+
+    __slots__ = ("last_number", "lock", "numbers_written", "offsets_written")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.last_number = 0
+        self.numbers_written: dict[str, int] = {}
+        self.offsets_written: dict[str, tuple[Mapping[Key, int], bool]] = {}
+        """What stands in each file of offsets, and whether it was synced."""
+
+    def next_number(self) -> int:
+        """For a plan whose contents are gathered from now on: what is younger must not be written over by it."""
+        self.last_number += 1
+        return self.last_number
+
+
+class CheckpointPlan:
+    """Contents of some checkpoint files as they were when the plan was made.
+
+    Plans may run in any order: a file that a younger plan has written already is left as it is.
+    """
+
+    __slots__ = ("_contents", "_directories", "_files", "_number", "_order", "_paths", "done")
+
+    def __init__(
+        self,
+        files: Files,
+        order: CheckpointOrder,
+        contents: Mapping[str, bytes | Mapping[Key, int]],
+        paths: Sequence[str] = (),
+        directories: Sequence[str] = (),
+        number: int | None = None,
+    ) -> None:
+        """`contents` by path, of files of data folders: bytes, or offsets that are formatted when they are written, and
+        not written where the file holds just these. `paths` (small files of partitions that were written without a
+        sync) and `directories` (data folders) are synced as well. `number` is that of the `order` when the first of
+        the contents was looked up; None: just now."""
+        self._files = files
+        self._order = order
+        self._contents = contents
+        self._paths = paths
+        self._directories = directories
+        self._number = order.next_number() if number is None else number
+        self.done = False
+
+    def run(self, *, sync: bool = True) -> dict[str, OSError]:
+        """Returns what went wrong, by data folder: one that fails keeps the others from nothing. Without `sync` it
+        costs no wait for the disk, and outlasts only a crash of the process."""
+        order = self._order
+        errors: dict[str, OSError] = {}
+        with order.lock:
+            for path in self._paths if sync else ():
+                self._in_folder(dirname(dirname(path)), errors, partial(self._files.sync_file, path))
+            for directory in self._directories if sync else ():
+                self._in_folder(directory, errors, partial(self._files.sync_directory, directory))
+            for path, data in self._contents.items():
+                if order.numbers_written.get(path, 0) < self._number:
+                    if self._stands(path, data, sync):
+                        order.numbers_written[path] = self._number
+                        continue
+                    text = data if isinstance(data, bytes) else format_offsets(data)
+                    write = partial(self._files.write_atomically, path, text, sync=sync)
+                    order.offsets_written.pop(path, None)
+                    if self._in_folder(dirname(path), errors, write, missing_is_gone=False):
+                        order.numbers_written[path] = self._number
+                        if not isinstance(data, bytes):
+                            order.offsets_written[path] = data, sync
+        self.done = not errors
+        return errors
+
+    def _stands(self, path: str, data: bytes | Mapping[Key, int], sync: bool) -> bool:
+        """Whether the file holds this already, as durable as it is wanted."""
+        found = self._order.offsets_written.get(path)
+        return found is not None and found[0] == data and (found[1] or not sync)
+
+    @staticmethod
+    def _in_folder(
+        folder: str, errors: dict[str, OSError], action: Callable[[], None], missing_is_gone: bool = True
+    ) -> bool:
+        """Whether the action was done. A partition may have been removed meanwhile, and what belonged to it."""
+        if folder in errors:
+            return False
+        try:
+            action()
+        except FileNotFoundError as error:
+            if not missing_is_gone:
+                errors[folder] = error
+            return False
+        except OSError as error:
+            errors[folder] = error
+            return False
+        return True

@@ -1,0 +1,256 @@
+"""One of the data folders (`log.dirs`): its small files, and which partitions lie in it.
+
+    meta.properties                     whose it is
+    .lock                               held while a broker runs
+    .kafka_cleanshutdown                there after a clean stop, until the next start has read it
+    recovery-point-offset-checkpoint, log-start-offset-checkpoint, replication-offset-checkpoint,
+    cleaner-offset-checkpoint
+    .gregor-reserve                     room for what must be written when the disk is full
+    <topic>-<partition>/                one folder per partition; see folder_names
+
+Other directories are left alone. None may ever be made here: Apache Kafka refuses to start on what it does not know.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from gregor.storage.folders.checkpoints import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    MalformedFile,
+    Offsets,
+    parse_offsets,
+)
+from gregor.storage.folders.identity import (
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    MetaProperties,
+    format_meta_properties,
+    parse_meta_properties,
+    parse_partition_metadata,
+)
+from gregor.storage.folders.names import FolderKind, PartitionFolder, parse_folder_name
+from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.fs.folder_lock import FolderLock
+
+if TYPE_CHECKING:
+    from gregor.protocol.ids import Uuid
+    from gregor.storage.fs.files import Files
+
+logger = logging.getLogger(__name__)
+
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+
+# Plain files of our own, which Apache Kafka passes over.
+RESERVE_FILE = ".gregor-reserve"
+PROBE_FILE = ".gregor-probe"
+RESERVE_BYTES = 1024 * 1024
+LEAST_RESERVE_BYTES = 32 * 1024
+
+# Apache Kafka's own, that are no partitions: the metadata log of KRaft, the cache of tiered storage.
+_FOREIGN_FOLDERS = ("__cluster_metadata-0", "remote-log-index-cache")
+
+
+class Contents(NamedTuple):
+    """Paths, and which partitions they are."""
+
+    partitions: list[tuple[str, PartitionFolder]]
+    copies: list[tuple[str, PartitionFolder]]
+    """Of moves to this folder that did not come to their end."""
+    marked: list[str]
+    """To be deleted."""
+
+
+class DataFolder:
+    """Checkpoints read at start stay here for the partitions that are not loaded yet."""
+
+    __slots__ = (
+        "_files",
+        "_lock",
+        "absolute_path",
+        "cleaned_offsets",
+        "failure",
+        "full",
+        "high_watermarks",
+        "log_start_offsets",
+        "partitions_count",
+        "path",
+        "recovery_points",
+        "was_clean",
+    )
+
+    def __init__(self, path: str, files: Files) -> None:
+        self.path = path
+        self.absolute_path = os.path.abspath(path)
+        """What clients know it by."""
+        self._files = files
+        self._lock: FolderLock | None = None
+        self.was_clean = False
+        self.failure: Exception | None = None
+        """Why nothing in it is served any more; None as long as it is in use. Ends only with the next start."""
+        self.full = False
+        """Whether the volume had no room when it was last written to (gregor.broker.jobs.disk_watch)."""
+        self.partitions_count = 0
+        self.recovery_points: Offsets = {}
+        self.log_start_offsets: Offsets = {}
+        self.high_watermarks: Offsets = {}
+        self.cleaned_offsets: Offsets = {}
+
+    def __repr__(self) -> str:
+        return f"DataFolder({self.path!r})"
+
+    def lock(self) -> None:
+        """Makes the folder if need be. Raises FolderInUse."""
+        self._files.make_directory(self.path)
+        self._lock = FolderLock(self.path)
+        self.release_reserve()  # a start, too, has things to write
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # Room
+
+    def keep_reserve(self) -> None:
+        """Sets some room aside for what must be written on a full disk: checkpoints, metadata, a clean stop. May run on
+        a thread. On a disk that is full already it takes what it gets; no room at all is no error."""
+        size_bytes = RESERVE_BYTES
+        while size_bytes >= LEAST_RESERVE_BYTES:
+            with suppress(OSError):
+                self._files.reserve(self._reserve_path, size_bytes)
+                return
+            size_bytes //= 2
+
+    def release_reserve(self) -> None:
+        with suppress(OSError):
+            self._files.unlink(self._reserve_path)
+
+    def takes(self, size_bytes: int) -> bool:
+        """Whether so much could be written now: the volume may have room, and this user none. May run on a thread."""
+        path = f"{self.path}/{PROBE_FILE}"
+        try:
+            self._files.reserve(path, size_bytes)
+            self._files.unlink(path)
+        except OSError:
+            return False
+        return True
+
+    def probe(self) -> OSError | None:
+        """What is wrong with the folder as a whole, None if nothing is. May run on a thread."""
+        path = f"{self.path}/{PROBE_FILE}"
+        try:
+            self._files.list_directory(self.path)
+            self._files.write_atomically(path, b"", sync=False)
+            self._files.unlink(path)
+        except OSError as error:
+            return None if is_full(error) else error
+        return None
+
+    @property
+    def _reserve_path(self) -> str:
+        return f"{self.path}/{RESERVE_FILE}"
+
+    # Whose it is
+
+    @property
+    def meta_path(self) -> str:
+        return f"{self.path}/{META_PROPERTIES_FILE}"
+
+    def read_meta(self) -> MetaProperties | None:
+        """None when there is no such file. Raises MalformedFile."""
+        data = self._read(META_PROPERTIES_FILE)
+        return None if data is None else parse_meta_properties(data, self.meta_path)
+
+    def write_meta(self, meta: MetaProperties, now_ms: int) -> None:
+        self._files.write_atomically(self.meta_path, format_meta_properties(meta, now_ms))
+
+    # How it was left
+
+    def take_clean_marker(self) -> bool:
+        """Whether the last stop was clean. The marker is gone, durably, when this returns: a crash from now on must
+        not look like a clean stop."""
+        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+        self.was_clean = self._files.exists(path)
+        if self.was_clean:
+            self._files.unlink(path)
+            self._files.sync_directory(self.path)
+        return self.was_clean
+
+    def put_clean_marker(self, broker_epoch: int) -> None:
+        """To be the very last thing written at a stop. (Kafka's CleanShutdownFileHandler; the epoch is KIP-966's.)"""
+        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        self._files.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode())
+
+    def read_checkpoints(self) -> None:
+        """One that cannot be read counts as empty, with a warning: recovery then starts with the first segment, and
+        the log with its first batch, as in Kafka."""
+        self.recovery_points = self._read_offsets(RECOVERY_POINT_FILE)
+        self.log_start_offsets = self._read_offsets(LOG_START_OFFSET_FILE)
+        self.high_watermarks = self._read_offsets(HIGH_WATERMARK_FILE)
+        self.cleaned_offsets = self._read_offsets(CLEANER_OFFSET_FILE)
+
+    def offsets(self) -> tuple[Offsets, ...]:
+        """All that the checkpoints held."""
+        return self.recovery_points, self.log_start_offsets, self.high_watermarks, self.cleaned_offsets
+
+    # What is in it
+
+    def list_partitions(self) -> Contents:
+        """What lies in it, by name."""
+        found: list[tuple[str, PartitionFolder]] = []
+        copies: list[tuple[str, PartitionFolder]] = []
+        marked: list[str] = []
+        strangers: list[str] = []
+        for entry in sorted(self._files.list_directory(self.path)):
+            if not entry.is_directory:
+                continue
+            name = entry.name
+            path = f"{self.path}/{name}"
+            folder = None if name in _FOREIGN_FOLDERS else parse_folder_name(name)
+            if folder is None:
+                strangers.append(name)
+            elif folder.kind is FolderKind.DELETE:
+                marked.append(path)
+            elif folder.kind is FolderKind.CURRENT:
+                found.append((path, folder))
+            elif folder.kind is FolderKind.FUTURE:
+                copies.append((path, folder))
+            else:
+                logger.warning("%s is set aside (%s): left alone", path, folder.kind.value)
+        if strangers:
+            logger.warning("%s holds folders that are no partitions, left alone: %s", self.path, ", ".join(strangers))
+        return Contents(found, copies, marked)
+
+    def read_topic_id(self, partition_path: str) -> Uuid | None:
+        """From partition.metadata; None when there is none. One that cannot be read counts as none, with a warning:
+        whoever knows the topic knows its id."""
+        path = f"{partition_path}/{PARTITION_METADATA_FILE}"
+        try:
+            return parse_partition_metadata(self._files.read_bytes(path), path)
+        except FileNotFoundError:
+            return None
+        except MalformedFile as error:
+            logger.warning("%s; ignoring it", error)
+            return None
+
+    def _read_offsets(self, name: str) -> Offsets:
+        data = self._read(name)
+        try:
+            return {} if data is None else parse_offsets(data, f"{self.path}/{name}")
+        except MalformedFile as error:
+            logger.warning("%s; ignoring the file", error)
+            return {}
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return self._files.read_bytes(f"{self.path}/{name}")
+        except FileNotFoundError:
+            return None

@@ -1,0 +1,98 @@
+"""The data folders of a broker (`log.dirs`) together: whose they are, and which of them can be used."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from gregor.protocol.ids import random_uuid, uuid_to_text
+from gregor.storage.folders.data_folder import DataFolder
+from gregor.storage.folders.identity import MetaProperties, agree_on_meta
+
+if TYPE_CHECKING:
+    from gregor.storage.fs.files import Files
+    from gregor.storage.log.log import Log
+
+logger = logging.getLogger(__name__)
+
+
+class DataFolders:
+    """Base of LogManager. A folder that cannot be used at start, or fails later, keeps the others from nothing."""
+
+    def __init__(self, paths: Iterable[str], files: Files, clock_ms: Callable[[], int]) -> None:
+        self._files = files
+        self._clock_ms = clock_ms
+        self.folders = [DataFolder(path.rstrip("/") or "/", files) for path in dict.fromkeys(paths)]
+        self.broker_id: int | None = None
+        self.cluster_id: str | None = None
+        self.on_trouble: Callable[[DataFolder, Log | None, OSError], None] = _say
+        """Hears of every error of a disk, inside whatever ran into it: put off what is to be done about it. The log is
+        None where the error concerns the data folder as a whole."""
+
+    def lock(self) -> None:
+        """Takes all data folders, making those that do not exist. One that cannot be used has failed from the start.
+        Raises FolderInUse, and OSError when no folder is left; then none is held."""
+        try:
+            for folder in self.folders:
+                try:
+                    folder.lock()
+                except OSError as error:
+                    self._failed_at_start(folder, error)
+        except BaseException:
+            self.unlock()
+            raise
+
+    def _failed_at_start(self, folder: DataFolder, error: OSError) -> None:
+        folder.failure = error
+        logger.error(
+            "%s cannot be used, its partitions are offline: %s. Mend or mount it and start again, or take it out of "
+            "log.dirs",
+            folder.path, error,
+        )  # fmt: skip
+        if not self.online_folders():
+            raise error
+
+    def online_folders(self) -> list[DataFolder]:
+        """The data folders that have not failed."""
+        return [folder for folder in self.folders if folder.failure is None]
+
+    def unlock(self) -> None:
+        for folder in self.folders:
+            folder.unlock()
+
+    def release_reserves(self) -> None:
+        """Gives the room back that is kept for a stop and for a start. Raises nothing."""
+        for folder in self.online_folders():
+            folder.release_reserve()
+
+    def load_meta(self, cluster_id: str | None, broker_id: int | None) -> str:
+        """Settles whose folders these are, and writes it into those that do not say so yet. None: not known.
+
+        Returns the cluster id: the given one, else the folders', else a new one. The broker id is in `broker_id` then;
+        None if nobody knows it (call again once it is known: until then nothing is written).
+        Raises InconsistentFolder when a folder belongs to another broker or cluster, MalformedFile, and OSError when
+        no folder is left that can be used.
+        """
+        stored = {}
+        for folder in self.online_folders():
+            try:
+                stored[folder.meta_path] = folder.read_meta()
+            except OSError as error:
+                self._failed_at_start(folder, error)
+        self.broker_id, agreed = agree_on_meta(stored, broker_id, cluster_id)
+        self.cluster_id = agreed or self.cluster_id or uuid_to_text(random_uuid())
+        if self.broker_id is not None:
+            for folder in self.online_folders():
+                known = stored[folder.meta_path]
+                wanted = (known or MetaProperties())._replace(broker_id=self.broker_id, cluster_id=self.cluster_id)
+                if wanted != known:
+                    try:
+                        folder.write_meta(wanted, self._clock_ms())
+                    except OSError as error:
+                        self._failed_at_start(folder, error)
+        return self.cluster_id
+
+
+def _say(folder: DataFolder, log: Log | None, error: OSError) -> None:
+    logger.error("%s: %s", folder.path if log is None else log.directory, error)

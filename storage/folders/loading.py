@@ -1,0 +1,341 @@
+"""Loading all partitions at a start: which folders there are, which of two counts, and from its files to its log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from posixpath import basename, dirname
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from gregor.config.topic import LogConfig
+from gregor.protocol.errors import KafkaError
+from gregor.protocol.ids import ZERO_UUID, random_uuid
+from gregor.storage.folders.data_folders import DataFolders
+from gregor.storage.folders.move import MOVED_FILE
+from gregor.storage.folders.moves import LogMoves
+from gregor.storage.folders.names import FolderKind, folder_name, marked_folder_name, parse_folder_name
+from gregor.storage.fs.disk_errors import BROKEN
+from gregor.storage.log.log import Log
+from gregor.storage.recovery.recovery import FolderLoader, is_segment_name, unchecked_bytes
+
+if TYPE_CHECKING:
+    from gregor.config.broker import BrokerConfig
+    from gregor.storage.folders.data_folder import Contents, DataFolder
+    from gregor.storage.fs.files import Files
+    from gregor.storage.log.state import LogState
+    from gregor.storage.segment.scan import Scan
+
+logger = logging.getLogger(__name__)
+
+STEP_S = 0.001
+FOLDERS_PER_STEP = 32
+"""Partition folders listed between two yields."""
+
+Key = tuple[str, int]
+
+
+class DuplicatePartition(Exception):
+    """The same partition lies in two data folders; `str()` says what to do."""
+
+
+class LoadProgress:
+    """How far `LogManager.load` has come. Bytes are those that must be checked after a crash; 0 after a clean stop."""
+
+    __slots__ = ("bytes_done", "bytes_total", "partitions_done", "partitions_total")
+
+    def __init__(self) -> None:
+        self.partitions_done = 0
+        self.partitions_total = 0
+        self.bytes_done = 0
+        self.bytes_total = 0
+
+    def __str__(self) -> str:
+        text = f"{self.partitions_done} of {self.partitions_total} partitions"
+        if self.bytes_total:
+            text += f", {self.bytes_done / 1e6:.1f} of {self.bytes_total / 1e6:.1f} MB checked"
+        return text
+
+
+class _Pending(NamedTuple):
+    """A partition's folder that is not loaded yet."""
+
+    folder: DataFolder
+    path: str
+    unchecked_bytes: int
+
+
+class ScanHelper(Protocol):
+    """Another process that checks segments."""
+
+    def takes(self, path: str, scan: Scan, left_bytes: int) -> bool:
+        """Whether it goes on with the walk over this .log file: the scan is `away` until it `is_over` then, or until it
+        is to be gone on with here after all. `left_bytes`: what is to be checked in all partitions together."""
+
+
+class _Loading:
+    """A partition's folder while it is loaded."""
+
+    __slots__ = ("key", "left_bytes", "loader", "pending")
+
+    def __init__(self, key: Key, pending: _Pending) -> None:
+        self.key = key
+        self.pending = pending
+        self.loader: FolderLoader | None = None
+        self.left_bytes = pending.unchecked_bytes
+        """Of those that the progress counts."""
+
+    @property
+    def scan(self) -> Scan | None:
+        """The walk that is under way."""
+        return None if self.loader is None else self.loader.scan
+
+
+class LogLoading(DataFolders, ABC):
+    """Base of LogManager."""
+
+    def __init__(self, config: BrokerConfig, files: Files, clock_ms: Callable[[], int]) -> None:
+        super().__init__(config.log_dirs, files, clock_ms)
+        self._default_config = LogConfig.defaults(config)
+        self._producer_expiration_ms: int = config["producer.id.expiration.ms"]
+        self.logs: dict[Key, Log] = {}
+        self.failed: dict[Key, Exception] = {}
+        self.progress = LoadProgress()
+        self.listed = False
+        """Whether `load` has come so far that `is_loading` knows every partition."""
+        self.waits = False
+        """Whether `load` has nothing to do but to wait for its helper."""
+        self.helper: ScanHelper | None = None
+        self.on_load_failure: Callable[[DataFolder, OSError], None] = self._fail_while_starting
+        """Hears of a disk that fails while logs are loaded from it: the data folder is to be given up (`fail_folder`).
+        """
+        self.ends_at_gaps = bool(config["zookeeper.connect"])
+        """In a cluster others may have replicas: records that a power cut took from the middle of a log can be had
+        again from them, if it ends where they are missing. With a gap it would count as one that has them all."""
+        self.unlinkable: list[str] = []
+        """Leftovers that `load` has found, files and folders: for a thread to remove. Take them and empty the list."""
+        self._pending: dict[Key, _Pending] = {}
+        self._away: list[tuple[_Loading, Generator[int, None, Log]]] = []
+        self._homes: dict[Key, DataFolder] = {}
+        self._high_watermarks: dict[Key, int] = {}
+        self.moves = LogMoves(files, self.logs, self._homes)
+        self._stale_keys: set[Key] = set()
+        """Of removed partitions: the checkpoint files may still hold their offsets."""
+
+    # Start
+
+    def load(self, topic_config: Callable[[str], LogConfig] | None = None) -> Iterator[Log | None]:
+        """Loads every partition's folder, those with the least to check first.
+
+        Yields each log, in `logs` by then, and None about every millisecond of work: other things can be done in
+        between, served logs included. Without `topic_config` the logs get the broker's defaults (a log's `config` can
+        be replaced at any time). Raises DuplicatePartition and OSError before the first log.
+        """
+        started_s = time.monotonic()
+        yield from self._find_folders()
+        self.listed = True
+        unclean = [folder.path for folder in self.online_folders() if not folder.was_clean]
+        if self.progress.bytes_total:
+            logger.info(
+                "%s: no clean stop, checking up to %.1f MB in %d partitions",
+                ", ".join(unclean), self.progress.bytes_total / 1e6, self.progress.partitions_total,
+            )  # fmt: skip
+        for key, pending in sorted(self._pending.items(), key=lambda item: item[1].unchecked_bytes):
+            loading = _Loading(key, pending)
+            yield from self._go_on(loading, self._steps(loading, topic_config))
+            yield from self._return()
+        while self._away:
+            self.waits = True
+            yield None
+            self.waits = False
+            yield from self._return()
+        if self.logs or self.failed:
+            logger.info("loaded %s in %.0f ms", self.progress, (time.monotonic() - started_s) * 1000)
+
+    def is_loading(self, topic: str, partition: int) -> bool:
+        """Whether `load` knows the partition, but has not come to it."""
+        return (topic, partition) in self._pending
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether a data folder holds a partition of that name, loaded or not."""
+        return any(name == topic for keys in (self._pending, self.logs, self.failed) for name, _ in keys)
+
+    def _find_folders(self) -> Iterator[None]:
+        listed = 0
+        found: list[tuple[DataFolder, Contents]] = []
+        for folder in self.online_folders():
+            try:
+                folder.take_clean_marker()
+                folder.read_checkpoints()
+                found.append((folder, folder.list_partitions()))
+            except OSError as error:
+                self._failed_at_start(folder, error)
+        self._find_copies(found)
+        for folder, contents in found:
+            self.unlinkable += contents.marked
+            for path, name in contents.partitions:
+                key = name.topic, name.partition
+                if (other := self._pending.get(key)) is not None:
+                    if not self._replaces(path, other.path):
+                        continue
+                    other.folder.partitions_count -= 1
+                    self.progress.partitions_total -= 1
+                size_bytes = 0
+                if not folder.was_clean:
+                    with suppress(OSError):  # loading it will say what is wrong with it
+                        size_bytes = unchecked_bytes(self._files, path, folder.recovery_points.get(key, 0))
+                self._pending[key] = _Pending(folder, path, size_bytes)
+                folder.partitions_count += 1
+                self.progress.partitions_total += 1
+                self.progress.bytes_total += size_bytes
+                listed += 1
+                if listed % FOLDERS_PER_STEP == 0:
+                    yield None
+            # Whoever makes such a partition anew must not inherit the offsets of the one that was removed.
+            for offsets in folder.offsets():
+                self._stale_keys.update(offsets.keys() - self._pending.keys())
+
+    def _find_copies(self, found: list[tuple[DataFolder, Contents]]) -> None:
+        """What moves between data folders have left (folders.move): complete copies become the partition."""
+        present = {name[:2] for _, contents in found for _, name in contents.partitions}
+        marked = {basename(path) for _, contents in found for path in contents.marked}
+        for folder, contents in found:
+            for path, name in contents.copies:
+                original = basename(path).removesuffix(FolderKind.FUTURE.value) + FolderKind.DELETE.value
+                if name[:2] in present:
+                    contents.marked.extend(self.moves.wish(name[:2], folder, path))
+                elif original in marked:
+                    final = f"{folder.path}/{folder_name(name.topic, name.partition)}"
+                    self._files.rename(path, final)
+                    contents.partitions.append((final, name))
+                    present.add(name[:2])
+                else:
+                    logger.warning("%s is the copy of a partition that is not here: left alone", path)
+
+    def _replaces(self, path: str, other: str) -> bool:
+        """Whether the first of two folders of one partition is the one that counts."""
+        for loser, winner in ((path, other), (other, path)):
+            if not self._holds_segments(loser):
+                self.unlinkable.append(loser)
+                return winner is path
+            if self._files.exists(f"{winner}/{MOVED_FILE}") and not self._files.exists(f"{loser}/{MOVED_FILE}"):
+                name = parse_folder_name(basename(loser))
+                assert name is not None
+                aside = marked_folder_name(*name[:2], FolderKind.STRAY, random_uuid())
+                self._files.rename(loser, f"{dirname(loser)}/{aside}")
+                logger.warning("%s was moved to %s: what was left there is now %s", loser, winner, aside)
+                return winner is path
+        raise DuplicatePartition(
+            f"{other} and {path} are the same partition. Move one of them away: the older one, or the one on a disk "
+            f"that failed"
+        )
+
+    def _holds_segments(self, path: str) -> bool:
+        """False of a folder that was made for a partition and left at once: the next data folder took it."""
+        return any(is_segment_name(entry.name) for entry in self._files.list_directory(path))
+
+    def _steps(self, loading: _Loading, topic_config: Callable[[str], LogConfig] | None) -> Generator[int, None, Log]:
+        (topic, partition), folder, path = loading.key, loading.pending.folder, loading.pending.path
+        loading.loader = FolderLoader(
+            self._files,
+            path,
+            topic=topic,
+            partition=partition,
+            topic_id=folder.read_topic_id(path) or ZERO_UUID,
+            config=topic_config(topic) if topic_config is not None else self._default_config,
+            producer_expiration_ms=self._producer_expiration_ms,
+            now_ms=self._clock_ms(),
+            log_start_offset=folder.log_start_offsets.get(loading.key, 0),
+            recovery_point=folder.recovery_points.get(loading.key, 0),
+            whole_from=(folder.cleaned_offsets.get(loading.key) or 0) if self.ends_at_gaps else None,
+        )
+        return (yield from loading.loader.load(folder.was_clean))
+
+    def _return(self) -> Iterator[Log | None]:
+        """Goes on with those whose walk has come back."""
+        for waiting in self._away.copy():
+            scan = waiting[0].scan
+            if scan is None or not scan.away:
+                self._away.remove(waiting)
+                yield from self._go_on(*waiting)
+
+    def _go_on(self, loading: _Loading, steps: Generator[int, None, Log]) -> Iterator[Log | None]:
+        """Until the log is loaded or has failed, or its check is in the hands of the helper."""
+        progress, folder = self.progress, loading.pending.folder
+        log = None
+        until_s = time.monotonic() + STEP_S
+        while log is None:
+            if folder.failure is not None:
+                self._not_loaded(loading, folder.failure)
+                return
+            try:
+                done = next(steps)
+            except StopIteration as finished:
+                log = finished.value
+            except (OSError, KafkaError, ValueError) as error:
+                self._not_loaded(loading, error)
+                return
+            else:
+                done = min(done, loading.left_bytes)
+                loading.left_bytes -= done
+                progress.bytes_done += done
+                if time.monotonic() >= until_s:
+                    if loading.loader is not None and self._is_taken(loading.loader):
+                        self._away.append((loading, steps))
+                        return
+                    yield None
+                    until_s = time.monotonic() + STEP_S
+        self._settle(loading)
+        key = loading.key
+        checkpoint = folder.high_watermarks.get(key, 0)
+        # Kept here until somebody who knows the replicas sets it: the next checkpoint must not lose it.
+        log.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
+        self._high_watermarks[key] = checkpoint
+        log.cleaned_offset = folder.cleaned_offsets.get(key)
+        log.on_error = self._log_failed
+        self.logs[key] = log
+        yield log
+
+    def _is_taken(self, loader: FolderLoader) -> bool:
+        left_bytes = self.progress.bytes_total - self.progress.bytes_done
+        return (
+            self.helper is not None
+            and loader.scan is not None
+            and self.helper.takes(loader.scanned_path, loader.scan, left_bytes)
+        )
+
+    def _not_loaded(self, loading: _Loading, error: Exception) -> None:
+        """One partition that cannot be read must not keep the others from being served; but where the disk is at fault,
+        all of its data folder goes (as in Kafka's LogManager)."""
+        folder = loading.pending.folder
+        self._settle(loading)
+        self.failed[loading.key] = error
+        if error is not folder.failure:
+            logger.error("%s cannot be loaded and is not served: %s", loading.pending.path, error)
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if isinstance(cause, OSError) and cause.errno in BROKEN:
+                self.on_load_failure(folder, cause)
+
+    def _settle(self, loading: _Loading) -> None:
+        """It is no longer pending, whatever became of it."""
+        del self._pending[loading.key]
+        self._homes[loading.key] = loading.pending.folder
+        if loading.loader is not None:
+            self.unlinkable += loading.loader.unlinkable
+        self.progress.partitions_done += 1
+        self.progress.bytes_done += loading.left_bytes
+
+    def _fail_while_starting(self, folder: DataFolder, error: OSError) -> None:
+        """Nobody watches over the disks yet. Raises the error when no data folder is left."""
+        self.fail_folder(folder, error)
+        self._failed_at_start(folder, error)
+
+    @abstractmethod
+    def fail_folder(self, folder: DataFolder, error: Exception) -> list[Key]:
+        """Give a data folder up; the partitions that are lost with it."""
+
+    @abstractmethod
+    def _log_failed(self, log: LogState, error: OSError) -> None:
+        """A log that is in use had trouble with its disk."""

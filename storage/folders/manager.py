@@ -1,0 +1,387 @@
+"""All logs of a broker, across its data folders: loading them at start, making and removing them, checkpoints, the end.
+
+    manager.lock(); manager.load_meta(cluster_id, broker_id)
+    for log in manager.load(): ...          # a step at a time; None means "worked a millisecond, more to do"
+    ...                                     # logs, get, get_or_create, remove, checkpoints
+    manager.close_all()
+
+A log that could not be loaded is in `failed` and stays so until the next start: nothing is made in its place, because
+its data may still be good. Not thread-safe; only what `checkpoints` returns may run on a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gregor.config.topic import LogConfig
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import ZERO_UUID, Uuid, random_uuid, uuid_to_text
+from gregor.protocol.slices import run_slices
+from gregor.storage.folders.checkpoint_contents import gather, keep
+from gregor.storage.folders.checkpoint_plan import CheckpointOrder, CheckpointPlan
+from gregor.storage.folders.checkpoints import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    Offsets,
+)
+from gregor.storage.folders.closing import close_all_cleanly
+from gregor.storage.folders.identity import PARTITION_METADATA_FILE, format_partition_metadata
+from gregor.storage.folders.loading import Key, LogLoading
+from gregor.storage.folders.names import FolderKind, folder_name, marked_folder_name
+from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.log.epochs import LeaderEpochs
+from gregor.storage.log.log import Log
+from gregor.storage.producers.state import ProducerStates
+
+if TYPE_CHECKING:
+    from gregor.config.broker import BrokerConfig
+    from gregor.protocol.slices import Slices
+    from gregor.storage.folders.data_folder import DataFolder
+    from gregor.storage.folders.move import LogMove
+    from gregor.storage.fs.files import Files
+    from gregor.storage.log.state import LogState
+
+logger = logging.getLogger(__name__)
+
+LOOKS_PER_SLICE = 64
+
+_ALL_CHECKPOINTS = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
+
+
+class LogManager(LogLoading):
+    """The logs, by (topic, partition), and the data folders they lie in."""
+
+    def __init__(self, config: BrokerConfig, files: Files, clock_ms: Callable[[], int]) -> None:
+        super().__init__(config, files, clock_ms)
+        self._order = CheckpointOrder()
+        self._removals = 0
+        self._unsynced_paths: list[str] = []
+        self._unsynced_folders: set[str] = set()
+
+    # Logs
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        return self.logs.get((topic, partition))
+
+    def get_or_create(
+        self, topic: str, partition: int, topic_id: Uuid, config: LogConfig, *, is_new: bool = True
+    ) -> Log:
+        """The partition's log, with this configuration; a new one lies in the data folder that has the fewest.
+
+        `is_new` is False of a partition that this broker may have had before: while a data folder has failed, no log
+        is made for it, as its records may lie there. Raises KafkaError: INCONSISTENT_TOPIC_ID when the log belongs to
+        another topic of that name, KAFKA_STORAGE_ERROR when it could not be loaded, is not loaded yet, or cannot be
+        made.
+        """
+        key = topic, partition
+        log = self.logs.get(key)
+        if log is None:
+            return self._create(key, topic_id, config, is_new)
+        if log.topic_id == ZERO_UUID and topic_id != ZERO_UUID:
+            try:
+                self._write_topic_id(log.directory, topic_id)
+            except OSError as error:
+                self.on_trouble(self._homes[key], log, error)
+                raise _storage_error(f"cannot write the topic id of {topic}-{partition}", error) from error
+            log.topic_id = topic_id
+        elif topic_id not in (log.topic_id, ZERO_UUID):
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{log.directory} holds topic {uuid_to_text(log.topic_id)}, not {uuid_to_text(topic_id)}",
+            )
+        log.config = config
+        return log
+
+    def remove(self, topic: str, partition: int) -> str:
+        """Takes a log out of use and marks its folder for deletion; returns the folder's path, for a thread to remove.
+
+        What readers hold stays readable. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+        """
+        key = topic, partition
+        log = self.logs.get(key)
+        if log is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {topic}-{partition}")
+        # First the copy under way: on its own it must not be found by a start.
+        if (copy := self.moves.cancel(key)) is not None:
+            self.unlinkable.append(copy)
+        folder = self._homes[key]
+        path = f"{folder.path}/{marked_folder_name(topic, partition, FolderKind.DELETE, random_uuid())}"
+        try:
+            self._files.rename(log.directory, path)
+        except OSError as error:
+            self.on_trouble(folder, log, error)
+            raise _storage_error(f"cannot rename {log.directory}", error) from error
+        log.retire()
+        log.close(clean=False)
+        del self.logs[key], self._homes[key]
+        self._high_watermarks.pop(key, None)
+        folder.partitions_count -= 1
+        self._stale_keys.add(key)
+        self._removals += 1
+        self._unsynced_folders.add(folder.path)
+        return path
+
+    def folder_of(self, log: Log) -> str:
+        """Path of the data folder that holds the log."""
+        return self._homes[log.topic, log.partition].path
+
+    def forget_producers_after(self, expiration_ms: int) -> None:
+        """Another producer.id.expiration.ms, for all logs, those not loaded yet included."""
+        self._producer_expiration_ms = expiration_ms
+        for log in self.logs.values():
+            log.forget_producers_after(expiration_ms)
+
+    def size_bytes(self, topic: str) -> int:
+        """On disk, of all partitions of a topic that this broker has."""
+        return sum(log.size_bytes for (name, _), log in self.logs.items() if name == topic)
+
+    def high_watermark_checkpoint(self, topic: str, partition: int) -> int:
+        """As the last start found it; 0 of a log that is younger."""
+        return self._high_watermarks.get((topic, partition), 0)
+
+    def describe(self) -> Iterator[tuple[str, str, int, int, int, bool]]:
+        """Of each log: data folder, topic, partition, bytes, how many records it is behind its high watermark, and
+        whether it is the copy that a move is making. Logs may come and go between two steps."""
+        for key, log in list(self.logs.items()):
+            home = self._homes.get(key)
+            if home is not None:
+                behind = max(log.high_watermark - log.log_end_offset, 0)
+                yield home.path, log.topic, log.partition, log.size_bytes, behind, False
+            if (move := self.moves.under_way.get(key)) is not None:
+                yield move.folder.path, log.topic, log.partition, move.size_bytes, move.lag, True
+
+    def finish_move(self, move: LogMove) -> tuple[Log, str]:
+        """As LogMove.finish. The old folder must not be removed before the next checkpoints are written."""
+        moved, old = self.moves.finish(move, self._clock_ms())
+        self._unsynced_folders |= {move.home.path, move.folder.path}
+        return moved, old
+
+    # Failures
+
+    def fail_folder(self, folder: DataFolder, error: Exception) -> list[Key]:
+        """Nothing in the data folder is used any more, until the next start; returns the partitions that were."""
+        lost = self.begin_failure(folder, error)
+        for log in lost:
+            self.fail_log(log, error)
+        return [(log.topic, log.partition) for log in lost]
+
+    def begin_failure(self, folder: DataFolder, error: Exception) -> list[Log]:
+        """The first part of `fail_folder`, and what must not wait: from now on nothing is written there. Returns the
+        logs that lie there, each of which is to be given up by `fail_log`: thousands of them take long."""
+        if folder.failure is not None:
+            return []
+        folder.failure = error
+        self.moves.folder_failed(folder)
+        lost = [log for key, log in self.logs.items() if self._homes[key] is folder]
+        for log in lost:
+            log.retire()
+        return lost
+
+    def fail_log(self, log: Log, error: Exception) -> None:
+        """As fail_folder, for one partition alone."""
+        key = log.topic, log.partition
+        if self.logs.get(key) is log:
+            if (copy := self.moves.cancel(key)) is not None:
+                self.unlinkable.append(copy)
+            del self.logs[key]
+            self.failed[key] = error
+            keep(key, log, self._homes[key])
+            log.retire()
+            log.close(clean=False)
+
+    def report(self, errors: Mapping[str, OSError]) -> None:
+        """Takes what the writing of checkpoints returned: the errors by data folder."""
+        for folder in self.folders:
+            if (error := errors.get(folder.path)) is not None:
+                self.on_trouble(folder, None, error)
+
+    def _log_failed(self, log: LogState, error: OSError) -> None:
+        home = self._homes.get((log.topic, log.partition))
+        if home is not None and self.logs.get((log.topic, log.partition)) is log:
+            self.on_trouble(home, log, error)
+
+    def _create(self, key: Key, topic_id: Uuid, config: LogConfig, is_new: bool) -> Log:
+        topic, partition = key
+        if key in self._pending:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is still being loaded")
+        if (error := self.failed.get(key)) is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{partition} failed: {error}")
+        if not is_new and len(self.online_folders()) < len(self.folders):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} may lie in a data folder that has failed"
+            )
+        if key in self._stale_keys:
+            plan = CheckpointPlan(self._files, self._order, run_slices(self._gather(_ALL_CHECKPOINTS)))
+            if errors := plan.run(sync=False):
+                self.report(errors)
+                raise _storage_error("cannot write checkpoints", next(iter(errors.values())))
+            self._stale_keys.clear()
+        expiration_ms = self._producer_expiration_ms
+        last_error: Exception | None = None
+        preferred = self.moves.take_preferred(key)
+        for folder in sorted(self.online_folders(), key=lambda one: (one is not preferred, one.partitions_count)):
+            directory = f"{folder.path}/{folder_name(topic, partition)}"
+            try:
+                is_fresh = not self._files.exists(directory)
+                self._files.make_directory(directory)
+                if topic_id != ZERO_UUID:
+                    self._write_topic_id(directory, topic_id)
+                log = Log.open(
+                    directory,
+                    config,
+                    self._files,
+                    topic=topic,
+                    partition=partition,
+                    topic_id=topic_id,
+                    now_ms=self._clock_ms(),
+                    producer_expiration_ms=expiration_ms,
+                    # In a folder that was not there, nothing needs to be looked for.
+                    segments=[] if is_fresh else None,
+                    producers=ProducerStates(self._files, directory, self._producer_expiration_ms)
+                    if is_fresh
+                    else None,
+                    epochs=LeaderEpochs(self._files, directory) if is_fresh else None,
+                )
+            except (OSError, KafkaError) as failure:
+                last_error = failure
+                # A next folder may take it, and none may be left behind then.
+                with suppress(OSError):
+                    self._files.remove_directory(directory)
+                cause = failure if isinstance(failure, OSError) else failure.__cause__
+                if isinstance(cause, OSError):
+                    self.on_trouble(folder, None, cause)
+                continue
+            log.on_error = self._log_failed
+            self.logs[key] = log
+            self._homes[key] = folder
+            folder.partitions_count += 1
+            self._unsynced_folders.add(folder.path)
+            return log
+        raise _storage_error(f"no data folder takes {topic}-{partition}", last_error) from last_error
+
+    def _write_topic_id(self, directory: str, topic_id: Uuid) -> None:
+        # Worth neither a wait for the disk nor for room on it: without it, the id is known to who knows the topic.
+        path = f"{directory}/{PARTITION_METADATA_FILE}"
+        try:
+            self._files.write_atomically(path, format_partition_metadata(topic_id), sync=False)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return
+        self._unsynced_paths.append(path)
+
+    # From time to time
+
+    def looking_at_ages(self, now_ms: int) -> Slices[None]:
+        """To be gone through before `retention_pass`, which then reads nothing."""
+        for count, log in enumerate(list(self.logs.values())):
+            if not log.cleaning and not log.offline:
+                yield from log.looking(partial(log.old_segments_count, now_ms))
+            if count % LOOKS_PER_SLICE == 0:
+                yield None
+
+    def retention_pass(
+        self, now_ms: int, is_served: Callable[[str, int], bool] = lambda topic, partition: True
+    ) -> Iterator[list[str]]:
+        """Applies retention to one log a step; yields the paths that are to be unlinked after file.delete.delay.ms.
+        A log that fails is passed over with an error in the broker's log, one that is not served without a word."""
+        for key, log in list(self.logs.items()):
+            if self.logs.get(key) is not log or not is_served(*key):
+                continue  # moved or removed meanwhile
+            try:
+                paths = log.delete_old_segments(now_ms)
+            except KafkaError as error:
+                if not is_full(error):
+                    logger.error("%s: retention failed: %s", log.directory, error)
+                continue
+            yield paths
+
+    def checkpoints(self) -> Callable[[], dict[str, OSError]]:
+        """Recovery points and log start offsets as they are now, to be written by calling the result on a thread. What
+        that returns is for `report`."""
+        return self._plan_checkpoints(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE)
+
+    def high_watermark_checkpoints(self) -> Callable[[], dict[str, OSError]]:
+        """As `checkpoints`, for the high watermarks, which are wanted more often."""
+        return self._plan_checkpoints(HIGH_WATERMARK_FILE)
+
+    def log_start_checkpoints(self) -> Callable[[], dict[str, OSError]]:
+        """The log start offsets alone, without a wait for the disk: DeleteRecords writes them before it answers."""
+        plan = CheckpointPlan(self._files, self._order, run_slices(self._gather([LOG_START_OFFSET_FILE])))
+        return lambda: plan.run(sync=False)
+
+    def cleaner_checkpoints(self) -> Callable[[], dict[str, OSError]]:
+        """As `checkpoints`, for the offsets up to which logs are compacted."""
+        return self._plan_checkpoints(CLEANER_OFFSET_FILE)
+
+    def write_checkpoints(self) -> dict[str, OSError]:
+        """All of them, here and now; returns the errors by data folder."""
+        return self._plan_checkpoints(*_ALL_CHECKPOINTS)()
+
+    def checkpoints_in_slices(self) -> Slices[Callable[[], dict[str, OSError]]]:
+        """As `checkpoints`, with turns for others while the offsets are gathered."""
+        return self._plan_in_slices(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE)
+
+    def high_watermark_checkpoints_in_slices(self) -> Slices[Callable[[], dict[str, OSError]]]:
+        return self._plan_in_slices(HIGH_WATERMARK_FILE)
+
+    def forget_removed(self) -> Slices[None]:
+        """Take the offsets of removed partitions out of the checkpoint files: who makes one of them anew before that
+        has to do it on the spot, for all partitions there are."""
+        if self._stale_keys:
+            removals = self._removals
+            errors = yield (yield from self._plan_in_slices(*_ALL_CHECKPOINTS))
+            self.report(errors)
+            if not errors and self._removals == removals:
+                self._stale_keys.clear()
+
+    def _plan_in_slices(self, *names: str) -> Slices[Callable[[], dict[str, OSError]]]:
+        """With them goes what was put off: syncing new partition.metadata files, and folders that were renamed."""
+        number = self._order.next_number()
+        contents = yield from self._gather(names)
+        paths, self._unsynced_paths = self._unsynced_paths, []
+        online = {folder.path for folder in self.online_folders()}
+        directories, self._unsynced_folders = sorted(self._unsynced_folders & online), set()
+        return CheckpointPlan(self._files, self._order, contents, paths, directories, number).run
+
+    def _plan_checkpoints(self, *names: str) -> Callable[[], dict[str, OSError]]:
+        return run_slices(self._plan_in_slices(*names))
+
+    def _gather(self, names: Sequence[str]) -> Generator[None, None, dict[str, Offsets]]:
+        # What is not loaded keeps what it had.
+        unserved = self._pending.keys() | self.failed.keys()
+        contents = yield from gather(names, self.online_folders(), self.logs, self._homes, unserved)
+        for name in names:
+            self.moves.add_offsets(name, contents)
+        return contents
+
+    # The end
+
+    def close_all(self, broker_epoch: int = -1) -> None:
+        """The clean stop: every log is synced and closed, then come the checkpoints, and last of all the marker that
+        lets the next start trust all that. A data folder where something failed gets no marker. Raises nothing."""
+        self.moves.leave_wishes()
+        failed = close_all_cleanly(list(self.logs.values()), self._files, self._clock_ms())
+        unclean = {self._homes[log.topic, log.partition].path for log in failed}
+        unclean.update(pending.folder.path for pending in self._pending.values() if not pending.folder.was_clean)
+        unclean.update(self._homes[key].path for key in self.failed)
+        errors = self.write_checkpoints()
+        for folder in self.online_folders():
+            try:
+                if (failure := errors.get(folder.path)) is not None:
+                    raise failure
+                if folder.path not in unclean:
+                    folder.put_clean_marker(broker_epoch)
+            except OSError as error:
+                logger.error("%s: the stop is not clean, the next start checks its logs: %s", folder.path, error)
+        self.unlock()
+
+
+def _storage_error(doing: str, error: Exception | None) -> KafkaError:
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{doing}: {error}")

@@ -1,0 +1,513 @@
+"""Moving a log to another data folder while it is written to.
+
+    <topic>-<partition>.<id>-future     in the other folder: the copy under way
+    <topic>-<partition>.<id>-delete     in the old folder: the original, after the swap, with the id of the copy
+
+    move = LogMove(files, log, directory)
+    while (plan := move.plan(CHUNK_BYTES)) is not None:
+        in_a_thread(plan.run); move.copied(plan)        # appends go on meanwhile
+    moved = move.finish(...)                            # on the loop: the last bytes, two renames, the new Log
+
+All three files of a segment only ever grow (a truncation, which changes the log's generation, begins the move anew),
+so a copy is right as far as it goes, and catching up is copying what came since. Segments that retention or compaction
+took away meanwhile are dropped from the copy. An interrupted move goes on behind the segments that were copied whole
+(gregor.storage.folders.move_progress); what else there is of the copy is removed.
+
+A crash before the first rename leaves the original, one after it the copy, which the next start gives its name: the id
+that both share tells that it was complete. A power cut may keep the second rename and lose the first; then MOVED_FILE
+tells which of both is the newer one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from gregor.storage.folders.data_folder import DataFolder
+from gregor.storage.folders.identity import PARTITION_METADATA_FILE
+from gregor.storage.folders.move_progress import CopiedSegment, format_progress, parse_progress
+from gregor.storage.folders.names import FolderKind, marked_folder_name
+from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.log.epochs import LeaderEpochs
+from gregor.storage.log.log import Log
+from gregor.storage.producers.state import ProducerStates
+from gregor.storage.segment.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+    file_stem,
+)
+
+if TYPE_CHECKING:
+    from gregor.storage.fs.files import File, Files
+
+MOVED_FILE = "gregor-moved"
+"""In a copy, and in a log that was one until its name is on the disk. Apache Kafka passes it over."""
+
+CHUNK_BYTES = 32 * 1024 * 1024
+"""Copied and synced between two looks at the log."""
+LAST_BYTES = 128 * 1024
+"""So little the loop copies itself, when the swap comes."""
+READ_BYTES = 1024 * 1024
+
+_STREAMS = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+
+
+class _SegmentCopy:
+    """One segment's files in the other folder, and how far they are."""
+
+    __slots__ = ("_files", "_system", "copied", "copied_bytes", "has_small_files", "is_complete", "source", "stem")
+
+    def __init__(self, files: Files, directory: str, source: Segment, copied: CopiedSegment | None = None) -> None:
+        """`copied`: an earlier attempt has copied it whole."""
+        self.source = source
+        self.stem = file_stem(directory, source.base_offset)
+        self._system = files
+        self._files: list[File] = []
+        self.copied = copied
+        """What the next attempt has to know of it; None until it is complete."""
+        self.copied_bytes = [0, 0, 0] if copied is None else [*copied.sizes]
+        self.has_small_files = copied is not None
+        """Its snapshot, too, which may be all that is known of some producers."""
+        self.is_complete = copied is not None
+        if copied is not None:
+            self._files = [files.open(path) for path in self.paths()]
+
+    def paths(self) -> list[str]:
+        return [self.stem + suffix for suffix in _STREAMS]
+
+    def files(self) -> list[File]:
+        """Made when they are first wanted: with many segments it would take long to make all at once."""
+        if not self._files:
+            self._files = [self._system.create(path) for path in self.paths()]
+        return self._files
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+    def target_bytes(self) -> tuple[int, int, int]:
+        """Up to where the files can be copied. A full disk, which many a log is moved away from, has no room for the
+        last index entries: `finish` copies these from memory."""
+        source = self.source
+        try:
+            source.write_indexes()
+        except OSError as error:
+            if not is_full(error):
+                error.filename = source.log.path
+                raise
+        return source.size_bytes, source.offset_index.written_bytes, source.time_index.written_bytes
+
+    def pending_entries(self) -> tuple[bytes, bytes, bytes]:
+        return b"", self.source.offset_index.pending, self.source.time_index.pending
+
+    def remaining_bytes(self) -> int:
+        return self.source.size_bytes - self.copied_bytes[0]
+
+
+class CopyPlan:
+    """What a thread is to copy next. Must come back through `LogMove.copied`, whatever became of its run."""
+
+    __slots__ = (
+        "_directory",
+        "_files",
+        "_held",
+        "_pieces",
+        "completes",
+        "copy",
+        "done_bytes",
+        "end_offset",
+        "error",
+        "generation",
+        "progress",
+        "small",
+        "source",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        copy: _SegmentCopy,
+        pieces: list[tuple[File, File, int, int]],
+        small: list[tuple[str, str]],
+        generation: int,
+        completes: bool,
+        end_offset: int,
+        progress: bytes,
+    ) -> None:
+        """`pieces` are (from, to, start, end); `small` files are (from, to) and may be missing. `completes`: nothing
+        more can come to this segment. `end_offset`: up to where the log is copied then, -1 if there is more to come.
+        `progress`: what was complete before. Raises OSError; then nothing is held."""
+        self.copy = copy
+        self._files = files
+        self._directory = directory
+        self._pieces = pieces
+        self.small = small
+        self.generation = generation
+        self.completes = completes
+        self.progress = progress
+        self.end_offset = end_offset
+        self.done_bytes = [end for _, _, _, end in pieces]
+        self.error: OSError | None = None
+        self._held: list[File] = []
+        try:
+            for source, target, _, _ in pieces:
+                for file in (source, target):
+                    file.hold()
+                    self._held.append(file)
+            self.source = pieces[0][0].identity()
+        except OSError:
+            self.release()
+            raise
+
+    @property
+    def size_bytes(self) -> int:
+        """What its run copies."""
+        return sum(end - start for _, _, start, end in self._pieces)
+
+    def run(self) -> None:
+        """Copies and syncs, on any thread. Keeps an error for `copied`."""
+        try:
+            for source, target, start, end in self._pieces:
+                if end > start:
+                    _copy(source, target, start, end)
+                    target.sync()
+            with suppress(FileNotFoundError):
+                self._files.write_atomically(f"{self._directory}/{MOVED_FILE}", self.progress, sync=False)
+            for path, target_path in self.small:
+                with suppress(FileNotFoundError):
+                    self._files.write_atomically(target_path, self._files.read_bytes(path))
+            with suppress(FileNotFoundError):  # cancelled meanwhile
+                self._files.sync_directory(self._directory)
+        except OSError as error:
+            self.error = error
+
+    def release(self) -> None:
+        for file in self._held:
+            file.release()
+        self._held = []
+
+
+class LogMove:
+    """One log on its way from `home` to `folder`; `directory` is the copy's place until the swap."""
+
+    def __init__(
+        self,
+        files: Files,
+        log: Log,
+        home: DataFolder,
+        folder: DataFolder,
+        unique_id: bytes,
+        *,
+        goes_on: bool = False,
+    ) -> None:
+        """Makes the copy's directory; or it is that of an earlier attempt, and the move `goes_on`. Raises OSError."""
+        self.log = log
+        self.home = home
+        self.folder = folder
+        self.cancelled = False
+        self._files = files
+        self._id = unique_id
+        self._copies: list[_SegmentCopy] = []
+        self._generation = log.generation
+        self._synced_offset = log.log_start_offset
+        self.directory = f"{folder.path}/{self._name(FolderKind.FUTURE)}"
+        marker = f"{log.directory}/{MOVED_FILE}"
+        if files.exists(marker):  # an earlier move was cut short at its very end: the original must not look newer
+            files.sync_directory(home.path)
+            files.unlink(marker)
+        self.garbage: list[str] = []
+        """Files that an earlier attempt has left, to be unlinked on a thread."""
+        self._progress = b""
+        if goes_on:
+            self._take_over()
+        else:
+            files.make_directory(self.directory)
+        files.write_atomically(f"{self.directory}/{MOVED_FILE}", self._progress, sync=False)
+
+    def _name(self, kind: FolderKind) -> str:
+        return marked_folder_name(self.log.topic, self.log.partition, kind, self._id)
+
+    @property
+    def recovery_point(self) -> int:
+        """Below it the copy is synced."""
+        return min(self._synced_offset, self.log.log_end_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(copy.copied_bytes[0] for copy in self._copies)
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the copy is behind, by what is synced."""
+        return self.log.log_end_offset - self.recovery_point
+
+    @property
+    def remaining_bytes(self) -> int:
+        return self.log.size_bytes - self.size_bytes
+
+    def failed_folder(self, error: OSError) -> DataFolder:
+        """Which of both an error of this move is about."""
+        path = error.filename
+        at_home = isinstance(path, str) and path.startswith(f"{self.log.directory}/")
+        return self.home if at_home or path == self.log.directory else self.folder
+
+    # Going on
+
+    def _take_over(self) -> None:
+        """Keeps the copies of segments that are the same as they were."""
+        files = self._files
+        there = {entry.name: entry.size_bytes for entry in files.list_directory(self.directory)}
+        known = parse_progress(files.read_bytes(f"{self.directory}/{MOVED_FILE}")) if MOVED_FILE in there else {}
+        kept = {MOVED_FILE, PARTITION_METADATA_FILE}
+        for source in self.log.segments[:-1]:
+            copied = known.get(source.base_offset)
+            if copied is not None and copied.source == source.log.identity():
+                copy = _SegmentCopy(files, self.directory, source, copied)
+                names = [os.path.basename(path) for path in copy.paths()]
+                if [there.get(name) for name in names] == [*copied.sizes]:
+                    self._copies.append(copy)
+                    kept.update(names)
+                    kept.update(os.path.basename(path) for _, path in self._small_files_of(copy))
+        for name in there.keys() - kept:
+            path = f"{self.directory}/{name}"
+            if not name.endswith(DELETED_SUFFIX):  # whoever makes it anew must not lose it to the late unlink
+                files.rename(path, path + DELETED_SUFFIX)
+                path += DELETED_SUFFIX
+            self.garbage.append(path)
+        self._note_progress()
+
+    def _note_progress(self) -> None:
+        copied = {copy.source.base_offset: copy.copied for copy in self._copies if copy.copied is not None}
+        self._progress = format_progress(copied)
+
+    # Copying
+
+    def plan(self, max_bytes: int = CHUNK_BYTES) -> CopyPlan | None:
+        """The next piece; None when only what `finish` copies itself is left. Raises OSError, KafkaError."""
+        self._follow_segments()
+        log = self.log
+        active = log.segments[-1]
+        for copy in self._copies:
+            if copy.is_complete:
+                continue
+            is_active = copy.source is active
+            wanted = list(copy.target_bytes())
+            if copy.has_small_files:
+                if wanted == copy.copied_bytes:
+                    continue
+                if is_active and copy.remaining_bytes() <= LAST_BYTES and self._synced_offset >= active.base_offset:
+                    return None
+            whole = wanted[0] - copy.copied_bytes[0] <= max_bytes
+            if not whole:
+                wanted = [copy.copied_bytes[0] + max_bytes, *copy.copied_bytes[1:]]
+            completes = whole and not is_active and not any(copy.pending_entries())
+            small = self._small_files_of(copy) if whole else []
+            end_offset = log.log_end_offset if whole and is_active else -1
+            pieces = list(zip(copy.source.files(), copy.files(), copy.copied_bytes, wanted, strict=True))
+            return CopyPlan(
+                self._files,
+                self.directory,
+                copy,
+                pieces,
+                small,
+                self._generation,
+                completes,
+                end_offset,
+                self._progress,
+            )
+        self._synced_offset = max(self._synced_offset, active.base_offset)
+        return None
+
+    def copied(self, plan: CopyPlan) -> None:
+        """Takes a plan back after its run. Raises what it failed with."""
+        plan.release()
+        if plan.generation != self.log.generation:
+            return  # to be copied again, all of it; an error may only say that the source became shorter
+        if plan.error is not None:
+            raise plan.error
+        plan.copy.copied_bytes = plan.done_bytes
+        plan.copy.is_complete = plan.completes
+        plan.copy.has_small_files = bool(plan.small)
+        if plan.completes:
+            log_bytes, index_bytes, time_bytes = plan.done_bytes
+            plan.copy.copied = CopiedSegment((log_bytes, index_bytes, time_bytes), plan.source)
+            self._note_progress()
+        if plan.end_offset >= 0:
+            self._synced_offset = plan.end_offset
+
+    def _small_files_of(self, copy: _SegmentCopy) -> list[tuple[str, str]]:
+        return [
+            (copy.source.stem + suffix, copy.stem + suffix) for suffix in (SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+        ]
+
+    def _follow_segments(self) -> None:
+        log = self.log
+        segments = log.segments
+        if self._generation != log.generation:
+            self._generation = log.generation
+            self._synced_offset = log.log_start_offset
+            present: set[int] = set()
+            self._progress = format_progress({})
+            self._files.write_atomically(f"{self.directory}/{MOVED_FILE}", self._progress, sync=False)
+        else:
+            present = {id(segment) for segment in segments}
+        kept = []
+        for copy in self._copies:
+            if id(copy.source) in present:
+                kept.append(copy)
+            else:
+                self._drop(copy)
+        known = {id(copy.source) for copy in kept}
+        new = [_SegmentCopy(self._files, self.directory, segment) for segment in segments if id(segment) not in known]
+        if new:  # a compacted one among them is not synced, nor copied
+            self._synced_offset = min(self._synced_offset, new[0].source.base_offset)
+        self._copies = sorted(kept + new, key=lambda copy: copy.source.base_offset)
+
+    def _drop(self, copy: _SegmentCopy) -> None:
+        copy.close()
+        for suffix in (*_STREAMS, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+            self._files.unlink(copy.stem + suffix)
+
+    # The end
+
+    def is_caught_up(self) -> bool:
+        """Whether `finish` may be called now: in the same turn of the loop. Raises OSError."""
+        if self.log.cleaning or self.log.offline or self.log.distrusted:
+            return False
+        self._follow_segments()
+        return self.remaining_bytes <= LAST_BYTES
+
+    def finish(self, now_ms: int) -> tuple[Log, str]:
+        """Swaps the copy in: returns the log at its new place, and the path of the old one, to be removed. The old Log
+        must not be used any more. After an error (OSError, KafkaError, ValueError) nothing has changed."""
+        log = self.log
+        for copy in self._copies:
+            targets = copy.files()
+            for slot, end in enumerate(copy.target_bytes() if not copy.is_complete else ()):
+                if end > copy.copied_bytes[slot]:
+                    source = copy.source.files()[slot]
+                    source.hold()
+                    try:
+                        _copy(source, targets[slot], copy.copied_bytes[slot], end)
+                    finally:
+                        source.release()
+                    copy.copied_bytes[slot] = end
+            for slot, entries in enumerate(copy.pending_entries()):
+                if entries:
+                    targets[slot].truncate(copy.copied_bytes[slot])  # an earlier attempt may have put them there
+                    _write_all(targets[slot], entries)
+        epochs = LeaderEpochs(self._files, self.directory)
+        epochs.assign_many(log.epoch_entries())
+        epochs.write_unwritten()
+        for copy in self._copies:
+            copy.close()
+        final = f"{self.folder.path}/{os.path.basename(log.directory)}"
+        old = f"{self.home.path}/{self._name(FolderKind.DELETE)}"
+        self._files.rename(log.directory, old)
+        try:
+            self._files.rename(self.directory, final)
+            try:
+                moved = self._open(final, now_ms)
+            except BaseException:
+                self._files.rename(final, self.directory)
+                raise
+        except BaseException:
+            self._files.rename(old, log.directory)
+            raise
+        log.retire()
+        log.close(clean=False)
+        return moved, old
+
+    def _open(self, directory: str, now_ms: int) -> Log:
+        log = self.log
+        producers = ProducerStates(self._files, directory, log.producer_expiration_ms)
+        producers.list_snapshots(entry.name for entry in self._files.list_directory(directory))
+        producers.entries = log.producer_ids()
+        epochs = LeaderEpochs.load(self._files, directory)
+        epochs.dirty = True
+        segments = [self._opened(directory, copy.source) for copy in self._copies]
+        # What these got in the end was not synced, and a recovery looks for it only above the recovery point.
+        incomplete = [copy.source.base_offset for copy in self._copies[:-1] if not copy.is_complete]
+        moved = Log.open(
+            directory,
+            log.config,
+            self._files,
+            topic=log.topic,
+            partition=log.partition,
+            topic_id=log.topic_id,
+            now_ms=now_ms,
+            log_start_offset=log.log_start_offset,
+            recovery_point=min([self.recovery_point, *incomplete]),
+            segments=segments,
+            producers=producers,
+            epochs=epochs,
+        )
+        if moved.log_end_offset != log.log_end_offset:
+            raise ValueError(f"the copy ends with {moved.log_end_offset}, the log with {log.log_end_offset}")
+        moved.high_watermark = log.high_watermark
+        moved.cleaned_offset = log.cleaned_offset
+        moved.names_changed()
+        return moved
+
+    def _opened(self, directory: str, source: Segment) -> Segment:
+        segment = Segment.open(self._files, directory, source.base_offset, size_bytes=source.size_bytes)
+        segment.created_ms = source.created_ms
+        segment.roll_jitter_ms = source.roll_jitter_ms
+        # The active segment's time index has not seen all of it.
+        segment.max_timestamp = source.max_timestamp
+        segment.max_timestamp_offset = source.max_timestamp_offset
+        return segment
+
+    def cancel(self) -> str:
+        """Gives the move up; returns the path of what was copied, to be removed. Raises OSError."""
+        self.cancelled = True
+        doomed = f"{self.folder.path}/{self._name(FolderKind.DELETE)}"
+        for copy in self._copies:
+            copy.close()
+        self._files.rename(self.directory, doomed)
+        return doomed
+
+    def leave_wish(self) -> None:
+        """Gives the move up for now: its directory stays, from which the next start knows of it, with the segments that
+        are copied whole; empty without such. Apache Kafka takes it for a copy that it has begun, and goes on with it.
+        Raises OSError."""
+        self.cancelled = True
+        for copy in self._copies:
+            copy.close()
+        if not any(copy.is_complete for copy in self._copies):
+            self._files.remove_directory(self.directory)
+            self._files.make_directory(self.directory)
+            return
+        for copy in self._copies:
+            if not copy.is_complete:
+                self._drop(copy)
+        self._files.write_atomically(f"{self.directory}/{MOVED_FILE}", self._progress)
+
+
+def _copy(source: File, target: File, start: int, end: int) -> None:
+    """Appends those bytes of one file, which must be held, to another. May run on a thread if both are held."""
+    descriptor = source.fileno()
+    while start < end:
+        try:
+            data = os.pread(descriptor, min(READ_BYTES, end - start), start)
+        except OSError as error:
+            error.filename = source.path
+            raise
+        if not data:
+            raise OSError(errno.ENODATA, "a segment is shorter than it was", source.path)
+        start += len(data)
+        _write_all(target, data)
+
+
+def _write_all(target: File, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[target.write(view) :]

@@ -1,0 +1,1 @@
+"""Files and disks: the small interface that everything in storage uses."""

@@ -1,0 +1,73 @@
+"""Reads that do not wait for the disk: they take what is in the page cache, or say what is missing.
+
+Who must not wait (the event loop) sets `Files.waits_for_disk` to False around a piece of work that only reads. A read
+on its thread that would wait then raises NotCached; what it names is fetched on another, and the piece of work done
+again. Linux can tell (RWF_NOWAIT) on the file systems that matter; where it cannot, a read waits.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gregor.storage.fs.files import File
+
+_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+
+
+class NotCached(Exception):
+    """Some bytes of a file are not in memory. Not an OSError: nothing has failed."""
+
+    def __init__(self, file: File, size_bytes: int, position: int) -> None:
+        super().__init__(f"{size_bytes} bytes of {file.path} at {position} are not in memory")
+        self._file = file
+        self._size_bytes = size_bytes
+        self._position = position
+
+    def fetcher(self) -> Callable[[], None]:
+        """A call for a thread, which brings them into memory. Takes a descriptor of its own right now, so OSError if
+        the file is gone; the call raises none."""
+        return self._file.fetcher(self._size_bytes, self._position)
+
+
+def read_cached(descriptor: int, size_bytes: int, position: int) -> bytes:
+    """As pread: fewer bytes only at the end of the file. BlockingIOError if not all of them are in the page cache."""
+    if not _NOWAIT:
+        return os.pread(descriptor, size_bytes, position)
+    view = memoryview(bytearray(size_bytes))
+    got = 0
+    while got < size_bytes:
+        try:
+            count = os.preadv(descriptor, [view[got:]], position + got, _NOWAIT)
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return os.pread(descriptor, size_bytes, position)  # a file system that cannot tell
+        if not count:
+            break
+        got += count  # less than asked for: the rest is not in memory, or not there
+    return bytes(view[:got])
+
+
+class Fetch:
+    """A call for a thread: has the kernel read what is not in memory. Owns a descriptor, whether it is made or not."""
+
+    __slots__ = ("_descriptor", "_position", "_size_bytes")
+
+    def __init__(self, descriptor: int, size_bytes: int, position: int) -> None:
+        self._descriptor = -1  # should there be none to have
+        self._descriptor = os.dup(descriptor)
+        self._size_bytes = size_bytes
+        self._position = position
+
+    def __call__(self) -> None:
+        with suppress(OSError):  # whoever reads it next finds out, and words it
+            os.pread(self._descriptor, self._size_bytes, self._position)
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)

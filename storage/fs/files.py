@@ -1,0 +1,450 @@
+"""The small file interface everything in storage goes through: `OsFiles` here, `MemoryFiles` for tests.
+
+A `File` is a name that is opened when it is needed. `OsFiles` keeps at most `limit` descriptors open, whatever the
+number of partitions; a file whose descriptor was closed opens itself again at the next use. Descriptors somebody
+holds (`File.hold`) stay open until released, and are the only ones that may push the number past the limit.
+
+Errors are plain OSErrors. Nothing here is thread-safe, except `File.sync` of a file that is held.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from threading import get_ident
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from gregor.storage.fs.cached_reads import Fetch, NotCached, read_cached
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+DEFAULT_OPEN_FILES = 1000
+FEWEST_OPEN_FILES = 64
+SECOND_CHANCES = 50
+"""So many files in use are passed over for one that is not; looking through thousands would take milliseconds."""
+DEFAULT_CACHED_BYTES = 16 * 1024 * 1024
+REWRITTEN_BYTES = 1024 * 1024
+
+
+class DirectoryEntry(NamedTuple):
+    name: str
+    is_directory: bool
+    size_bytes: int
+    """0 for a directory."""
+
+
+class File(Protocol):
+    """One file that is only ever appended to, cut at its end, and read."""
+
+    path: str
+    write: Callable[[ReadableBuffer], int]
+    """Appends at the end of the file, as write(2): it may take fewer bytes than it was given. A plain attribute, so
+    that the append path reaches the system call without a Python frame between; never keep a copy of it."""
+
+    def fileno(self) -> int:
+        """An open descriptor. Good until the next use of any file, or until `release` after a `hold`."""
+
+    def hold(self) -> int:
+        """Opens the file if need be and keeps the descriptor open until as many `release`s; returns it."""
+
+    def release(self) -> None: ...
+
+    def read(self, size_bytes: int, position: int) -> bytes:
+        """As pread(2): fewer bytes only at the end of the file. NotCached instead of a wait for the disk while
+        `Files.waits_for_disk` is False."""
+
+    def fetcher(self, size_bytes: int, position: int) -> Callable[[], None]:
+        """What `NotCached.fetcher` returns."""
+
+    def read_into(self, view: WriteableBuffer, position: int) -> int: ...
+
+    def reserve(self, position: int, size_bytes: int) -> bool:
+        """Takes room on the disk for bytes to come, without changing the file's size; `truncate` gives back what lies
+        behind its end. False if there is none to take."""
+
+    def rewrite(self, start: int, end: int) -> None:
+        """Writes these bytes once more where they are: after a sync that failed the system believes them to be on the
+        disk, and no other sync would try them again. May be called on any thread while the file is held."""
+
+    def truncate(self, size_bytes: int) -> None: ...
+
+    def size_bytes(self) -> int: ...
+
+    def modified_ms(self) -> int: ...
+
+    def identity(self) -> tuple[int, int, int]:
+        """Three numbers that no other file has that ever has this name, nor this one once it was written to, cut or
+        renamed; the same after a restart."""
+
+    def set_modified_ms(self, modified_ms: int) -> None: ...
+
+    def sync(self) -> None:
+        """fsync. May be called on any thread while the file is held."""
+
+    def rename(self, path: str) -> None: ...
+
+    def close(self) -> None:
+        """Gives the descriptor back now (or, if it is held, at the last release); the file stays usable."""
+
+
+class Files(Protocol):
+    """What storage asks of a file system. Paths are plain strings."""
+
+    cache: ContentCache
+
+    waits_for_disk: bool
+    """False makes `File.read` raise NotCached rather than wait. To be set back before others get a turn."""
+
+    def create(self, path: str) -> File:
+        """A new, empty file; an old one of that name is emptied."""
+
+    def open(self, path: str) -> File:
+        """A file that exists; no system call is made before its first use."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def list_directory(self, path: str) -> list[DirectoryEntry]:
+        """Files and directories, in no order; FileNotFoundError when there is no such directory."""
+
+    def make_directory(self, path: str) -> None:
+        """With its parents; no error when it is there."""
+
+    def read_bytes(self, path: str) -> bytes: ...
+
+    def write_atomically(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """Replaces the whole file: after a crash there is the old content or the new, never a mixture. Without
+        `sync` that holds for a crash of the process; for one of the machine only after `sync_file`."""
+
+    def reserve(self, path: str, size_bytes: int) -> None:
+        """A file that does nothing but take up so much room; OSError, and no file, when there is not as much. May be
+        called on any thread."""
+
+    def sync_file(self, path: str) -> None:
+        """fsync by name. May be called on any thread."""
+
+    def sync_directory(self, path: str) -> None:
+        """Makes the names in it durable: files created, renamed, removed. May be called on any thread."""
+
+    def sync_everything(self, path: str) -> bool:
+        """Makes durable all that was ever written to the file system that a directory lies in: of thousands of files
+        that is eight times as fast as each by itself. False where that cannot be done, or its errors not be told."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Of a directory, or of a file that is not open as a `File`."""
+
+    def unlink(self, path: str) -> None:
+        """No error when there is no such file. May be called on any thread."""
+
+    def remove_directory(self, path: str) -> None:
+        """With the files in it. May be called on any thread."""
+
+
+class ContentCache:
+    """Least-recently-used file contents that were read into memory whole (small sparse indexes).
+
+    It only decides who has to drop theirs: `use` is told who is in use and how large, and calls `drop` of those that
+    no longer fit. An owner that drops on its own account says so with `forget`.
+    """
+
+    __slots__ = ("_drop_and_size", "_total_bytes", "limit_bytes")
+
+    def __init__(self, limit_bytes: int = DEFAULT_CACHED_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self._total_bytes = 0
+        self._drop_and_size: dict[object, tuple[Callable[[], None], int]] = {}
+
+    def use(self, owner: object, size_bytes: int, drop: Callable[[], None]) -> None:
+        entries = self._drop_and_size
+        self._total_bytes += size_bytes - entries.pop(owner, (drop, 0))[1]
+        entries[owner] = drop, size_bytes
+        while self._total_bytes > self.limit_bytes and len(entries) > 1:
+            oldest = next(iter(entries))
+            drop_oldest, freed = entries.pop(oldest)
+            self._total_bytes -= freed
+            drop_oldest()
+
+    def forget(self, owner: object) -> None:
+        self._total_bytes -= self._drop_and_size.pop(owner, (None, 0))[1]
+
+
+class OsFile:
+    """A File of the operating system; made by OsFiles."""
+
+    __slots__ = ("_close_at_release", "_fd", "_files", "_holds", "path", "used", "write")
+
+    def __init__(self, files: OsFiles, path: str) -> None:
+        self.path = path
+        self.used = False
+        self.write: Callable[[ReadableBuffer], int] = self._open_and_write
+        self._files = files
+        self._fd = -1
+        self._holds = 0
+        self._close_at_release = False
+
+    def fileno(self) -> int:
+        self.used = True
+        return self._fd if self._fd >= 0 else self._open(os.O_RDWR | os.O_APPEND)
+
+    def hold(self) -> int:
+        descriptor = self.fileno()
+        self._holds += 1
+        return descriptor
+
+    def release(self) -> None:
+        self._holds -= 1
+        if self._close_at_release and not self._holds:
+            self.close()
+
+    @property
+    def held(self) -> bool:
+        return self._holds > 0
+
+    def read(self, size_bytes: int, position: int) -> bytes:
+        if self._files.waits_for_disk or get_ident() != self._files.thread:
+            return os.pread(self.fileno(), size_bytes, position)
+        try:
+            return read_cached(self.fileno(), size_bytes, position)
+        except BlockingIOError:
+            raise NotCached(self, size_bytes, position) from None
+
+    def fetcher(self, size_bytes: int, position: int) -> Callable[[], None]:
+        return Fetch(self.fileno(), size_bytes, position)
+
+    def read_into(self, view: WriteableBuffer, position: int) -> int:
+        return os.preadv(self.fileno(), [view], position)
+
+    def reserve(self, position: int, size_bytes: int) -> bool:
+        from gregor.storage.fs.preallocation import reserve
+
+        return reserve(self.fileno(), position, size_bytes)
+
+    def rewrite(self, start: int, end: int) -> None:
+        # Of a descriptor of its own: the file's appends wherever it is told to write.
+        descriptor = os.open(self.path, os.O_WRONLY)
+        try:
+            while start < end:
+                data = os.pread(self.fileno(), min(REWRITTEN_BYTES, end - start), start)
+                if not data:
+                    break
+                start += os.pwrite(descriptor, data, start)
+        finally:
+            os.close(descriptor)
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self.fileno(), size_bytes)
+
+    def size_bytes(self) -> int:
+        return os.stat(self._fd if self._fd >= 0 else self.path).st_size
+
+    def modified_ms(self) -> int:
+        return os.stat(self._fd if self._fd >= 0 else self.path).st_mtime_ns // 1_000_000
+
+    def identity(self) -> tuple[int, int, int]:
+        found = os.stat(self._fd if self._fd >= 0 else self.path)
+        return found.st_ino, found.st_size, found.st_ctime_ns
+
+    def set_modified_ms(self, modified_ms: int) -> None:
+        os.utime(self._fd if self._fd >= 0 else self.path, ns=(modified_ms * 1_000_000,) * 2)
+
+    def sync(self) -> None:
+        os.fsync(self.fileno())
+
+    def rename(self, path: str) -> None:
+        os.rename(self.path, path)
+        self.path = path
+
+    def close(self) -> None:
+        if self._holds:
+            self._close_at_release = True
+        elif self._fd >= 0:
+            descriptor, self._fd = self._fd, -1
+            self._close_at_release = False
+            self.write = self._open_and_write
+            self._files.closed(self)
+            os.close(descriptor)
+
+    def create(self) -> None:
+        self._open(os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC)
+
+    def _open(self, flags: int) -> int:
+        files = self._files
+        files.make_room()
+        try:
+            descriptor = os.open(self.path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            # Connections have taken what was meant for files: do with fewer of these from now on.
+            files.limit = max(FEWEST_OPEN_FILES, min(files.limit, files.open_count) * 3 // 4)
+            files.make_room()
+            descriptor = os.open(self.path, flags, 0o644)
+        self._fd = descriptor
+        self.write = partial(os.write, descriptor)
+        self._files.opened(self)
+        return descriptor
+
+    def _open_and_write(self, data: ReadableBuffer) -> int:
+        return os.write(self.fileno(), data)
+
+
+class OsFiles:
+    """Files of the operating system, with a bounded number of descriptors.
+
+    Which descriptor goes when there are too many is decided by the clock rule: in the order they were opened, with a
+    second chance for those used since they were last looked at. (A strict LRU would cost every append a dictionary
+    operation. `write` does not mark its file as used either: a busy file is read, too, or opened again.)
+    """
+
+    def __init__(self, limit: int = DEFAULT_OPEN_FILES, cached_bytes: int = DEFAULT_CACHED_BYTES) -> None:
+        self.limit = limit
+        self.cache = ContentCache(cached_bytes)
+        self.waits_for_disk = True
+        self.thread = get_ident()
+        """The one that `waits_for_disk` is about; others that read what is held may always wait."""
+        self._open_files: OrderedDict[OsFile, None] = OrderedDict()
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open_files)
+
+    def create(self, path: str) -> OsFile:
+        file = OsFile(self, path)
+        file.create()
+        return file
+
+    def open(self, path: str) -> OsFile:
+        return OsFile(self, path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list_directory(self, path: str) -> list[DirectoryEntry]:
+        with os.scandir(path) as entries:
+            return [
+                DirectoryEntry(entry.name, True, 0)
+                if entry.is_dir()
+                else DirectoryEntry(entry.name, False, entry.stat().st_size)
+                for entry in entries
+            ]
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def read_bytes(self, path: str) -> bytes:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+
+    def write_atomically(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        temporary = path + ".tmp"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+                if sync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(temporary, path)
+        except OSError:
+            # On a full disk what was written of it would take the room that others may need.
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+        if sync:
+            self.sync_directory(os.path.dirname(path))
+
+    def reserve(self, path: str, size_bytes: int) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(descriptor, 0, size_bytes)
+            else:
+                os.write(descriptor, bytes(size_bytes))
+        except OSError:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(descriptor)
+
+    def sync_file(self, path: str) -> None:
+        _sync_path(path)
+
+    def sync_directory(self, path: str) -> None:
+        _sync_path(path or ".")
+
+    def sync_everything(self, path: str) -> bool:
+        # Errors are told from Linux 5.8 on: those that come now, and those that nobody was told yet.
+        if sys.platform != "linux" or _linux_release() < (5, 8):
+            return False
+        import ctypes
+
+        library = ctypes.CDLL(None, use_errno=True)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            if library.syncfs(descriptor):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), path)
+        finally:
+            os.close(descriptor)
+        return True
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def remove_directory(self, path: str) -> None:
+        for entry in self.list_directory(path):
+            if entry.is_directory:
+                self.remove_directory(os.path.join(path, entry.name))
+            else:
+                self.unlink(os.path.join(path, entry.name))
+        os.rmdir(path)
+
+    # The rest is between OsFiles and its OsFile.
+
+    def make_room(self) -> None:
+        """Closes descriptors until one more is within the limit, or all that are left are held."""
+        queue = self._open_files
+        chances = SECOND_CHANCES
+        looks = 2 * len(queue)
+        while len(queue) >= self.limit and looks:
+            looks -= 1
+            file = next(iter(queue))
+            if file.held or (file.used and chances):
+                chances = max(0, chances - 1)
+                file.used = False
+                queue.move_to_end(file)
+            else:
+                file.close()
+
+    def opened(self, file: OsFile) -> None:
+        self._open_files[file] = None
+
+    def closed(self, file: OsFile) -> None:
+        self._open_files.pop(file, None)
+
+
+def _linux_release() -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"[0-9]+", os.uname().release)[:2])
+
+
+def _sync_path(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,280 @@
+"""Appending to a log: one batch as its leader, or what a leader sent as its follower.
+
+`append_as_leader` is the hottest function of the broker. It is one frame: the usual batch of the usual producer passes
+a chain of comparisons, one system call and a dozen assignments; everything else is handed to a named function. Nothing
+here costs per record; topics whose records must be looked at have only small batches looked at here (log.prepare).
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from typing import TYPE_CHECKING, NoReturn
+
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.records.checksum import crc32c
+from gregor.storage.log.prepare import PreparedBatch, prepare_quickly
+from gregor.storage.log.state import LogState
+from gregor.storage.log.validate import check_batch, stamp_append_time
+from gregor.storage.segment.batches import (
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    MAX_CODEC,
+    NO_TIMESTAMP,
+    PLACE,
+    SEQUENCE_MASK,
+    TRANSACTIONAL_BIT,
+    ScannedBatch,
+)
+from gregor.storage.segment.segment import Segment
+
+if TYPE_CHECKING:
+    from gregor.storage.producers.state import AppendedBatch
+
+_unpack_header = HEADER.unpack_from
+_place = PLACE.pack_into
+
+
+class AppendInfo:
+    """What became of an append."""
+
+    __slots__ = ("duplicate", "first_offset", "last_offset", "log_append_time_ms", "log_start_offset")
+
+    def __init__(
+        self, first_offset: int, last_offset: int, log_append_time_ms: int, log_start_offset: int, duplicate: bool
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        """-1 unless the topic's message.timestamp.type is LogAppendTime. Of a duplicate it is, as in Kafka, the
+        timestamp of the batch it repeats."""
+        self.log_start_offset = log_start_offset
+        self.duplicate = duplicate
+        """The batch was in the log already: nothing was written, and the offsets are those of the first time."""
+
+    def __repr__(self) -> str:
+        return f"AppendInfo({self.first_offset}..{self.last_offset}{', duplicate' if self.duplicate else ''})"
+
+
+class LogAppends(LogState):
+    """The writing half of Log."""
+
+    __slots__ = ()
+
+    def append_as_leader(
+        self, records: memoryview | bytes | bytearray, leader_epoch: int, now_ms: int, *, from_client: bool = True
+    ) -> AppendInfo:
+        """Appends exactly one record batch, giving it the next offsets and the leader epoch: in place if the buffer is
+        writable, else in a copy. `from_client` is False for what the broker itself writes. A batch whose records must
+        be looked at, or compressed anew, is refused with NeedsPreparation unless it is small (log.prepare).
+
+        Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
+        INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE, and those of ProducerStates.check,
+        KAFKA_STORAGE_ERROR among them. Then the log is as it was before.
+        """
+        view = records if type(records) is memoryview else memoryview(records)
+        size_bytes = len(view)
+        try:
+            (sent_offset, length, _, magic, crc, attributes, offset_delta, _, max_timestamp, producer_id,
+             producer_epoch, first_sequence, count) = _unpack_header(view)  # fmt: skip
+        except struct.error:
+            check_batch(view, self._config, from_client=from_client)
+            raise
+        if (
+            length != size_bytes - LENGTH_OVERHEAD
+            or magic != 2
+            or not 0 <= attributes <= MAX_CODEC  # no bit but those of the codec
+            or offset_delta != count - 1
+            or count < 1
+            or sent_offset
+            or size_bytes > self._max_message_bytes
+            or max_timestamp - now_ms > self._timestamp_after_max_ms
+            or now_ms - max_timestamp > self._timestamp_before_max_ms
+            or self.is_special
+            or crc32c(view[CRC_START:]) != crc
+        ):
+            if type(records) is not PreparedBatch:
+                view = prepare_quickly(view, self._config, now_ms, from_client=from_client)
+            size_bytes = len(view)
+            (_, length, _, _, _, attributes, offset_delta, _, max_timestamp, producer_id,
+             producer_epoch, first_sequence, count) = _unpack_header(view)  # fmt: skip
+
+        entry = None
+        if producer_id >= 0:
+            last_sequence = (first_sequence + offset_delta) & SEQUENCE_MASK
+            entry = self._producers.entries.get(producer_id)
+            if entry is None or entry.epoch != producer_epoch or entry.next_sequence != first_sequence:
+                if first_sequence < 0:
+                    check_batch(view, self._config, from_client=from_client)
+                    last_sequence = -1
+                duplicate = self._producers.check(
+                    producer_id,
+                    producer_epoch,
+                    first_sequence,
+                    last_sequence,
+                    self.high_watermark,
+                    now_ms,
+                    from_client=from_client,
+                )
+                if duplicate is not None:
+                    return self._repeated(duplicate)
+
+        log_append_time_ms = NO_TIMESTAMP
+        if self._stamps_append_time:
+            # In a copy: should the write fail, the batch is still the one that was sent, and may be tried again.
+            view = memoryview(bytearray(view))
+            stamp_append_time(view, now_ms)
+            log_append_time_ms = max_timestamp = now_ms
+        elif view.readonly:
+            view = memoryview(bytearray(view))
+
+        first_offset = self.log_end_offset
+        last_offset = first_offset + offset_delta
+        if leader_epoch != self._epochs.latest:
+            self.assign_epoch(leader_epoch, first_offset)
+        segment = self._active
+        position = segment.size_bytes
+        if (
+            position + size_bytes > self._roll_at_position
+            or max_timestamp > self._roll_at_timestamp
+            or now_ms > self._roll_at_ms
+            or last_offset > self._roll_at_offset
+        ):
+            try:
+                segment = self._make_room(size_bytes, first_offset, last_offset, max_timestamp, now_ms)
+            except KafkaError:
+                if entry is not None:
+                    entry.lost_sequence = first_sequence
+                raise
+            position = segment.size_bytes
+
+        _place(view, 0, first_offset, length, leader_epoch)
+        try:
+            if segment.log.write(view) != size_bytes:
+                raise OSError(errno.ENOSPC, "short write")
+            if max_timestamp > segment.max_timestamp:
+                segment.max_timestamp = max_timestamp
+                segment.max_timestamp_offset = last_offset
+            if segment.bytes_since_index_entry > self._index_interval_bytes:
+                segment.append_index_entries(last_offset, position)
+                segment.bytes_since_index_entry = size_bytes
+                if self._indexes_full():
+                    self._roll_at_position = -1
+            else:
+                segment.bytes_since_index_entry += size_bytes
+        except OSError as error:
+            if entry is not None:
+                entry.lost_sequence = first_sequence
+            self._take_back(segment, position, error)
+        segment.size_bytes = position + size_bytes
+        self.log_end_offset = last_offset + 1
+        if producer_id >= 0:
+            if entry is None:
+                entry = self._producers.entry(producer_id)
+            entry.add(producer_epoch, (last_sequence, last_offset, offset_delta, max_timestamp))
+            if attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset < 0:
+                entry.transaction_first_offset = first_offset
+        return AppendInfo(first_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
+
+    def append_as_follower(self, records: memoryview | bytes | bytearray, now_ms: int) -> AppendInfo:
+        """Appends batches as a leader sent them: offsets, epochs and timestamps are the leader's. A batch that is cut
+        off at the end is left out; without a whole one nothing happens (the last offset lies below the first).
+
+        Raises KafkaError: CORRUPT_MESSAGE for a batch that is none, OFFSET_OUT_OF_RANGE for one that does not continue
+        the log; then nothing is appended. With KAFKA_STORAGE_ERROR some of the first batches may have been.
+        """
+        view = records if type(records) is memoryview else memoryview(records)
+        batches = _checked_batches(view, self.log_end_offset)
+        first_offset = batches[0][2] if batches else self.log_end_offset
+        run: list[ScannedBatch] = []  # what goes into the active segment with one write
+        run_bytes = 0
+        for batch in batches:
+            _, size_bytes, base_offset, last_offset, epoch, _, max_timestamp, *_ = batch
+            if (
+                self._active.size_bytes + run_bytes + size_bytes > self._roll_at_position
+                or max_timestamp > self._roll_at_timestamp
+                or now_ms > self._roll_at_ms
+                or last_offset > self._roll_at_offset
+            ):
+                self._write_run(view, run)
+                run, run_bytes = [], 0
+                self._make_room(size_bytes, base_offset, last_offset, max_timestamp, now_ms)
+            if epoch >= 0 and epoch != self._epochs.latest:
+                self.assign_epoch(epoch, base_offset)
+            run.append(batch)
+            run_bytes += size_bytes
+        self._write_run(view, run)
+        return AppendInfo(first_offset, self.log_end_offset - 1, NO_TIMESTAMP, self.log_start_offset, False)
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """Notes that a leader epoch begins at an offset (once: again, it changes nothing)."""
+        try:
+            self._epochs.assign(epoch, start_offset)
+        except OSError as error:
+            self._fail(error, "cannot write the leader epochs")
+
+    def _repeated(self, batch: AppendedBatch) -> AppendInfo:
+        return AppendInfo(batch.first_offset, batch.last_offset, batch.timestamp, self.log_start_offset, True)
+
+    def _write_run(self, view: memoryview, run: list[ScannedBatch]) -> None:
+        if not run:
+            return
+        segment = self._active
+        start, end = run[0][0], run[-1][0] + run[-1][1]
+        position = segment.size_bytes
+        try:
+            if segment.log.write(view[start:end]) != end - start:
+                raise OSError(errno.ENOSPC, "short write")
+            for at, size_bytes, _, last_offset, _, _, max_timestamp, *_ in run:
+                if max_timestamp > segment.max_timestamp:
+                    segment.max_timestamp = max_timestamp
+                    segment.max_timestamp_offset = last_offset
+                if segment.bytes_since_index_entry > self._index_interval_bytes:
+                    segment.append_index_entries(last_offset, position + at - start)
+                    segment.bytes_since_index_entry = 0
+                segment.bytes_since_index_entry += size_bytes
+        except OSError as error:
+            self._take_back(segment, position, error)
+        segment.size_bytes = position + end - start
+        self.log_end_offset = run[-1][3] + 1
+        if self._indexes_full():
+            self._roll_at_position = -1
+        for batch in run:
+            self._producers.replay(batch)
+
+    def _take_back(self, segment: Segment, position: int, error: OSError) -> NoReturn:
+        """Undoes a write that failed half way."""
+        try:
+            segment.truncate_to(position, self.log_end_offset)
+        except OSError as second:
+            self._take_offline(second)
+            self._fail(second, "cannot undo a failed append")
+        self._set_roll_limits()
+        self._fail(error, "cannot append")
+
+
+def _checked_batches(view: memoryview, next_offset: int) -> list[ScannedBatch]:
+    """The whole batches in what a leader sent, as `Segment.scan` would yield them."""
+    batches: list[ScannedBatch] = []
+    at, limit = 0, len(view)
+    while at + HEADER_BYTES <= limit:
+        (base_offset, length, leader_epoch, magic, crc, attributes, delta, _, max_timestamp, producer_id,
+         producer_epoch, base_sequence, _) = _unpack_header(view, at)  # fmt: skip
+        size_bytes = length + LENGTH_OVERHEAD
+        if magic != 2 or size_bytes < HEADER_BYTES or delta < 0:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no record batch at position {at} of a leader's answer")
+        end = at + size_bytes
+        if end > limit:
+            break
+        if crc32c(view[at + CRC_START : end]) != crc:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"wrong checksum at offset {base_offset} of a leader's answer")
+        if base_offset < next_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {next_offset} expected, got {base_offset}")
+        last_offset = base_offset + delta
+        batches.append((at, size_bytes, base_offset, last_offset, leader_epoch, attributes, max_timestamp,
+                        producer_id, producer_epoch, base_sequence))  # fmt: skip
+        next_offset = last_offset + 1
+        at = end
+    return batches

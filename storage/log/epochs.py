@@ -1,0 +1,199 @@
+"""Where each leader epoch of a partition began: the file `leader-epoch-checkpoint`.
+
+    0           version, always 0
+    2           number of the lines that follow
+    0 0         leader epoch, start offset
+    3 4711
+
+Epochs and start offsets both ascend strictly. (Kafka's LeaderEpochCheckpointFile and LeaderEpochFileCache, KIP-101.)
+
+Every change is written at once, but synced only by the log's next flush, before its recovery point moves: whatever a
+crash takes from this file lies above the recovery point, where recovery reads it again from the batches. For the same
+reason a disk without room holds nothing up: the next flush writes what could not be written.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
+
+from gregor.storage.fs.disk_errors import is_full
+
+if TYPE_CHECKING:
+    from gregor.storage.fs.files import Files
+
+FILE_NAME = "leader-epoch-checkpoint"
+
+UNKNOWN = (-1, -1)
+"""(epoch, end offset) when nothing can be said."""
+
+
+class LeaderEpochs:
+    """The (epoch, start offset) pairs of one log, and their file."""
+
+    __slots__ = ("_epochs", "_files", "_on_file", "_start_offsets", "dirty", "intact", "latest", "path", "unwritten")
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self.path = f"{directory}/{FILE_NAME}"
+        self._epochs: list[int] = []
+        self._start_offsets: list[int] = []
+        self.latest = -1
+        """The highest epoch, -1 if there is none."""
+        self.dirty = False
+        """Written, but not synced since; cleared by the flush that takes care of `path`."""
+        self.unwritten = False
+        """The file is older than this: the disk had no room for the last change, or it was put off."""
+        self._on_file: list[tuple[int, int]] | None = None
+        """What the file holds, where a change was put off."""
+        self.intact = True
+        """False when there was no file, or it held something else than it must: then it says nothing, and the whole log
+        should be read to make it again."""
+
+    @classmethod
+    def load(cls, files: Files, directory: str) -> LeaderEpochs:
+        """What the file says. None, or an empty one, says nothing: a crash may have lost it."""
+        epochs = cls(files, directory)
+        data = files.read_bytes(epochs.path) if files.exists(epochs.path) else b""
+        try:
+            for epoch, start_offset in parse_epochs(data):
+                epochs._put(epoch, start_offset)
+            epochs.intact = bool(data)
+        except ValueError:
+            epochs._epochs.clear()
+            epochs._start_offsets.clear()
+            epochs.latest = -1
+            epochs.intact = False
+        return epochs
+
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self._epochs, self._start_offsets, strict=True))
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """The epoch begins at this offset. Nothing happens if it is the latest already and began no later; entries
+        that contradict the new one go. If the file cannot be written, nothing has changed."""
+        self.assign_many([(epoch, start_offset)])
+
+    def assign_many(self, entries: list[tuple[int, int]]) -> None:
+        """As assign, for each of them, with the file written once."""
+        before = self._epochs.copy(), self._start_offsets.copy(), self.latest
+        changed = False
+        for epoch, start_offset in entries:
+            changed = self._put(epoch, start_offset) or changed
+        if changed:
+            try:
+                self._write()
+            except OSError:
+                self._epochs, self._start_offsets, self.latest = before
+                raise
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest known epoch that is not above `epoch`, and the offset where it ended; UNKNOWN without one.
+
+        An epoch below the first known one is answered with the start of that: its records are gone from the log.
+        """
+        if epoch < 0:
+            return UNKNOWN
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        higher = bisect_right(self._epochs, epoch)
+        if higher == len(self._epochs):
+            return UNKNOWN
+        return (self._epochs[higher - 1] if higher else epoch), self._start_offsets[higher]
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        slot = bisect_right(self._start_offsets, offset) - 1
+        return self._epochs[slot] if slot >= 0 else None
+
+    def truncate_from_end(self, end_offset: int, *, loading: bool = False) -> None:
+        """Forgets epochs that begin at or after the offset. While a log is `loading` the file is left as it is until
+        the next change or flush, which often brings back what went: with thousands of logs that is half of a start."""
+        kept = bisect_left(self._start_offsets, end_offset)
+        if kept < len(self._epochs):
+            if loading and not self.dirty and not self.unwritten:
+                self._on_file = self.entries()
+            self._keep(slice(0, kept))
+            if loading:
+                self.unwritten = self.dirty = True
+            else:
+                self._write()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forgets epochs that ended at or before the offset; the one it lies in now begins there."""
+        first = bisect_right(self._start_offsets, start_offset) - 1
+        if first >= 0 and (first or self._start_offsets[0] != start_offset):
+            self._keep(slice(first, None))
+            self._start_offsets[0] = start_offset
+            self._write()
+
+    def clear(self) -> None:
+        if self._epochs:
+            self._keep(slice(0, 0))
+            self._write()
+
+    def _put(self, epoch: int, start_offset: int) -> bool:
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"leader epoch {epoch} starting at offset {start_offset}")
+        if self._epochs and epoch == self.latest and start_offset >= self._start_offsets[-1]:
+            return False
+        while self._epochs and (self._epochs[-1] >= epoch or self._start_offsets[-1] >= start_offset):
+            self._epochs.pop()
+            self._start_offsets.pop()
+        self._epochs.append(epoch)
+        self._start_offsets.append(start_offset)
+        self.latest = epoch
+        return True
+
+    def _keep(self, which: slice) -> None:
+        self._epochs = self._epochs[which]
+        self._start_offsets = self._start_offsets[which]
+        self.latest = self._epochs[-1] if self._epochs else -1
+
+    def write_unwritten(self) -> None:
+        """Brings the file up to date, if it is not. Raises OSError as long as there is no room."""
+        if self.unwritten:
+            self._files.write_atomically(self.path, format_epochs(self.entries()), sync=False)
+            self.unwritten = False
+            self._on_file = None
+
+    def _write(self) -> None:
+        before, self._on_file = self._on_file, None
+        if before == self.entries():
+            self.unwritten = self.dirty = False
+            return
+        try:
+            self._files.write_atomically(self.path, format_epochs(self.entries()), sync=False)
+            self.unwritten = False
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self.unwritten = True
+        self.dirty = True
+        self.intact = True
+
+
+def format_epochs(entries: list[tuple[int, int]]) -> bytes:
+    lines = ["0", str(len(entries)), *(f"{epoch} {start_offset}" for epoch, start_offset in entries), ""]
+    return "\n".join(lines).encode()
+
+
+def parse_epochs(data: bytes) -> list[tuple[int, int]]:
+    """The entries of a file; ValueError when it is not one. An empty file has none, as one that is about to be
+    written for the first time."""
+    lines = data.splitlines()
+    if not lines:
+        return []
+    if lines[0] != b"0" or len(lines) < 2 or _number(lines[1]) != len(lines) - 2:
+        raise ValueError("not a leader epoch checkpoint")
+    entries = []
+    for line in lines[2:]:
+        epoch, start_offset = line.split()  # ValueError when there are not two
+        entries.append((_number(epoch), _number(start_offset)))
+    return entries
+
+
+def _number(text: bytes) -> int:
+    # Stricter than int(), which takes "1_000" and signs; short enough that a long run of digits costs nothing.
+    if not text.isdigit() or len(text) > 19:
+        raise ValueError(f"not a number: {text[:20]!r}")
+    return int(text)

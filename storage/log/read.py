@@ -1,0 +1,200 @@
+"""Reading a log: slices of its files for fetches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.log.state import KNOWN_POSITIONS, LogState
+from gregor.storage.segment.batches import LENGTH_OVERHEAD
+from gregor.storage.segment.segment import Segment
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+    from gregor.storage.fs.files import File
+
+_LENGTH_POSITION = 8
+
+
+class LogSlice:
+    """Some bytes of one segment: whole batches, but for the last one, which may be cut off.
+
+    They stay readable until `release`, whatever happens to the segment meanwhile: deletion, rolling, closing. (Only
+    a truncation takes them away; then there is less to read.) An empty slice holds nothing.
+    """
+
+    __slots__ = ("_file", "active", "first_offset", "position", "size_bytes")
+
+    def __init__(self, file: File | None, position: int, size_bytes: int, first_offset: int, active: bool) -> None:
+        self.position = position
+        """Of the first byte in the file."""
+        self.size_bytes = size_bytes
+        self.first_offset = first_offset
+        """Base offset of the first batch; of an empty slice the offset that was asked for."""
+        self.active = active
+        """It lies in the active segment: its bytes are most likely in the page cache."""
+        self._file: File | None = None
+        if file is not None:
+            file.hold()
+            self._file = file
+
+    def fileno(self) -> int:
+        """For sendfile and preadv, with `position`. ValueError for an empty slice or one that was released."""
+        return self._held().fileno()
+
+    def read(self) -> bytes:
+        return self._held().read(self.size_bytes, self.position) if self.size_bytes else b""
+
+    def read_into(self, view: WriteableBuffer) -> int:
+        return self._held().read_into(view, self.position) if self.size_bytes else 0
+
+    def release(self) -> None:
+        """May be called again. A slice that is simply dropped is released, too."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.release()
+
+    def __del__(self) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        return f"LogSlice(offset {self.first_offset}, {self.size_bytes} bytes at {self.position})"
+
+    def _held(self) -> File:
+        if self._file is None:
+            raise ValueError("nothing is held by this slice")
+        return self._file
+
+
+class LogReads(LogState):
+    """The reading half of Log."""
+
+    __slots__ = ()
+
+    def read(self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool = True) -> LogSlice:
+        """What a fetch gets: the batch that holds `offset` and what follows in the same segment, below `upper_offset`.
+
+        At most `max_bytes`, but at least a whole batch with `min_one_batch` (without it, nothing if the first batch
+        does not fit). An empty slice means that there is nothing yet. Raises OFFSET_OUT_OF_RANGE outside of the log.
+        """
+        end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not within {self.log_start_offset} to {end_offset}",
+            )
+        active = self._active
+        if offset >= upper_offset or offset == end_offset:
+            if offset == end_offset:
+                self._remember(offset, active.size_bytes)
+            return LogSlice(None, 0, 0, offset, True)
+        try:
+            if offset >= active.base_offset:
+                return self._read_segment(active, True, offset, max_bytes, upper_offset, min_one_batch)
+            for index in range(self._segment_index(offset), len(self._segments)):
+                # A later segment only if the offset lies in a gap at the end of its own (compaction made it).
+                segment = self._segments[index]
+                found = segment.locate(offset) if segment.size_bytes else None
+                if found is not None:
+                    break
+            else:
+                return LogSlice(None, 0, 0, offset, True)
+            return self._read_segment(segment, segment is active, offset, max_bytes, upper_offset, min_one_batch, found)
+        except OSError as error:
+            self._fail(error, "cannot read")
+
+    def read_cached(self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool = True) -> LogSlice:
+        """As `read`, but raises NotCached where it would have to wait for the disk to find the place."""
+        files = self._files
+        files.waits_for_disk = False
+        try:
+            return self.read(offset, max_bytes, upper_offset, min_one_batch)
+        finally:
+            files.waits_for_disk = True
+
+    def _read_segment(
+        self,
+        segment: Segment,
+        active: bool,
+        offset: int,
+        max_bytes: int,
+        upper_offset: int,
+        min_one_batch: bool,
+        found: tuple[int, int, int] | None = None,
+    ) -> LogSlice:
+        first_bytes = 0  # not known yet
+        position = self._known_positions.get(offset, -1) if active and found is None else -1
+        if position < 0:
+            if found is None:
+                found = segment.locate(offset)
+                if found is None:
+                    return LogSlice(None, 0, 0, offset, active)
+            position, first_bytes, offset = found
+
+        end_offset = self.log_end_offset
+        end = segment.size_bytes
+        if upper_offset < end_offset:
+            end = self._upper_position(segment, active, upper_offset)
+        elif active:
+            self._remember(end_offset, end)
+
+        size_bytes = end - position
+        if size_bytes > max_bytes:
+            size_bytes = max_bytes
+            if not first_bytes:
+                prefix = segment.log.read(LENGTH_OVERHEAD, position)
+                first_bytes = int.from_bytes(prefix[_LENGTH_POSITION:]) + LENGTH_OVERHEAD
+            if first_bytes > max_bytes:
+                size_bytes = first_bytes if min_one_batch else 0
+        if size_bytes <= 0:
+            return LogSlice(None, 0, 0, offset, active)
+        return LogSlice(segment.log, position, size_bytes, offset, active)
+
+    def _upper_position(self, segment: Segment, active: bool, upper_offset: int) -> int:
+        """Where the batch begins that reaches up to `upper_offset`; the segment's end if it has none."""
+        if not active:
+            index = self._segment_index(segment.base_offset)
+            if upper_offset >= self._bases[index + 1]:
+                return segment.size_bytes
+        else:
+            position = self._known_positions.get(upper_offset, -1)
+            if position >= 0:
+                return position
+        found = segment.locate(upper_offset)
+        if found is None:
+            return segment.size_bytes
+        if active and found[2] == upper_offset:
+            self._remember(upper_offset, found[0])
+        return found[0]
+
+    def _remember(self, offset: int, position: int) -> None:
+        """A reader will come for the batch that begins at this offset of the active segment, or the HW lies there."""
+        known = self._known_positions
+        if len(known) >= KNOWN_POSITIONS:
+            known.clear()
+        known[offset] = position
+
+    def offsets_before(self, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
+        """At most `max_count` offsets, the greatest first: where segments begin whose files were last written by then,
+        and the log end offset if that is now. -1 stands for now, -2 for the log's start.
+
+        (Kafka's UnifiedLog.legacyFetchOffsetsBefore, from before records had timestamps.)
+        """
+        try:
+            known = [max(segment.base_offset, self.log_start_offset) for segment in self._segments]
+            if self._active.size_bytes:
+                known.append(self.log_end_offset)
+            count = len(known)
+            if timestamp_ms == -2:
+                count = 1
+            elif timestamp_ms >= 0:
+                if count > len(self._segments) and now_ms > timestamp_ms:
+                    count -= 1
+                while 0 < count <= len(self._segments):
+                    if self._segments[count - 1].log.modified_ms() <= timestamp_ms:
+                        break
+                    count -= 1
+        except OSError as error:
+            self._fail(error, "cannot look at its segments")
+        return sorted(known[max(0, count - max(0, max_count)) : count], reverse=True)

@@ -1,0 +1,190 @@
+"""Finding offsets by timestamp: in slices, as neither the records of a batch nor a cold disk may hold the caller up.
+
+A search reads the time index of each segment until one may have what is asked for, from there the headers of batches,
+and at last the records of one batch. What is not in memory is left to a call between two slices (fs.cached_reads).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import TypeVar
+
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.records.batch import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    INT64_MAX,
+    INT64_MIN,
+    CorruptBatch,
+    wrapped_int64,
+)
+from gregor.protocol.records.compression import DecompressionError, decompress
+from gregor.protocol.records.scan import record_heads
+from gregor.protocol.slices import Slices, run_slices
+from gregor.storage.fs.cached_reads import NotCached
+from gregor.storage.log.state import LogState
+from gregor.storage.segment.batches import APPEND_TIME_BIT, CODEC_MASK, HEADER, HEADER_BYTES, ScannedBatch
+from gregor.storage.segment.segment import Segment
+
+ResultT = TypeVar("ResultT")
+
+Found = tuple[int, int, int]
+"""timestamp, offset, leader epoch."""
+
+SLICE_SEGMENTS = 32
+SLICE_BATCHES = 64
+SLICE_RECORDS = 256
+
+_FETCHES = 64
+"""Whoever still misses the same piece after so many fetches waits for it: memory is too short to keep it."""
+_FETCHES_OF_A_SEGMENT = 4
+_ATTEMPTS = 5
+
+
+class LogSearches(LogState):
+    """The searching part of Log. What is found is right for the log as it was at some time during the search."""
+
+    __slots__ = ()
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> Found | None:
+        """(timestamp, offset, leader epoch) of the first record that is at least as late; None if there is none.
+
+        (Kafka's UnifiedLog.fetchOffsetByTimestamp.) Raises KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE.
+        """
+        return run_slices(self.searching_timestamp(timestamp_ms))
+
+    def offset_of_max_timestamp(self) -> Found | None:
+        """(timestamp, offset, leader epoch) of the first of the latest records; None if no record has a timestamp."""
+        return run_slices(self.searching_max_timestamp())
+
+    def searching_timestamp(self, timestamp_ms: int) -> Slices[Found | None]:
+        """`offset_for_timestamp` in slices."""
+        return self._steadily(lambda segments: self._first_at_least(segments, timestamp_ms))
+
+    def searching_max_timestamp(self) -> Slices[Found | None]:
+        """`offset_of_max_timestamp` in slices."""
+        return self._steadily(self._first_of_latest)
+
+    def _steadily(self, search: Callable[[list[Segment]], Slices[Found | None]]) -> Slices[Found | None]:
+        """A search that begins anew when the segments it looks at were deleted or replaced meanwhile."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            segments = list(self._segments)
+            try:
+                return (yield from search(segments))
+            except OSError as error:
+                if attempt == _ATTEMPTS or all(segment in self._segments for segment in segments):
+                    self._fail(error, "cannot search by timestamp")
+        return None
+
+    def _first_at_least(self, segments: list[Segment], timestamp_ms: int) -> Slices[Found | None]:
+        for index, segment in enumerate(segments):
+            if segment.size_bytes:
+                largest = yield from self._patiently(partial(getattr, segment, "largest_timestamp_ms"))
+                if largest >= timestamp_ms:
+                    found = yield from self._search_segment(segment, timestamp_ms)
+                    if found is not None:
+                        return found
+            if index % SLICE_SEGMENTS == 0:
+                yield None
+        return None
+
+    def _first_of_latest(self, segments: list[Segment]) -> Slices[Found | None]:
+        latest = segments[0]
+        for index, segment in enumerate(segments):
+            yield from self._patiently(segment.load_timestamps)
+            if segment.max_timestamp > latest.max_timestamp:
+                latest = segment
+            if index % SLICE_SEGMENTS == 0:
+                yield None
+        if latest.max_timestamp < 0:
+            return None
+        return (yield from self._search_segment(latest, latest.max_timestamp))
+
+    def _search_segment(self, segment: Segment, timestamp_ms: int) -> Slices[Found | None]:
+        start_offset = self.log_start_offset
+        position = yield from self._patiently(lambda: _start_position(segment, timestamp_ms, start_offset))
+        while True:
+            batches = yield from self._patiently(partial(_scan_some, segment, position))
+            for batch in batches:
+                position, size_bytes, _, last_offset, epoch, _, max_timestamp, *_ = batch
+                if max_timestamp >= timestamp_ms and last_offset >= start_offset:
+                    data = yield from self._patiently(partial(segment.log.read, size_bytes, position))
+                    if len(data) < size_bytes:
+                        return None  # truncated meanwhile
+                    found = yield from self._search_batch(segment, data, timestamp_ms, start_offset)
+                    if found is not None:
+                        return *found, epoch
+                position += size_bytes
+            if len(batches) < SLICE_BATCHES:
+                return None
+            yield None
+
+    def _search_batch(
+        self, segment: Segment, batch: bytes, timestamp_ms: int, start_offset: int
+    ) -> Slices[tuple[int, int] | None]:
+        base_offset, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = HEADER.unpack_from(
+            batch
+        )
+        has_one_time = attributes & APPEND_TIME_BIT
+        try:
+            body = memoryview(batch)[HEADER_BYTES:]
+            codec = attributes & CODEC_MASK
+            plain = (yield partial(decompress, codec, body, DEFAULT_MAX_DECOMPRESSED_BYTES)) if codec else bytes(body)
+            for index, head in enumerate(record_heads(plain, count)):
+                timestamp, offset = base_timestamp + head[0], base_offset + head[1]
+                if has_one_time:
+                    timestamp = max_timestamp
+                elif not INT64_MIN <= timestamp <= INT64_MAX:
+                    timestamp = wrapped_int64(timestamp)
+                if timestamp >= timestamp_ms and offset >= start_offset:
+                    return timestamp, offset
+                if index % SLICE_RECORDS == SLICE_RECORDS - 1:
+                    yield None
+        except (CorruptBatch, DecompressionError) as error:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.partition}, {segment.base_offset}.log: {error}"
+            ) from None
+        return None
+
+    def _patiently(self, read: Callable[[], ResultT]) -> Slices[ResultT]:
+        """What `read` returns. It is called again after each piece that had to be fetched for it."""
+        files = self._files
+        for _ in range(_FETCHES):
+            files.waits_for_disk = False
+            try:
+                return read()
+            except NotCached as missing:
+                fetch = missing.fetcher()
+            finally:
+                files.waits_for_disk = True
+            yield fetch
+        return read()
+
+    def looking(self, look: Callable[[], object]) -> Slices[None]:
+        """For whoever is about to ask this log on the loop for what may have to be read: `look` does the same, and is
+        called until nothing has to be fetched for it any more. What it finds, an error too, is not for this caller.
+        What a log tells of its segments' ages it remembers."""
+        files = self._files
+        with suppress(OSError, KafkaError):
+            for _ in range(_FETCHES + _FETCHES_OF_A_SEGMENT * len(self._segments)):
+                files.waits_for_disk = False
+                try:
+                    look()
+                    return
+                except NotCached as missing:
+                    fetch = missing.fetcher()
+                finally:
+                    files.waits_for_disk = True
+                yield fetch
+
+
+def _start_position(segment: Segment, timestamp_ms: int, start_offset: int) -> int:
+    """Where the first batch that may have such a time begins, or one before it."""
+    offset = max(segment.time_index.lookup(timestamp_ms - 1)[1], start_offset)
+    return segment.offset_index.lookup(offset)[1]
+
+
+def _scan_some(segment: Segment, position: int) -> list[ScannedBatch]:
+    return list(islice(segment.scan(position, verify_crc=False), SLICE_BATCHES))

@@ -1,0 +1,521 @@
+"""What a log knows of the idempotent producers that wrote to it: enough to answer a batch that is sent twice.
+
+Per producer id: its epoch, since which sequence the log holds everything of it, and of its last ten batches the
+sequence range, the offsets and the timestamp. A producer has few requests in flight, so a batch that comes again is
+mostly one of these. (Kafka's ProducerStateManager, ProducerStateEntry and ProducerAppendInfo; KIP-98, KIP-360.)
+
+Beyond Kafka, a repetition of something older is told from a gap. When a leader hangs, Java's client goes on at the next
+one, with any number of batches, before it repeats there what the old one did not answer. Refused as out of order, that
+is sent again for delivery.timeout.ms, and then under another epoch, in which it is stored a second time.
+
+Beyond Kafka too, a gap is no error where a leader is new. What the one before refused comes again, and what was sent
+behind it may be here first. Told that it is out of order, librdkafka takes another epoch for all its partitions, and
+what was under way elsewhere is stored a second time.
+
+A snapshot is taken where a segment begins and at a clean close, so that a start need not read the whole log:
+
+    <offset in 20 digits>.snapshot      the state from all batches below the offset, big-endian
+    int16    version, 1
+    uint32   CRC-32C of everything after this field
+    int32    number of entries; an entry:
+        int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta of the last batch,
+        int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction or -1
+
+What a producer sent before its last batch is looked up in the log when it comes again (storage.producers.recall): Kafka
+takes it for out of order after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct, error
+from typing import TYPE_CHECKING, NamedTuple
+
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.records.checksum import crc32c
+from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.producers.recall import batches_below
+from gregor.storage.segment.batches import CONTROL_BIT, NO_TIMESTAMP, SEQUENCE_MASK, TRANSACTIONAL_BIT, ScannedBatch
+from gregor.storage.segment.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, OldMessageFormat, file_stem
+
+if TYPE_CHECKING:
+    from gregor.storage.fs.files import Files
+    from gregor.storage.segment.segment import Segment
+
+BATCHES_KEPT = 10
+"""Of each producer, to tell a repetition's offsets by. Apache Kafka keeps as many as a client has under way on one
+connection: 5. When the leader changes while the old one hangs, there are as many again under way at the new one."""
+MOST_SEQUENCES_BACK = 1 << 30
+"""A repetition of something older than that, and a batch far ahead, cannot be told apart: sequences go round."""
+MOST_AWAITED = 1000
+NEW_LEADER_MS = 30_000
+"""How long what the leader before left undone may take to come: clients wait so long for an answer that does not come
+(request.timeout.ms)."""
+DEFAULT_EXPIRATION_MS = 86_400_000
+"""producer.id.expiration.ms"""
+
+_SNAPSHOT_HEAD = Struct(">hIi")
+_SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
+_CRC_COVERS_FROM = 6
+
+
+class AppendedBatch(NamedTuple):
+    """What is kept of a batch."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """One producer. `next_sequence` is derived from the last batch; 0 without one."""
+
+    __slots__ = (
+        "batches",
+        "begins_at",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp",
+        "lost_sequence",
+        "next_sequence",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int, epoch: int = -1) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: list[tuple[int, int, int, int]] = []
+        """The fields of up to BATCHES_KEPT AppendedBatches, oldest first. (Plain: a named tuple is slow to make.)"""
+        self.begins_at = -1
+        """From this sequence to the next one the log got every batch of the epoch; -1: that is not known."""
+        self.next_sequence = 0
+        self.lost_sequence = -1
+        """Of a batch that the disk did not take. While it is `next_sequence`, what follows cannot be taken either."""
+        self.last_timestamp = NO_TIMESTAMP
+        self.coordinator_epoch = -1
+        self.transaction_first_offset = -1
+
+    def add(self, epoch: int, batch: tuple[int, int, int, int]) -> None:
+        """A batch (the fields of an AppendedBatch) was appended. A new epoch forgets the batches of the old one."""
+        batches = self.batches
+        if epoch != self.epoch:
+            self.epoch = epoch
+            batches.clear()
+            self.begins_at = (batch[0] - batch[2]) & SEQUENCE_MASK if batch[0] >= 0 else -1
+        batches.append(batch)
+        if len(batches) > BATCHES_KEPT:
+            del batches[0]
+        self.next_sequence = (batch[0] + 1) & SEQUENCE_MASK
+        self.last_timestamp = batch[3]
+
+    def held_before(self, first_sequence: int, last_sequence: int) -> bool:
+        """Whether the log got a batch of these sequences, in this epoch, before the oldest of `batches`."""
+        if self.begins_at < 0 or not self.batches:
+            return False
+        oldest = AppendedBatch._make(self.batches[0]).first_sequence
+        known = (oldest - self.begins_at) & SEQUENCE_MASK
+        back = (oldest - first_sequence) & SEQUENCE_MASK
+        count = ((last_sequence - first_sequence) & SEQUENCE_MASK) + 1
+        return count <= back <= min(known, MOST_SEQUENCES_BACK)
+
+    def recall(self, earlier: ProducerEntry) -> None:
+        """Takes in what the log tells of the batches up to the one that was known first."""
+        if earlier.epoch != self.epoch or not earlier.batches or not self.batches:
+            return
+        joint = AppendedBatch._make(earlier.batches[-1])
+        if joint.first_sequence != self.begins_at:
+            return
+        self.begins_at = earlier.begins_at
+        if self.batches[0] == earlier.batches[-1]:
+            self.batches[:0] = earlier.batches[:-1]
+            del self.batches[:-BATCHES_KEPT]
+
+    def end_transaction(self, epoch: int, timestamp: int, coordinator_epoch: int) -> None:
+        """A control batch (commit or abort marker) was appended."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+            self.begins_at = self.next_sequence = 0
+        self.coordinator_epoch = coordinator_epoch
+        self.transaction_first_offset = -1
+        self.last_timestamp = timestamp
+
+
+class ProducerStates:
+    """All producers of one log, and the snapshots in its folder."""
+
+    __slots__ = (
+        "_directory",
+        "_files",
+        "awaited",
+        "entries",
+        "expiration_ms",
+        "knows_all",
+        "led_since_ms",
+        "recalled_from",
+        "segments",
+        "snapshot_offsets",
+        "unsynced_snapshots",
+    )
+
+    def __init__(self, files: Files, directory: str, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
+        self._files = files
+        self._directory = directory
+        self.expiration_ms = expiration_ms
+        self.entries: dict[int, ProducerEntry] = {}
+        self.awaited: dict[int, tuple[int, int, int]] = {}
+        """Producer id -> epoch, first and last of the batches that were refused for a reason that passes, by their
+        sequences. What was sent behind them must not be taken before. Of MOST_AWAITED producers, who may have made up
+        their ids; those refused longest ago are forgotten, and taken as Kafka takes them."""
+        self.led_since_ms: int | None = None
+        """Since when this log is written to by clients that wrote to another one before; None: they did not."""
+        self.knows_all = False
+        """Nothing was deleted when that began: who is unknown has not written lately."""
+        self.segments: list[Segment] = []
+        """The log's own."""
+        self.recalled_from: int | None = None
+        """Below this offset no more is known of a producer than a snapshot tells, its last batch; None: what the log
+        tells is known."""
+        self.snapshot_offsets: list[int] = []
+        """Of the snapshots in the folder, ascending. Filled by `list_snapshots`."""
+        self.unsynced_snapshots: list[str] = []
+        """Paths of those that were written, but not synced."""
+
+    # Checks and updates
+
+    def begin_to_lead(self, since_ms: int | None, *, knows_all: bool) -> None:
+        self.awaited.clear()
+        self.led_since_ms = since_ms
+        self.knows_all = knows_all
+
+    def await_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
+        first = last = sequence
+        refused = self._refused(producer_id, epoch)
+        if refused is not None:
+            expected = self._expected(producer_id, epoch)
+            first = min(sequence, refused[0], key=lambda one: _ahead(one, expected))
+            last = max(sequence, refused[1], key=lambda one: _ahead(one, expected))
+        self.awaited.pop(producer_id, None)
+        if len(self.awaited) >= MOST_AWAITED:
+            del self.awaited[next(iter(self.awaited))]
+        self.awaited[producer_id] = epoch, first, last
+
+    def check(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        high_watermark: int,
+        now_ms: int,
+        *,
+        from_client: bool = True,
+    ) -> AppendedBatch | None:
+        """Whether a batch may be appended. Returns the batch it repeats, if that is one of the last ten; else None
+        means yes.
+
+        Raises INVALID_PRODUCER_EPOCH for an epoch that was fenced, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, and for a
+        new epoch that does not begin with 0; KAFKA_STORAGE_ERROR for a gap that our own disk made, NOT_ENOUGH_REPLICAS
+        for one that our refusal made, or that of the leader before: the producer is to send again, as it did nothing
+        wrong. For an older repetition DUPLICATE_SEQUENCE_NUMBER, which clients take for a success without an offset,
+        once it is committed, and before NOT_ENOUGH_REPLICAS_AFTER_APPEND. A producer that nothing is known of may begin
+        anywhere: its earlier batches may have been deleted (KIP-360); where none was, not while the leader is new.
+        """
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            if from_client and first_sequence > 0:
+                self._check_passing(producer_id, epoch, first_sequence, now_ms)
+            return None
+        if epoch == entry.epoch and from_client:
+            for fields in entry.batches:
+                batch = AppendedBatch._make(fields)
+                if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
+                    return batch
+        if epoch < entry.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {epoch} of producer {producer_id} is older than {entry.epoch}, the last one seen",
+            )
+        if not from_client:
+            return None
+        if epoch != entry.epoch:
+            if first_sequence != 0 and entry.epoch != -1:
+                self._check_passing(producer_id, epoch, first_sequence, now_ms)
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {producer_id} begins epoch {epoch} with sequence {first_sequence}, not 0",
+                )
+        elif first_sequence != entry.next_sequence:
+            if entry.held_before(first_sequence, last_sequence):
+                raise _stored_before(entry, first_sequence, high_watermark)
+            if _ahead(first_sequence, entry.next_sequence) < 0 and self.recall():
+                return self.check(producer_id, epoch, first_sequence, last_sequence, high_watermark, now_ms)
+            if entry.lost_sequence == entry.next_sequence:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"producer {producer_id}: sequence {entry.lost_sequence} before it could not be written",
+                )
+            self._check_passing(producer_id, epoch, first_sequence, now_ms)
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id}, epoch {epoch}: sequence {entry.next_sequence} expected, got {first_sequence}",
+            )
+        return None
+
+    def recall(self) -> bool:
+        """Whether more is known now than before: a snapshot keeps no more than the last batch of each producer, the log
+        those before it. They are looked at once, as it takes reading, and few producers ever ask."""
+        if self.recalled_from is None:
+            return False
+        earlier = ProducerStates(self._files, self._directory)
+        try:
+            for batch in batches_below(self.segments, self.recalled_from):
+                earlier.replay(batch)
+        except (OSError, OldMessageFormat):
+            return False
+        finally:
+            self.recalled_from = None
+        for entry in self.entries.values():
+            found = earlier.entries.get(entry.producer_id)
+            if found is not None:
+                entry.recall(found)
+        return True
+
+    def _check_passing(self, producer_id: int, epoch: int, first_sequence: int, now_ms: int) -> None:
+        """Raises NOT_ENOUGH_REPLICAS for a gap that fills up: by what was refused here, or by the leader before."""
+        expected = self._expected(producer_id, epoch)
+        if _ahead(first_sequence, expected) < 0:
+            return
+        refused = self._refused(producer_id, epoch)
+        if refused is not None and _ahead(refused[0], expected) < _ahead(first_sequence, expected):
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"producer {producer_id}: sequence {refused[0]} before it was refused just now",
+            )
+        since_ms = self.led_since_ms
+        if since_ms is None or not 0 <= now_ms - since_ms < NEW_LEADER_MS:
+            return
+        if not self.knows_all and producer_id not in self.entries:
+            return
+        raise KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"producer {producer_id}: sequence {expected} expected, got {first_sequence}; the leader is new, and what"
+            " the one before refused may come yet",
+        )
+
+    def _refused(self, producer_id: int, epoch: int) -> tuple[int, int] | None:
+        """From where to where batches may be missing that were refused."""
+        refused_epoch, first, last = self.awaited.get(producer_id, (-1, 0, 0))
+        expected = self._expected(producer_id, epoch)
+        if refused_epoch != epoch or _ahead(last, expected) < 0:
+            return None
+        return max(first, expected, key=lambda one: _ahead(one, expected)), last
+
+    def _expected(self, producer_id: int, epoch: int) -> int:
+        entry = self.entries.get(producer_id)
+        return entry.next_sequence if entry is not None and entry.epoch == epoch else 0
+
+    def entry(self, producer_id: int) -> ProducerEntry:
+        """The producer's entry, made if there is none."""
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerEntry(producer_id)
+        return entry
+
+    def replay(self, batch: ScannedBatch, coordinator_epoch: int = -1) -> None:
+        """Takes in a batch that is in the log already (its checks were passed then), as `Segment.scan` yields it.
+
+        Batches without a producer id are passed over. `coordinator_epoch` stands inside a control batch, which a scan
+        does not look into.
+        """
+        _, _, base_offset, last_offset, _, attributes, timestamp, producer_id, epoch, base_sequence = batch
+        if producer_id < 0:
+            return
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = ProducerEntry(producer_id)
+        if attributes & CONTROL_BIT:
+            entry.end_transaction(epoch, timestamp, max(coordinator_epoch, entry.coordinator_epoch))
+            return
+        if base_sequence != entry.next_sequence:
+            entry.begins_at = base_sequence
+        delta = last_offset - base_offset
+        last_sequence = (base_sequence + delta) & SEQUENCE_MASK if base_sequence >= 0 else -1
+        entry.add(epoch, (last_sequence, last_offset, delta, timestamp))
+        if attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset < 0:
+            entry.transaction_first_offset = base_offset
+
+    def expire(self, now_ms: int) -> None:
+        """Forgets producers that wrote nothing for `expiration_ms` and have no transaction open."""
+        for producer_id in [entry.producer_id for entry in self.entries.values() if self._expired(entry, now_ms)]:
+            del self.entries[producer_id]
+            self.awaited.pop(producer_id, None)
+
+    def clear(self) -> None:
+        self.entries.clear()
+        self.recalled_from = None
+
+    # Snapshots
+
+    def list_snapshots(self, names: Iterable[str]) -> None:
+        """Takes note of the snapshots among the names of the folder's files."""
+        stems = (name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX))
+        self.snapshot_offsets = sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+
+    def load(self, log_start_offset: int, end_offset: int, now_ms: int) -> int:
+        """Replaces the state by that of the newest good snapshot at or below `end_offset`.
+
+        Returns the offset from which batches must be replayed; `log_start_offset` when there is no snapshot. Deletes
+        snapshots beyond `end_offset`, and any that is damaged.
+        """
+        self.clear()
+        for offset in reversed(self.snapshot_offsets.copy()):
+            if offset <= end_offset:
+                if offset < log_start_offset:
+                    break
+                try:
+                    entries = parse_snapshot(self._files.read_bytes(self._path(offset)))
+                except (ValueError, FileNotFoundError):
+                    pass
+                else:
+                    self.entries = {entry.producer_id: entry for entry in entries if not self._expired(entry, now_ms)}
+                    self.recalled_from = offset if self.entries else None
+                    return offset
+            self.delete_snapshot(offset)
+        return log_start_offset
+
+    def take_snapshot(self, offset: int) -> None:
+        """Writes the present state as that of all batches below `offset`. It is synced with the next flush."""
+        if self.snapshot_offsets and self.snapshot_offsets[-1] >= offset:
+            return
+        path = self._path(offset)
+        self._files.write_atomically(path, format_snapshot(self.entries.values()), sync=False)
+        self.snapshot_offsets.append(offset)
+        self.unsynced_snapshots.append(path)
+
+    def distrust_snapshots(self, from_offset: int) -> None:
+        """Those at or above the offset were written by who knows: the next flush syncs them."""
+        paths = [self._path(offset) for offset in self.snapshot_offsets if offset >= from_offset]
+        self.unsynced_snapshots += [path for path in paths if path not in self.unsynced_snapshots]
+
+    def delete_snapshot(self, offset: int) -> None:
+        if offset in self.snapshot_offsets:
+            self.snapshot_offsets.remove(offset)
+            self._forget_unsynced(offset)
+            self._files.unlink(self._path(offset))
+
+    def delete_snapshots_above(self, end_offset: int) -> None:
+        for offset in self.snapshot_offsets.copy():
+            if offset > end_offset:
+                self.delete_snapshot(offset)
+
+    def mark_snapshot_deleted(self, offset: int) -> list[str]:
+        """Renames the snapshot at `offset`, if there is one, to *.deleted; returns the new path in a list. As
+        Segment.mark_deleted on a full disk. After an error it can be called again."""
+        if offset not in self.snapshot_offsets:
+            return []
+        path = self._path(offset)
+        marked = [path + DELETED_SUFFIX]
+        try:
+            self._files.rename(path, marked[0])
+        except FileNotFoundError:
+            marked = []
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._files.unlink(path)
+            marked = []
+        self.snapshot_offsets.remove(offset)
+        self._forget_unsynced(offset)
+        return marked
+
+    def remove_stray_snapshots(self, base_offsets: Iterable[int]) -> None:
+        """Deletes snapshots that no segment begins with, save the newest one if it lies beyond all of them (it was
+        taken when the log was closed)."""
+        bases = set(base_offsets)
+        newest = self.snapshot_offsets[-1] if self.snapshot_offsets else -1
+        for offset in self.snapshot_offsets.copy():
+            if offset not in bases and not (offset == newest and offset > max(bases, default=-1)):
+                self.delete_snapshot(offset)
+
+    def _path(self, offset: int) -> str:
+        return file_stem(self._directory, offset) + SNAPSHOT_SUFFIX
+
+    def _forget_unsynced(self, offset: int) -> None:
+        path = self._path(offset)
+        if path in self.unsynced_snapshots:
+            self.unsynced_snapshots.remove(path)
+
+    def _expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        return entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
+
+
+def _ahead(sequence: int, expected: int) -> int:
+    """How far it lies behind (less than 0) or before the one that is expected."""
+    ahead = (sequence - expected) & SEQUENCE_MASK
+    return ahead if ahead < MOST_SEQUENCES_BACK else ahead - SEQUENCE_MASK - 1
+
+
+def _stored_before(entry: ProducerEntry, first_sequence: int, high_watermark: int) -> KafkaError:
+    # What it repeats lies below the oldest batch that is kept.
+    committed = AppendedBatch._make(entry.batches[0]).first_offset <= high_watermark
+    return KafkaError(
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER if committed else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        f"producer {entry.producer_id}, epoch {entry.epoch}: sequence {first_sequence} was stored before"
+        + ("" if committed else ", and is not committed yet"),
+    )
+
+
+def format_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    parts = [
+        _SNAPSHOT_ENTRY.pack(
+            entry.producer_id,
+            entry.epoch,
+            *((entry.batches[-1][:3]) if entry.batches else (-1, -1, 0)),
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.transaction_first_offset,
+        )
+        for entry in entries
+    ]
+    data = bytearray(_SNAPSHOT_HEAD.pack(1, 0, len(parts)))
+    data += b"".join(parts)
+    data[2:_CRC_COVERS_FROM] = crc32c(memoryview(data)[_CRC_COVERS_FROM:]).to_bytes(4)
+    return bytes(data)
+
+
+def parse_snapshot(data: bytes) -> list[ProducerEntry]:
+    """The entries of a snapshot; each has its last batch only. ValueError when it is damaged."""
+    try:
+        version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
+        if version != 1 or count < 0:
+            raise ValueError(f"snapshot of version {version} with {count} entries")
+        rows = [
+            _SNAPSHOT_ENTRY.unpack_from(data, _SNAPSHOT_HEAD.size + slot * _SNAPSHOT_ENTRY.size)
+            for slot in range(count)
+        ]
+    except error as broken:
+        raise ValueError("snapshot is cut short") from broken
+    if crc32c(memoryview(data)[_CRC_COVERS_FROM:]) != crc:
+        raise ValueError("snapshot has a wrong checksum")
+    entries = []
+    for producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset in rows:
+        entry = ProducerEntry(producer_id)
+        if last_offset >= 0:
+            entry.add(epoch, (last_sequence, last_offset, delta, timestamp))
+        entry.epoch = epoch
+        entry.last_timestamp = timestamp
+        entry.coordinator_epoch = coordinator_epoch
+        entry.transaction_first_offset = first_offset
+        entries.append(entry)
+    return entries

@@ -1,0 +1,89 @@
+"""Of all the batches of a walk through a log, those from which the state of its producers can be made."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from gregor.storage.producers.state import BATCHES_KEPT
+from gregor.storage.segment.batches import CONTROL_BIT, LENGTH_OVERHEAD, TRANSACTIONAL_BIT, ScannedBatch
+
+Header = tuple[int, int, int, int, int, int, int, int, int, int, int]
+"""base offset, length, leader epoch, magic, crc, attributes, last offset delta, max timestamp, producer id, producer
+epoch, base sequence."""
+
+
+class ProducerTrail:
+    """The state holds a producer's last batches, its epoch, and where its open transaction began. So beside the last
+    batches only the last marker leaves a trace in it, and the first transactional batch behind that. Keeping these
+    costs a tenth of replaying every batch.
+    """
+
+    __slots__ = ("_markers", "_openers", "_recent", "from_offset")
+
+    def __init__(self) -> None:
+        self.from_offset: int | None = None
+        """No batch at or above it was left out; None before the walk has begun."""
+        self._recent: dict[int, deque[Header]] = {}
+        self._markers: dict[int, Header] = {}
+        self._openers: dict[int, Header] = {}
+
+    def begin(self, from_offset: int) -> None:
+        """To be called with the first offset of each part of the walk."""
+        self.from_offset = from_offset if self.from_offset is None else min(self.from_offset, from_offset)
+
+    def recent(self, producer_id: int) -> deque[Header]:
+        """Where the headers of this producer's plain batches go, in order."""
+        headers = self._recent.get(producer_id)
+        if headers is None:
+            headers = self._recent[producer_id] = deque(maxlen=BATCHES_KEPT)
+        return headers
+
+    def keep_special(self, header: Header) -> None:
+        """Takes in a batch that may be transactional or a control batch."""
+        attributes, producer_id = header[5], header[8]
+        if attributes & CONTROL_BIT:
+            self._markers[producer_id] = header
+            self._openers.pop(producer_id, None)
+            return
+        self.recent(producer_id).append(header)
+        if attributes & TRANSACTIONAL_BIT:
+            self._openers.setdefault(producer_id, header)
+
+    def batches(self, from_offset: int) -> list[ScannedBatch]:
+        """What to replay, in order, onto the state that holds everything below `from_offset`: also the batch that this
+        lies in, should it be a log start offset."""
+        by_offset = {header[0]: header for headers in self._recent.values() for header in headers}
+        by_offset.update((header[0], header) for header in self._markers.values())
+        by_offset.update((header[0], header) for header in self._openers.values())
+        return [
+            (-1, length + LENGTH_OVERHEAD, base, base + delta, epoch, attributes, timestamp, producer_id,
+             producer_epoch, sequence)
+            for base, (_, length, epoch, _, _, attributes, delta, timestamp, producer_id, producer_epoch, sequence)
+            in sorted(by_offset.items())
+            if base + delta >= from_offset
+        ]  # fmt: skip
+
+    # Between processes
+
+    def to_lists(self) -> list[list[Header]]:
+        """What was kept, for `extend`; it survives JSON."""
+        recent = [header for headers in self._recent.values() for header in headers]
+        return [recent, list(self._markers.values()), list(self._openers.values())]
+
+    def extend(self, lists: Sequence[Sequence[Sequence[Any]]]) -> None:
+        """Takes in what the trail of the next part of the walk has kept."""
+        recent, markers, openers = ([_header(one) for one in kept] for kept in lists)
+        for header in recent:
+            self.recent(header[8]).append(header)
+        for header in markers:
+            self._markers[header[8]] = header
+            self._openers.pop(header[8], None)
+        for header in openers:
+            self._openers.setdefault(header[8], header)
+
+
+def _header(fields: Sequence[Any]) -> Header:
+    base, length, epoch, magic, crc, attributes, delta, timestamp, producer_id, producer_epoch, sequence = fields
+    return base, length, epoch, magic, crc, attributes, delta, timestamp, producer_id, producer_epoch, sequence

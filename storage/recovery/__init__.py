@@ -1,0 +1,1 @@
+"""From a partition's folder to its log."""

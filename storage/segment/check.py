@@ -1,0 +1,117 @@
+"""Checks the batches of one segment and makes its indexes anew: from what is known to be good, by a walk over the rest
+(gregor.storage.segment.scan), to index files as if the segment had been closed."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, NamedTuple
+
+from gregor.storage.segment.batches import HEADER, HEADER_BYTES, NO_TIMESTAMP
+from gregor.storage.segment.scan import Scan
+
+if TYPE_CHECKING:
+    from gregor.storage.producers.trail import ProducerTrail
+    from gregor.storage.segment.index import OffsetIndex, TimeIndex
+    from gregor.storage.segment.segment import Segment
+
+
+class CheckedSegment(NamedTuple):
+    end_position: int
+    """Where the last valid batch ends; a longer file has something else behind it."""
+    next_offset: int
+    checked_bytes: int
+
+
+def check_segment(
+    segment: Segment,
+    from_offset: int = 0,
+    *,
+    index_interval_bytes: int = 4096,
+    producers: ProducerTrail | None = None,
+    epochs: list[tuple[int, int]] | None = None,
+) -> Generator[Scan, None, CheckedSegment]:
+    """Yields, about every millisecond, the walk with the position it has come to. Somebody else may go on with it then
+    (`Scan.job`, `Scan.take`): resumed when that has happened, the check goes on behind it.
+
+    What lies below `from_offset` is known to be good, index entries included: checking begins at the last batch below
+    it that has an index entry, or with the segment. Each batch checked is noted in `producers`; `epochs` gets (leader
+    epoch, base offset) where one begins that is higher than the last in it. Afterwards the segment's indexes are as if
+    it had been closed: the time index ends with the largest timestamp. Cutting the file is the caller's.
+    Raises OldMessageFormat.
+    """
+    segment.create_missing_indexes()
+    start = _last_entry_below(segment, from_offset)
+    scan = Scan(
+        segment.base_offset,
+        segment.size_bytes,
+        index_interval_bytes,
+        position=start.position,
+        max_timestamp=start.max_timestamp,
+        max_timestamp_offset=start.max_timestamp_offset,
+        last_epoch=epochs[-1][0] if epochs else -1,
+        trail=producers,
+        epochs=epochs,
+    )
+    scan.trail.begin(start.first_offset)
+    for _ in scan.run(segment.log):
+        yield scan
+        if scan.is_over:
+            break
+    if start.entries and scan.position == start.position:
+        # No valid batch where an index entry says there is one: so the index is not to be believed.
+        return (
+            yield from check_segment(
+                segment, 0, index_interval_bytes=index_interval_bytes, producers=producers, epochs=epochs
+            )
+        )
+    if not scan.valid:
+        segment.refuse_old_format(scan.position)
+    scan.finish()
+    _put_entries(segment.offset_index, start.entries, scan.offset_entries)
+    _put_entries(segment.time_index, start.time_entries, scan.time_entries)
+    segment.max_timestamp, segment.max_timestamp_offset = scan.max_timestamp, scan.max_timestamp_offset
+    segment.bytes_since_index_entry = scan.position - scan.entry_position
+    return CheckedSegment(scan.position, scan.next_offset, scan.position - start.position)
+
+
+class _Start(NamedTuple):
+    """Where checking begins, and what is known there of all batches below."""
+
+    entries: int
+    time_entries: int
+    position: int
+    first_offset: int
+    max_timestamp: int
+    max_timestamp_offset: int
+
+
+def _last_entry_below(segment: Segment, offset: int) -> _Start:
+    indexed_offset, position = segment.offset_index.lookup(offset - 1)
+    if position:
+        header = segment.log.read(HEADER_BYTES, position)
+        if len(header) == HEADER_BYTES:
+            base_offset, _, _, magic, _, _, delta, *_ = HEADER.unpack(header)
+            if magic == 2 and base_offset + delta == indexed_offset < offset:
+                time_entries = segment.time_index.entries_below_offset(indexed_offset + 1)
+                max_timestamp, max_offset = NO_TIMESTAMP, segment.base_offset
+                if time_entries:
+                    max_timestamp, relative_offset = segment.time_index.entry(time_entries - 1)
+                    max_offset = segment.base_offset + relative_offset
+                entries = segment.offset_index.entries_below_position(position + 1)
+                return _Start(entries, time_entries, position, base_offset, max_timestamp, max_offset)
+    return _Start(0, 0, 0, segment.base_offset, NO_TIMESTAMP, segment.base_offset)
+
+
+def _put_entries(index: OffsetIndex | TimeIndex, kept: int, entries: bytearray) -> None:
+    """Makes the index hold its first `kept` entries and these. Mostly it does: when only the process has crashed, what
+    it wrote is there. Then no more is done to the file than to append what is missing."""
+    start = kept * index.ENTRY_BYTES
+    have_bytes = index.file.size_bytes() - start
+    if (
+        not 0 <= have_bytes <= len(entries)
+        or start + have_bytes != index.entries * index.ENTRY_BYTES
+        or index.file.read(have_bytes, start) != entries[:have_bytes]
+    ):
+        index.truncate_entries(kept)
+        have_bytes = 0
+    index.append_packed(entries[have_bytes:])

@@ -1,0 +1,360 @@
+"""One segment of a log: a .log file of record batches, and the indexes beside it. Knows files and offsets only.
+
+A segment's files are named by its base offset, a lower bound of the offsets in it, in 20 digits. When an index entry
+is due is Kafka's rule (LogSegment): before a batch is appended, if more than index.interval.bytes were appended since
+the last entry, the offset index gets (last offset, position) of that batch, and the time index the largest timestamp
+so far with the last offset of the batch that brought it. When a segment stops being the active one, the time index
+gets a last entry in any case.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Iterator
+from functools import partial
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.records.checksum import crc32c
+from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.fs.preallocation import PIECE_BYTES
+from gregor.storage.segment.batches import (
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    MAX_RELATIVE_OFFSET,
+    NO_TIMESTAMP,
+    ScannedBatch,
+)
+from gregor.storage.segment.index import OffsetIndex, TimeIndex
+
+if TYPE_CHECKING:
+    from gregor.storage.fs.files import File, Files
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+
+SCAN_BYTES = 1024 * 1024
+LOCATE_BYTES = 8192
+"""A window that holds what lies between two index entries of the default interval, and most of a batch."""
+
+_NOT_LOADED = -2
+
+
+class OldMessageFormat(ValueError):
+    """A segment holds messages of the formats before record batches (magic 0 and 1), written by an old Kafka."""
+
+
+def file_stem(directory: str, offset: int) -> str:
+    """Path of a segment's files (or of a producer snapshot) without the suffix."""
+    return f"{directory}/{offset:020d}"
+
+
+class Segment:
+    """A segment that is to take appends must first be made ready by `activate`. Of others only the size of the .log
+    file is known; the rest is looked up when somebody asks."""
+
+    __slots__ = (
+        "_files",
+        "_first_timestamp",
+        "base_offset",
+        "bytes_since_index_entry",
+        "created_ms",
+        "log",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "reserved_bytes",
+        "roll_jitter_ms",
+        "size_bytes",
+        "stem",
+        "time_index",
+    )
+
+    def __init__(self, files: Files, directory: str, base_offset: int, *, create: bool, size_bytes: int, now_ms: int):
+        self._files = files
+        self.base_offset = base_offset
+        self.stem = stem = file_stem(directory, base_offset)
+        self.log: File = files.create(stem + LOG_SUFFIX) if create else files.open(stem + LOG_SUFFIX)
+        self.offset_index = OffsetIndex(files, stem + INDEX_SUFFIX, base_offset, create=create)
+        self.time_index = TimeIndex(files, stem + TIME_INDEX_SUFFIX, base_offset, create=create)
+        self.size_bytes = size_bytes
+        self.bytes_since_index_entry = 0
+        self.created_ms = now_ms
+        self.roll_jitter_ms = 0
+        self.reserved_bytes = 0
+        """Up to this position of the .log file there is room on the disk, taken before it was needed."""
+        self.max_timestamp = NO_TIMESTAMP if create else _NOT_LOADED
+        """Largest timestamp of its batches. Right only after `activate` or `load_timestamps`."""
+        self.max_timestamp_offset = base_offset
+        """Last offset of the first batch that has it."""
+        self._first_timestamp = _NOT_LOADED
+
+    @classmethod
+    def create(cls, files: Files, directory: str, base_offset: int, *, now_ms: int) -> Segment:
+        """A new, empty segment, ready for appends; what a crash left under its name is emptied. All files or none:
+        a stray one would be taken for the active segment after a restart."""
+        try:
+            return cls(files, directory, base_offset, create=True, size_bytes=0, now_ms=now_ms)
+        except OSError:
+            for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                files.unlink(file_stem(directory, base_offset) + suffix)
+            raise
+
+    @classmethod
+    def open(
+        cls, files: Files, directory: str, base_offset: int, *, size_bytes: int | None = None, now_ms: int = 0
+    ) -> Segment:
+        """A segment that exists. No file is read, and with `size_bytes` (of the .log file) none is asked for."""
+        segment = cls(files, directory, base_offset, create=False, size_bytes=size_bytes or 0, now_ms=now_ms)
+        if size_bytes is None:
+            segment.size_bytes = segment.log.size_bytes()
+        return segment
+
+    def __repr__(self) -> str:
+        return f"Segment({self.stem!r}, {self.size_bytes} bytes)"
+
+    # What is in it
+
+    @property
+    def first_timestamp(self) -> int:
+        """Max timestamp of its first batch, which decides when the segment is old enough to roll; -1 if empty."""
+        if self._first_timestamp == _NOT_LOADED:
+            header = self.log.read(HEADER_BYTES, 0) if self.size_bytes else b""
+            if len(header) < HEADER_BYTES:
+                return NO_TIMESTAMP  # and not remembered: the first append brings one
+            self._first_timestamp = HEADER.unpack(header)[8]
+        return self._first_timestamp
+
+    @first_timestamp.setter
+    def first_timestamp(self, timestamp: int) -> None:
+        self._first_timestamp = timestamp
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """Largest timestamp of its records; the file's modification time when they carry none."""
+        self.load_timestamps()
+        return self.max_timestamp if self.max_timestamp >= 0 else self.log.modified_ms()
+
+    def load_timestamps(self) -> None:
+        """Makes `max_timestamp` right. A segment that was closed or recovered has it in its last time index entry."""
+        if self.max_timestamp == _NOT_LOADED:
+            self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
+
+    def locate(self, offset: int) -> tuple[int, int, int] | None:
+        """(position, size in bytes, base offset) of the first batch that reaches up to `offset` or beyond it.
+
+        None when all batches lie below it. Reads a window of the file or two.
+        """
+        position = self.offset_index.lookup(offset)[1]
+        end = self.size_bytes
+        while position + HEADER_BYTES <= end:
+            window = self.log.read(LOCATE_BYTES, position)
+            at, limit = 0, len(window) - HEADER_BYTES
+            while at <= limit:
+                base_offset, length, _, magic, _, _, delta = _OFFSETS.unpack_from(window, at)
+                if magic != 2 or length < _LEAST_LENGTH:
+                    raise KafkaError(
+                        ErrorCode.KAFKA_STORAGE_ERROR, f"{self.log.path}: no record batch at position {position + at}"
+                    )
+                if base_offset + delta >= offset:
+                    return position + at, length + LENGTH_OVERHEAD, base_offset
+                at += length + LENGTH_OVERHEAD
+            if limit < 0:
+                break
+            position += at
+        return None
+
+    def scan(self, position: int = 0, verify_crc: bool = True) -> Iterator[ScannedBatch]:
+        """The batches from `position` (where one must begin) to the end of the segment, or to the first one that is
+        torn, has a wrong checksum (if asked for), or goes back in offsets or beyond those of a segment. Says nothing of
+        why it ended: compare position + size of the last batch with `size_bytes`. Raises OldMessageFormat.
+        """
+        unpack_from, read, end = HEADER.unpack_from, self.log.read, self.size_bytes
+        next_offset = self.base_offset
+        highest_offset = self.base_offset + MAX_RELATIVE_OFFSET
+        window_bytes = SCAN_BYTES if verify_crc else LOCATE_BYTES * 8
+        want_bytes = window_bytes
+        while position + HEADER_BYTES <= end:
+            want_bytes = min(want_bytes, end - position)
+            window = read(want_bytes, position)
+            view = memoryview(window)
+            limit = len(window)
+            if limit < want_bytes:
+                end = position + limit  # the file is shorter than it is said to be
+            at = 0
+            want_bytes = window_bytes
+            while at + HEADER_BYTES <= limit:
+                (base_offset, length, leader_epoch, magic, crc, attributes, delta, _, max_timestamp, producer_id,
+                 producer_epoch, base_sequence, _) = unpack_from(window, at)  # fmt: skip
+                size_bytes = length + LENGTH_OVERHEAD
+                batch_end = at + size_bytes
+                last_offset = base_offset + delta
+                if (
+                    magic != 2
+                    or length < _LEAST_LENGTH
+                    or delta < 0
+                    or base_offset < next_offset
+                    or last_offset > highest_offset
+                ):
+                    self.refuse_old_format(position + at)
+                    return
+                if position + batch_end > end:
+                    return
+                if verify_crc:
+                    if batch_end > limit:
+                        want_bytes = max(window_bytes, size_bytes)
+                        break
+                    if crc32c(view[at + CRC_START : batch_end]) != crc:
+                        return
+                yield (position + at, size_bytes, base_offset, last_offset, leader_epoch, attributes, max_timestamp,
+                       producer_id, producer_epoch, base_sequence)  # fmt: skip
+                next_offset = last_offset + 1
+                at = batch_end
+            position += at
+
+    def read_next_offset(self) -> tuple[int, int]:
+        """(next offset, end position): where the next batch goes. Looks at headers only, from the last index entry on.
+        The end position lies below `size_bytes` when something that is no batch follows."""
+        next_offset, end = self.base_offset, 0
+        if self.size_bytes:
+            end = self.offset_index.last()[1]
+            for position, size_bytes, _, last_offset, *_ in self.scan(end, verify_crc=False):
+                next_offset, end = last_offset + 1, position + size_bytes
+        return next_offset, end
+
+    # Appends. Log writes the .log file itself (one system call, no frame between) and does the bookkeeping.
+
+    def activate(self) -> None:
+        """Makes an opened segment ready for appends."""
+        self.load_timestamps()
+        self.offset_index.prepare_appends()
+        self.time_index.prepare_appends()
+        self.bytes_since_index_entry = self.size_bytes - self.offset_index.last()[1]
+
+    def append_index_entries(self, last_offset: int, position: int) -> None:
+        """An entry for a batch that was just written; `max_timestamp` must know the batch already."""
+        self.offset_index.append(last_offset, position)
+        self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+
+    def reserve_room(self, size_bytes: int, segment_bytes: int) -> None:
+        """Takes room on the disk for a batch of that size and what comes after it, up to `segment_bytes`. Where there
+        is none, the segment goes on without."""
+        end = self.size_bytes + size_bytes
+        if end > self.reserved_bytes:
+            start = max(self.size_bytes, self.reserved_bytes)
+            wanted = max(end, min(segment_bytes, start + PIECE_BYTES))
+            self.reserved_bytes = wanted if self.log.reserve(start, wanted - start) else max(end, segment_bytes)
+
+    def become_inactive(self) -> None:
+        """Adds the last entry of the time index, completes the index files, and gives reserved room back. Nothing
+        changes when it is called again."""
+        if self.reserved_bytes:
+            self.log.truncate(self.size_bytes)
+            self.reserved_bytes = 0
+        if self.max_timestamp >= 0:
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+        self.write_indexes()
+
+    def write_indexes(self) -> None:
+        """Brings the index files up to date."""
+        self.offset_index.write_pending()
+        self.time_index.write_pending()
+
+    def truncate_to(self, position: int, next_offset: int | None = None) -> None:
+        """Cuts the .log file at a position and takes out of the indexes what lay behind it. The segment is ready for
+        appends then. `next_offset`, the offset after the last batch that stays, saves looking for it."""
+        self.log.truncate(position)
+        self.size_bytes = position
+        self.offset_index.truncate_entries(self.offset_index.entries_below_position(position))
+        if next_offset is None:
+            next_offset = self.read_next_offset()[0]
+        self.time_index.truncate_entries(self.time_index.entries_below_offset(next_offset))
+        self.bytes_since_index_entry = position - self.offset_index.last()[1]
+        if position == 0:
+            self._first_timestamp = _NOT_LOADED
+        self._reload_max_timestamp()
+
+    # Files
+
+    def files(self) -> tuple[File, File, File]:
+        return self.log, self.offset_index.file, self.time_index.file
+
+    def create_missing_indexes(self) -> None:
+        """Empty ones, which `segment_check` then fills."""
+        if not self._files.exists(self.offset_index.file.path):
+            self.offset_index = OffsetIndex(self._files, self.stem + INDEX_SUFFIX, self.base_offset, create=True)
+        if not self._files.exists(self.time_index.file.path):
+            self.time_index = TimeIndex(self._files, self.stem + TIME_INDEX_SUFFIX, self.base_offset, create=True)
+
+    def mark_deleted(self) -> list[str]:
+        """Renames its files to *.deleted and returns their new paths: unlinking them is left to the caller. What is
+        held open can still be read. A full disk may have no room for longer names: there they are unlinked here. After
+        an error it can be called again."""
+        paths: list[str] = []
+
+        def rename(path: str, by: Callable[[str], None]) -> None:
+            if path.endswith(DELETED_SUFFIX):  # an earlier call came so far
+                paths.append(path)
+            elif self._files.exists(path):
+                try:
+                    deleted = self._deleted_path(path)
+                    by(deleted)
+                    paths.append(deleted)
+                except OSError as error:
+                    if not is_full(error):
+                        raise
+                    self._files.unlink(path)
+
+        for file in self.files():
+            rename(file.path, file.rename)
+        transactions = self.stem + TRANSACTION_INDEX_SUFFIX
+        rename(transactions, partial(self._files.rename, transactions))
+        self.close()
+        return paths
+
+    def _deleted_path(self, path: str) -> str:
+        """One that no other segment of this offset has which waits for its deletion: one of both would be unlinked
+        before its time."""
+        deleted, number = path + DELETED_SUFFIX, 0
+        while self._files.exists(deleted):
+            number += 1
+            deleted = f"{self.stem}.{number}{path.removeprefix(self.stem)}{DELETED_SUFFIX}"
+        return deleted
+
+    def close(self) -> None:
+        """Gives descriptors and memory back. The segment stays usable."""
+        self.log.close()
+        self.offset_index.close()
+        self.time_index.close()
+
+    def _reload_max_timestamp(self) -> None:
+        # The batches behind the last time entry may be later than it.
+        self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
+        start = self.offset_index.lookup(self.max_timestamp_offset)[1]
+        for _, _, _, last_offset, _, _, timestamp, *_ in self.scan(start, verify_crc=False):
+            if timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
+
+    def refuse_old_format(self, position: int) -> None:
+        """Raises OldMessageFormat if a whole message of magic 0 or 1 begins there: such a log must not be taken for a
+        torn one. (Both begin with offset int64, size int32, crc-32 of the rest, magic.)"""
+        prefix = self.log.read(HEADER_BYTES, position)
+        if len(prefix) >= 17 and prefix[16] < 2:
+            size_bytes = int.from_bytes(prefix[8:12])
+            if 14 <= size_bytes <= self.size_bytes - position - LENGTH_OVERHEAD:
+                message = self.log.read(size_bytes, position + LENGTH_OVERHEAD)
+                if binascii.crc32(message[4:]) == int.from_bytes(message[:4]):
+                    raise OldMessageFormat(f"{self.log.path} holds messages of format {prefix[16]} at {position}")
+
+
+_OFFSETS = Struct(">qiibIhi")
+"""The header up to the last offset delta."""
+
+_LEAST_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD

@@ -1,0 +1,1 @@
+"""Checks of data folders that change nothing."""

@@ -1,0 +1,387 @@
+"""Walks once through a segment and compares everything beside it with what its batches say. Changes nothing.
+
+What must hold, and what breaks when it does not:
+
+    batches         magic, length, CRC-32C, offsets that ascend: the log cannot be read behind the first that is wrong
+    offset index    ascending; each entry names the last offset of a batch, at a position where a batch begins that does
+                    not lie behind it: else a reader misses records
+    time index      ascending; up to each entry's offset no record is later than its timestamp, and one has it: else a
+                    search by time misses records; a closed segment's last entry has its latest timestamp, by which
+                    retention goes
+    leader epochs   ascending, and as in leader-epoch-checkpoint: else followers truncate at the wrong place
+    producers       a producer's last batch as in the snapshots: else duplicates get in or good batches are refused
+
+Both indexes may lawfully say more than this broker would write: Apache Kafka makes one entry for several batches that
+it got at once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from gregor.protocol.records.batch import CorruptBatch, RecordBatch
+from gregor.protocol.records.checksum import crc32c
+from gregor.storage.segment.batches import (
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    MAX_RELATIVE_OFFSET,
+    NO_TIMESTAMP,
+    SEQUENCE_MASK,
+)
+from gregor.storage.segment.index import OffsetIndex, TimeIndex
+from gregor.storage.segment.segment import OldMessageFormat
+
+if TYPE_CHECKING:
+    from gregor.storage.fs.files import File, Files
+    from gregor.storage.segment.segment import Segment
+
+WINDOW_BYTES = 1024 * 1024
+MOST_PER_FILE = 20
+"""So many problems of one kind are told of a file; of a broken index every entry may be wrong."""
+
+
+class Finding(NamedTuple):
+    """Something that is not as it should be. `harmless`: worth knowing, but nothing is wrong with it."""
+
+    path: str
+    what: str
+    remedy: str
+    harmless: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}. {self.remedy}"
+
+
+class LastBatch(NamedTuple):
+    """What a producer snapshot says of a producer's last batch."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    snapshot: str
+
+
+class Expected(NamedTuple):
+    """What the files beside the segments say about batches."""
+
+    epochs: list[tuple[int, int]]
+    """(epoch, start offset) of leader-epoch-checkpoint."""
+    producers: Mapping[int, LastBatch]
+    """By the offset of the last record."""
+    next_base: int | None
+    """Base offset of the following segment; None for the last one."""
+    growing: bool
+    """The last segment of a running broker: its end may be half written and its indexes behind."""
+    records: bool
+    """Look at each record too."""
+    log_start_offset: int | None = 0
+    """What lies below is deleted, if not from the file, and its epochs are forgotten; None when that is not known."""
+    may_have_room: bool = False
+    """After a crash of Apache Kafka its last indexes end in zeros, and nothing is wrong with that."""
+
+
+class Walked(NamedTuple):
+    """Of a segment: where its good batches end."""
+
+    next_offset: int
+    end_position: int
+    batches: int
+    last_epoch: int
+
+
+EPOCHS_AGAIN = (
+    "Write `damaged` into the file while the broker is stopped: a start then reads the epochs from the batches"
+)
+PRODUCERS_AGAIN = (
+    "Remove it, and .kafka_cleanshutdown, while the broker is stopped: a start then reads the batches again"
+)
+REBUILT = "A start rebuilds the index after both index files of this segment are removed while the broker is stopped"
+COPY = (
+    "Restore the file from a copy; or, while the broker is stopped, remove .kafka_cleanshutdown and "
+    "recovery-point-offset-checkpoint: the next start keeps what lies before and cuts off the rest of this log"
+)
+
+
+class _Entries:
+    """The entries of an index, and complaints about their order. Zeros at the end are room, not entries."""
+
+    def __init__(
+        self,
+        index: OffsetIndex | TimeIndex,
+        found: Callable[[Finding], None],
+        missing_is_wrong: bool,
+        may_have_room: bool,
+    ) -> None:
+        self.path = index.file.path
+        self._found = found
+        self._told = 0
+        self.columns: list[tuple[int, int]] = []
+        self.present = True
+        try:
+            count = index.entries
+            data = index.file.read(count * index.ENTRY_BYTES, 0)
+            size_bytes = index.file.size_bytes()
+        except FileNotFoundError:
+            self.present = False
+            if missing_is_wrong:
+                self.tell("the file is missing", "The next start makes it anew")
+            return
+        self.columns = list(index.ENTRY.iter_unpack(data[: len(data) // index.ENTRY_BYTES * index.ENTRY_BYTES]))
+        rest = size_bytes % index.ENTRY_BYTES
+        if rest:
+            self.tell(f"its size of {size_bytes} bytes is no multiple of {index.ENTRY_BYTES}", REBUILT)
+        elif size_bytes > len(data) and not may_have_room:
+            room = size_bytes - len(data)
+            self.tell(f"{room} bytes of zeros follow its entries", "That is room a crash of Kafka left", harmless=True)
+
+    def tell(self, what: str, remedy: str, harmless: bool = False) -> None:
+        self._told += 1
+        if self._told <= MOST_PER_FILE:
+            self._found(Finding(self.path, what, remedy, harmless))
+        elif self._told == MOST_PER_FILE + 1:
+            self._found(Finding(self.path, "more of the same is left out", REBUILT, harmless))
+
+
+class _OffsetEntries(_Entries):
+    """Compares offset index entries with the batches as they go by."""
+
+    def __init__(
+        self, index: OffsetIndex, found: Callable[[Finding], None], missing_is_wrong: bool, may_have_room: bool
+    ) -> None:
+        super().__init__(index, found, missing_is_wrong, may_have_room)
+        self._next = 0
+        self._awaited: deque[tuple[int, int]] = deque()
+        before = (-1, -1)
+        kept = []
+        for relative, position in self.columns:
+            if relative <= before[0] or position <= before[1]:
+                self.tell(f"the entry of offset {index.base_offset + relative} does not ascend", REBUILT)
+                continue
+            before = (relative, position)
+            kept.append((index.base_offset + relative, position))
+        self.columns = kept
+        self.next_position = kept[0][1] if kept else -1
+        self.next_offset = -1
+
+    def at(self, position: int, last_offset: int) -> None:
+        """A batch begins at `position`. To be called for those at or behind `next_position`, and of every batch while
+        an offset is awaited."""
+        while self._next < len(self.columns) and self.columns[self._next][1] <= position:
+            offset, wanted = self.columns[self._next]
+            if wanted < position:
+                self.tell(f"the entry of offset {offset} points to {wanted}, where no batch begins", REBUILT)
+            else:
+                self._awaited.append((offset, wanted))
+            self._next += 1
+        while self._awaited and self._awaited[0][0] <= last_offset:
+            offset, wanted = self._awaited.popleft()
+            if offset != last_offset:
+                self.tell(f"the entry of position {wanted} names offset {offset}, the last of no batch", REBUILT)
+        self.next_position = self.columns[self._next][1] if self._next < len(self.columns) else 2**63
+        self.next_offset = self._awaited[0][0] if self._awaited else 2**63
+
+    def end(self, growing: bool) -> None:
+        left = [*self._awaited, *self.columns[self._next :]]
+        if left and not growing:
+            self.tell(f"{len(left)} entries from offset {left[0][0]} on lie behind the end of the log", REBUILT)
+
+
+class _TimeEntries(_Entries):
+    """Compares time index entries with the batches as they go by."""
+
+    def __init__(
+        self, index: TimeIndex, found: Callable[[Finding], None], missing_is_wrong: bool, may_have_room: bool
+    ) -> None:
+        super().__init__(index, found, missing_is_wrong, may_have_room)
+        self._next = 0
+        before = (-1, -1)
+        kept = []
+        for timestamp, relative in self.columns:
+            if timestamp <= before[0] or relative < before[1]:
+                self.tell(f"the entry of timestamp {timestamp} does not ascend", REBUILT)
+                continue
+            before = (timestamp, relative)
+            kept.append((timestamp, index.base_offset + relative))
+        self.columns = kept
+        self.next_offset = kept[0][1] if kept else 2**63
+
+    def at(self, last_offset: int, latest: int) -> None:
+        """A batch that reaches the next entry's offset; `latest` is the latest timestamp so far, its own included."""
+        while self._next < len(self.columns) and self.columns[self._next][1] <= last_offset:
+            timestamp, offset = self.columns[self._next]
+            if latest != timestamp:
+                self.tell(
+                    f"up to offset {offset} the latest timestamp is {latest}, the entry says {timestamp}", REBUILT
+                )
+            self._next += 1
+        self.next_offset = self.columns[self._next][1] if self._next < len(self.columns) else 2**63
+
+    def end(self, latest: int, closed: bool, growing: bool) -> None:
+        left = self.columns[self._next :]
+        if left and not growing:
+            self.tell(f"{len(left)} entries from offset {left[0][1]} on lie behind the end of the log", REBUILT)
+        last = self.columns[-1][0] if self.columns else NO_TIMESTAMP
+        if closed and self.present and not left and latest > last:
+            self.tell(f"its last timestamp is {last}, but records go up to {latest}", f"{REBUILT}; retention waits")
+
+
+_START = Struct(">qiib")
+
+
+def verify_segment(
+    files: Files, segment: Segment, expected: Expected, found: Callable[[Finding], None], last_epoch: int = -1
+) -> Generator[int, None, Walked]:
+    """Yields the bytes walked since the last yield, about every megabyte; returns where the good batches end. Problems
+    go to `found`. `last_epoch`: of the batch before the segment. Raises OSError."""
+    path = segment.log.path
+    end_position = segment.size_bytes
+    closed = expected.next_base is not None
+    offsets = _OffsetEntries(segment.offset_index, found, end_position > 0, expected.growing or expected.may_have_room)
+    times = _TimeEntries(segment.time_index, found, end_position > 0, expected.growing or expected.may_have_room)
+    epoch_offsets = [offset for _, offset in expected.epochs]
+    producers = expected.producers
+    position, next_offset, latest, batches = 0, segment.base_offset, NO_TIMESTAMP, 0
+    told_epochs = 0
+    problem: str | None = None
+    while position + HEADER_BYTES <= end_position:
+        window = segment.log.read(min(WINDOW_BYTES, end_position - position), position)
+        view = memoryview(window)
+        limit, at = len(window), 0
+        while at + HEADER_BYTES <= limit:
+            (base_offset, length, epoch, magic, crc, _, delta, _, timestamp, producer_id, producer_epoch, sequence,
+             count) = HEADER.unpack_from(window, at)  # fmt: skip
+            stop = at + length + LENGTH_OVERHEAD
+            last_offset = base_offset + delta
+            if magic != 2:
+                problem = f"format {magic}, not 2"
+            elif length < HEADER_BYTES - LENGTH_OVERHEAD or delta < 0:
+                problem = f"a length of {length} and a last offset delta of {delta}"
+            elif base_offset < next_offset:
+                problem = f"base offset {base_offset} where {next_offset} is the least"
+            elif last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                problem = f"offset {last_offset} is too far from the segment's {segment.base_offset}"
+            elif position + stop > end_position:
+                problem = (
+                    f"a batch of {length + LENGTH_OVERHEAD} bytes, of which {end_position - position - at} are there"
+                )
+            if problem is not None:
+                break
+            if stop > limit:
+                if at:
+                    break  # read on from here
+                window = segment.log.read(stop, position)
+                view, limit = memoryview(window), len(window)
+                if limit < stop:
+                    problem = f"a batch of {stop} bytes, of which {limit} are there"
+                    break
+            if crc32c(view[at + CRC_START : stop]) != crc:
+                problem = f"the CRC-32C of the batch of offsets {base_offset} to {last_offset} is wrong"
+                break
+            if expected.next_base is not None and last_offset >= expected.next_base:
+                problem = f"offset {last_offset} reaches into the next segment, which begins at {expected.next_base}"
+                break
+            if expected.records:
+                problem = _records_problem(window, at, base_offset, last_offset)
+                if problem is not None:
+                    break
+            elif count < 0 or count > delta + 1:
+                problem = f"{count} records on offsets {base_offset} to {last_offset}"
+                break
+
+            batches += 1
+            if timestamp > latest:
+                latest = timestamp
+            if position + at >= offsets.next_position or last_offset >= offsets.next_offset:
+                offsets.at(position + at, last_offset)
+            if last_offset >= times.next_offset:
+                times.at(last_offset, latest)
+            if epoch != last_epoch:
+                if epoch < last_epoch and told_epochs < MOST_PER_FILE:
+                    told_epochs += 1
+                    found(Finding(path, f"leader epoch {epoch} at offset {base_offset} follows {last_epoch}", COPY))
+                last_epoch = epoch
+                slot = bisect_right(epoch_offsets, base_offset) - 1
+                said = expected.epochs[slot][0] if slot >= 0 else None
+                start_offset = expected.log_start_offset
+                forgotten = said is None and (start_offset is None or base_offset < start_offset)
+                if epoch >= 0 and said != epoch and not forgotten and told_epochs < MOST_PER_FILE:
+                    told_epochs += 1
+                    place = f"{path.rpartition('/')[0]}/leader-epoch-checkpoint"
+                    what = f"offset {base_offset} is of leader epoch {epoch}, the file says {said}"
+                    found(Finding(place, what, EPOCHS_AGAIN))
+            if last_offset in producers and producer_id >= 0:
+                _compare_producer(
+                    producers[last_offset], last_offset, producer_id, producer_epoch,
+                    (sequence + delta) & SEQUENCE_MASK if sequence >= 0 else -1, found,
+                )  # fmt: skip
+            next_offset = last_offset + 1
+            at = stop
+        position += at
+        yield at
+        if problem is not None or at == 0:
+            break
+    if position < end_position:
+        rest = end_position - position
+        if problem is None:
+            problem = f"{rest} bytes are no batch"
+        if not (expected.growing and _is_torn(segment.log, position, end_position)):
+            old = _old_format(segment, position)
+            found(
+                Finding(
+                    path, f"at position {position}: {old or problem} ({rest} bytes behind the last good batch)", COPY
+                )
+            )
+    intact = position >= end_position
+    if intact:
+        offsets.end(expected.growing)
+        times.end(latest, closed, expected.growing)
+    return Walked(next_offset, position, batches, last_epoch)
+
+
+def _records_problem(window: bytes, at: int, base_offset: int, last_offset: int) -> str | None:
+    before = base_offset - 1
+    try:
+        for record in RecordBatch(window, at).records():
+            if not before < record.offset <= last_offset:
+                return f"a record of offset {record.offset} within the batch of offsets {base_offset} to {last_offset}"
+            before = record.offset
+    except CorruptBatch as error:
+        return f"the records of offsets {base_offset} to {last_offset} cannot be read: {error}"
+    return None
+
+
+def _compare_producer(
+    said: LastBatch, offset: int, producer_id: int, epoch: int, sequence: int, found: Callable[[Finding], None]
+) -> None:
+    if (said.producer_id, said.epoch, said.last_sequence) != (producer_id, epoch, sequence):
+        found(
+            Finding(
+                said.snapshot,
+                f"offset {offset} is of producer {producer_id}, epoch {epoch}, sequence {sequence}; the snapshot says "
+                f"producer {said.producer_id}, epoch {said.epoch}, sequence {said.last_sequence}",
+                PRODUCERS_AGAIN,
+            )
+        )
+
+
+def _is_torn(log: File, position: int, end_position: int) -> bool:
+    """Whether what stands at the end is a batch that is just being written."""
+    head = log.read(_START.size, position)
+    if len(head) < _START.size:
+        return True
+    _, length, _, magic = _START.unpack(head)
+    return bool(magic == 2 and length >= 0 and position + length + LENGTH_OVERHEAD > end_position)
+
+
+def _old_format(segment: Segment, position: int) -> str | None:
+    try:
+        segment.refuse_old_format(position)
+    except OldMessageFormat:
+        return "messages of the formats before 0.11 begin, which this broker does not serve"
+    return None

@@ -1,0 +1,126 @@
+"""gregor.broker.cli.doctor.zookeeper: servers and nodes, without a ZooKeeper."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from gregor.broker.cli.doctor.checks import Level, Seen, SeenBroker
+from gregor.broker.cli.doctor.zookeeper import (
+    Registered,
+    all_reachable,
+    check_registered,
+    check_session,
+    check_told,
+    check_zookeeper,
+    servers_of,
+)
+from gregor.protocol.messages import MetadataResponse
+from tests.broker.cli.findings import wrong
+
+SRVR = "Zookeeper version: 3.9.3-abc, built on x\nLatency min/avg/max: 0/0/0\nMode: {}\nNode count: 5\n"
+
+
+def answers(*modes: str) -> Callable[[str, int, bytes], bytes]:
+    left = iter(modes)
+
+    def ask(host: str, port: int, word: bytes) -> bytes:
+        mode = next(left)
+        if mode == "refused":
+            raise ConnectionRefusedError(111, "Connection refused")
+        if mode in ("leader", "follower", "standalone"):
+            return SRVR.format(mode).encode()
+        return mode.encode()
+
+    return ask
+
+
+def test_addresses() -> None:
+    assert servers_of("a:1, b ,[::1]:3,::1/kafka") == [("a", 1), ("b", 2181), ("::1", 3), ("::1", 2181)]
+    assert (
+        wrong(check_zookeeper("a:x"))[0].text
+        == "zookeeper.connect=a:x: 'a:x' is no address of a ZooKeeper server; give HOST:PORT"
+    )
+
+
+@pytest.mark.parametrize(
+    ("modes", "levels"),
+    [
+        (["standalone"], [Level.OK]),
+        (["leader", "follower", "follower"], [Level.OK] * 3),
+        (["leader", "refused", "follower"], [Level.OK, Level.WRONG, Level.OK]),
+        (["This ZooKeeper instance is not currently serving requests\n"], [Level.WRONG]),
+        (["srvr is not executed because it is not in the whitelist.\n"], [Level.NOTE]),
+        (["HTTP/1.1 400"], [Level.WRONG]),
+        ([""], [Level.WRONG]),
+        (["standalone", "standalone", "standalone"], [Level.OK, Level.OK, Level.OK, Level.WRONG]),
+        (["leader", "follower"], [Level.OK, Level.OK, Level.NOTE]),
+    ],
+)
+def test_servers(modes: list[str], levels: list[Level]) -> None:
+    findings = check_zookeeper(",".join(f"zoo{number}:2181" for number in range(len(modes))), answers(*modes))
+    assert [one.level for one in findings] == levels
+    wrong(findings)
+
+
+def test_a_session_is_tried_only_where_somebody_answers() -> None:
+    assert not all_reachable(check_zookeeper("a:1", answers("refused")))
+    assert all_reachable(check_zookeeper("a:1,b:1,c:1", answers("refused", "leader", "follower")))
+
+
+def seen(peer: str, *zookeepers: str) -> Seen:
+    brokers = [SeenBroker(index, "kafka", 9092, zookeeper=connect) for index, connect in enumerate(zookeepers)]
+    return Seen("kafka:9092", peer, MetadataResponse(brokers=[], topics=[]), brokers)
+
+
+@pytest.mark.parametrize(
+    ("told", "mode", "connect", "levels"),
+    [
+        (seen("192.0.2.1", "zoo:2181/k", "zoo:2181/k"), "standalone", "zoo:2181/k", [Level.OK]),
+        (seen("192.0.2.1", "zoo:2181", "zoo:2181"), "refused", "", [Level.NOTE]),
+        (seen("127.0.0.1", "127.0.0.1:2181", "127.0.0.1:2181"), "refused", "", [Level.WRONG]),
+        (seen("192.0.2.1", "127.0.0.1:2181", "127.0.0.1:2181"), "standalone", "", []),
+        (seen("127.0.0.1", "127.0.0.1:2181", "127.0.0.1:2181"), "standalone", "127.0.0.1:2181", [Level.OK]),
+        (seen("127.0.0.1", "localhost:2181"), "standalone", "", []),
+        (seen("127.0.0.1", "", ""), "standalone", "", []),
+    ],
+)
+def test_the_zookeeper_that_brokers_have(told: Seen, mode: str, connect: str, levels: list[Level]) -> None:
+    found_connect, found = check_told(told, answers(mode))
+    assert (found_connect, [one.level for one in found]) == (connect, levels)
+
+
+def test_what_stands_in_the_nodes() -> None:
+    assert wrong(check_registered(Registered(frozenset({1, 2}), 1, {1: 9_999, 2: -59_999}), [2, 1], 1)) == []
+    found = wrong(check_registered(Registered(frozenset({1, 4}), 4), [1, 2], 1))
+    assert [one.text for one in found] == [
+        "the brokers take [2] for alive, which have no registration; [4] are registered, which the brokers do not know",
+        "/controller names 4, the brokers say 1",
+    ]
+
+
+def test_a_broker_whose_clock_is_not_right() -> None:
+    registered = Registered(frozenset({1, 2, 3}), 1, {1: 0, 2: 90_000, 3: -61_000})
+    found = wrong(check_registered(registered, [1, 2, 3], 1))
+    assert [one.text for one in found] == [
+        "the clock of broker 2 was 90 s ahead of ZooKeeper's when it registered",
+        "the clock of broker 3 was 61 s behind ZooKeeper's when it registered",
+    ]
+
+
+def test_a_name_that_is_none() -> None:
+    def ask(host: str, port: int, word: bytes) -> bytes:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    (finding,) = wrong(check_zookeeper("nowhere:2181", ask))
+    assert finding.text == "ZooKeeper nowhere:2181: nowhere is not the name of a host"
+
+
+def test_a_session_that_fails_says_why() -> None:
+    def read(connect: str) -> Registered:
+        raise OSError("there is no node /kafka/brokers/ids: no broker has joined a cluster there")
+
+    (finding,) = wrong(check_session("a:1/kafka", [1], 1, read))
+    assert "no node /kafka/brokers/ids" in finding.text

@@ -1,0 +1,106 @@
+"""`gregor groups` without a broker: arguments, and the tables made of what a broker said."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import ConsumerGroupState, Node, TopicPartition
+from confluent_kafka.admin import ConsumerGroupDescription, MemberAssignment, MemberDescription
+
+from gregor.broker.cli.groups import command as groups
+from gregor.broker.cli.groups.report import member_table, offset_table, places_text, state_table
+
+
+def member(name: str, *places: tuple[str, int], instance: str | None = None) -> MemberDescription:
+    assignment = MemberAssignment([TopicPartition(topic, partition) for topic, partition in places])
+    return MemberDescription(f"{name}-id", name, "/127.0.0.1", assignment, instance)
+
+
+def group(*members: MemberDescription, assignor: str = "range") -> ConsumerGroupDescription:
+    state = ConsumerGroupState.STABLE if members else ConsumerGroupState.EMPTY
+    return ConsumerGroupDescription("g", False, list(members), assignor, state, Node(1, "host", 9092))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        (["--group", "g"], "exactly one"),
+        (["--describe"], "needs --group or --all-groups"),
+        (["--describe", "--group", "g", "--all-groups"], "contradict"),
+        (["--describe", "--group", "g", "--members", "--state"], "contradict"),
+        (["--describe", "--group", "g", "--state", "stable"], "no value"),
+        (["--list", "--group", "g"], "leave --group out"),
+        (["--list", "--members"], "go with --describe"),
+        (["--list", "--execute"], "go with --reset-offsets"),
+        (["--describe", "--group", "g", "--type", "classic"], "--type goes with --list"),
+        (["--delete", "--group", "g", "--topic", "t"], "goes with --reset-offsets"),
+        (["--delete-offsets", "--group", "g"], "and --topic"),
+        (["--delete-offsets", "--group", "g", "--group", "h", "--topic", "t"], "one --group"),
+        (["--delete-offsets", "--all-groups", "--topic", "t"], "one --group"),
+        (["--delete-offsets", "--group", "g", "--topic", "t", "--execute"], "go with --reset-offsets"),
+        (["--reset-offsets", "--group", "g", "--topic", "t"], "exactly one of --to-earliest"),
+        (["--reset-offsets", "--group", "g", "--topic", "t", "--to-earliest", "--to-latest"], "exactly one of"),
+        (["--reset-offsets", "--group", "g", "--to-earliest"], "needs --topic or --all-topics"),
+        (["--reset-offsets", "--group", "g", "--all-topics", "--to-latest", "--dry-run", "--execute"], "contradict"),
+        (["--reset-offsets", "--group", "g", "--all-topics", "--by-duration", "1h"], "PnDTnHnMnS"),
+        (["--reset-offsets", "--group", "g", "--all-topics", "--to-datetime", "now"], "YYYY-MM-DD"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments: list[str], cause: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert groups.main(arguments) == 1
+    assert cause in capsys.readouterr().err
+
+
+def test_filters() -> None:
+    assert groups.parse_states("Stable, empty") == {ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY}
+    assert groups.parse_states(groups.ANY) == set()
+    assert {kind.name for kind in groups.parse_types("classic")} == {"CLASSIC"}
+    for parse in (groups.parse_states, groups.parse_types):
+        with pytest.raises(Exception, match="'odd' is not a"):
+            parse("odd")
+
+
+def test_offsets_show_members_with_most_partitions_first_and_orphans_last() -> None:
+    committed = {
+        ("t", 0): TopicPartition("t", 0, 5, leader_epoch=3),
+        ("t", 1): TopicPartition("t", 1, 7),
+        ("u", 9): TopicPartition("u", 9, 1),
+    }
+    described = group(member("a", ("t", 0)), member("b", ("t", 2), ("t", 1)), member("idle"))
+    columns, rows = offset_table(described, committed, {("t", 0): 8, ("t", 1): 7, ("t", 2): 4}, verbose=True)
+    assert [column.name for column in columns][:7] == [
+        *("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
+    ]
+    assert rows == [
+        ["g", "t", 1, "-", 7, 7, 0, "b-id", "/127.0.0.1", "b"],
+        ["g", "t", 2, "-", "-", 4, "-", "b-id", "/127.0.0.1", "b"],
+        ["g", "t", 0, 3, 5, 8, 3, "a-id", "/127.0.0.1", "a"],
+        ["g", "u", 9, "-", 1, "-", "-", "-", "-", "-"],
+    ]
+    plain, short_rows = offset_table(described, committed, {}, verbose=False)
+    assert len(plain) == len(columns) - 1 == len(short_rows[0])
+
+
+def test_members_show_instance_ids_only_where_there_are_some() -> None:
+    columns, rows = member_table(group(member("a", ("t", 0))), verbose=False)
+    assert [column.name for column in columns] == ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
+    assert rows == [["g", "a-id", "/127.0.0.1", "a", 1]]
+    described = group(member("a", ("t", 1), ("t", 0), instance="i"), member("b"))
+    columns, rows = member_table(described, verbose=True)
+    assert columns[2].name == "GROUP-INSTANCE-ID"
+    assert [row[2] for row in rows] == ["i", ""]
+    assert [row[7] for row in rows] == ["t:0,1", "-"]
+
+
+def test_state() -> None:
+    columns, rows = state_table(group(member("a")), verbose=False)
+    assert [column.name for column in columns][-1] == "#MEMBERS"
+    assert rows == [["g", "host:9092  (1)", "range", "Stable", 1]]
+    columns, rows = state_table(group(), verbose=True)
+    assert len(columns) == len(rows[0]) == 7
+    # A blank would shift the columns for whoever splits the line.
+    assert state_table(group(assignor=""), verbose=False)[1][0][2] == "-"
+
+
+def test_places() -> None:
+    assert places_text([("b", 1), ("a", 2), ("a", 0)]) == "a:0,2;b:1"
+    assert places_text([]) == "-"

@@ -1,0 +1,99 @@
+"""Working out new offsets: times, durations, scopes, plans in files, the log's bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from gregor.broker.cli.errors import CommandError
+from gregor.broker.cli.groups.reset import clamp, parse_datetime_ms, parse_duration_ms, parse_scope, read_plan
+
+MAY_FIRST_NOON_MS = 1_714_564_800_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-05-01T12:00:00.000",
+        "2024-05-01T12:00:00",
+        "2024-05-01T12:00:00.000Z",
+        "2024-05-01T14:00:00.000+02:00",
+        "2024-05-01T14:00:00.000+0200",
+    ],
+)
+def test_times(text: str) -> None:
+    assert parse_datetime_ms(text) == MAY_FIRST_NOON_MS
+
+
+def test_milliseconds_of_a_time() -> None:
+    assert parse_datetime_ms("2024-05-01T12:00:00.123") == MAY_FIRST_NOON_MS + 123
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2024-13-01T00:00:00"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(CommandError, match="YYYY-MM-DD"):
+        parse_datetime_ms(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "duration_ms"),
+    [
+        ("PT0S", 0),
+        ("PT1.5S", 1_500),
+        ("PT1H30M", 5_400_000),
+        ("P1DT1S", 86_401_000),
+        ("P2D", 172_800_000),
+        ("-PT1S", -1_000),
+        ("PT-1S", -1_000),
+        ("pt1s", 1_000),
+    ],
+)
+def test_durations(text: str, duration_ms: int) -> None:
+    assert parse_duration_ms(text) == duration_ms
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "1H", "PT1", "P1H", "PT1S1M"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(CommandError, match="PnDTnHnMnS"):
+        parse_duration_ms(text)
+
+
+def test_a_duration_beyond_all_clocks() -> None:
+    with pytest.raises(CommandError, match="longer than any time"):
+        parse_duration_ms("P" + "9" * 400 + "D")
+
+
+def test_scopes() -> None:
+    assert parse_scope(["a", "b:0,2", "b:5"]) == {"a": None, "b": [0, 2, 5]}
+
+
+@pytest.mark.parametrize("text", ["a:", "a:x", "a:1,", "a:-1", "a:" + "1" * 5000])
+def test_what_is_no_scope(text: str) -> None:
+    with pytest.raises(CommandError, match="partitions"):
+        parse_scope([text])
+
+
+def test_plans_for_one_group_and_for_several() -> None:
+    assert read_plan("t,0,5\nt,1,6\n\n", ["g"]) == {"g": {("t", 0): 5, ("t", 1): 6}}
+    assert read_plan("t,0 , 5\x1e\n", ["g"]) == {"g": {("t", 0): 5}}
+    assert read_plan('g,t,0,5\nh,"t,u",1,6\n', ["g", "h"]) == {"g": {("t", 0): 5}, "h": {("t,u", 1): 6}}
+
+
+@pytest.mark.parametrize("text", ["t,0", "t,x,5", "t,0,-5", "g,t,0,5,6", "t,0," + "5" * 5000])
+def test_broken_plans_name_their_line(text: str) -> None:
+    with pytest.raises(CommandError, match="line 2"):
+        read_plan(f"t,0,1\n{text}\n", ["g"])
+
+
+def test_a_plan_that_is_no_csv() -> None:
+    with pytest.raises(CommandError, match="comma-separated"):
+        read_plan("t,0,\r5", ["g"])
+
+
+def test_offsets_beyond_the_log_are_moved_into_it(capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = {("t", 0): 5, ("t", 1): 0, ("t", 2): 99, ("t", 3): 10, ("t", 4): 2}
+    first = dict.fromkeys(wanted, 2)
+    end = dict.fromkeys(wanted, 10)
+    assert clamp(wanted, first, end) == {("t", 0): 5, ("t", 1): 2, ("t", 2): 10, ("t", 3): 10, ("t", 4): 2}
+    warnings = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in warnings] == ["t-1", "t-2"]
+    assert "start" in warnings[0] and "end" in warnings[1]

@@ -1,0 +1,68 @@
+"""gregor.broker.cli.cluster_view: processes beside what the cluster says."""
+
+from __future__ import annotations
+
+from gregor.broker.cli.cluster_view import COLUMNS, Member, Picture, changes, picture_of, rows, summary
+from gregor.broker.launch.supervisor import State
+from gregor.protocol.messages import MetadataResponse
+
+
+def picture(*partitions: tuple[int, list[int]], live: tuple[int, ...] = (0, 1, 2), controller: int = 1) -> Picture:
+    """Partitions are (leader, ISR), with replicas on brokers 0, 1 and 2."""
+    return picture_of(
+        MetadataResponse(
+            controller_id=controller,
+            brokers=[MetadataResponse.MetadataResponseBroker(node_id=node_id) for node_id in live],
+            topics=[
+                MetadataResponse.MetadataResponseTopic(
+                    name="t",
+                    partitions=[
+                        MetadataResponse.MetadataResponsePartition(
+                            partition_index=index, leader_id=leader, replica_nodes=[0, 1, 2], isr_nodes=isr
+                        )
+                        for index, (leader, isr) in enumerate(partitions)
+                    ],
+                )
+            ],
+        )
+    )
+
+
+def member(broker_id: int, state: State = State.READY, exit_text: str = "") -> Member:
+    pid = None if state is State.DOWN else 100 + broker_id
+    return Member(broker_id, pid, state, f"localhost:909{broker_id}", exit_text)
+
+
+def test_who_holds_what() -> None:
+    seen = picture((0, [0, 1, 2]), (0, [0, 2]), (-1, [2]), live=(0, 2), controller=0)
+    members = [member(0), member(1, State.DOWN, "killed by SIGKILL"), member(2)]
+    found = rows(members, seen)
+    assert found == [
+        ["0", "100", "ready", "localhost:9090", "2", "3", "2", "controller"],
+        ["1", "-", "down", "localhost:9091", "0", "3", "1", "killed by SIGKILL"],
+        ["2", "102", "ready", "localhost:9092", "0", "3", "3", ""],
+    ]
+    assert all(len(row) == len(COLUMNS) for row in found)
+    assert summary(seen) == "1 topic, 3 partitions: 2 under-replicated, 1 without a leader"
+
+
+def test_before_anybody_answers() -> None:
+    starting = Member(0, 7, State.STARTING, "")
+    assert rows([starting], None) == [["0", "7", "starting", "-", "-", "-", "-", ""]]
+    assert summary(None) == "no broker answers"
+
+
+def test_a_broker_that_runs_but_is_not_taken_for_alive() -> None:
+    assert rows([member(2)], picture(live=(0, 1)))[0][-1] == "not in the cluster"
+
+
+def test_lines_tell_only_what_changed() -> None:
+    names = {0: "broker 0", 1: "broker 1"}
+    whole, behind = picture((0, [0, 1, 2])), picture((0, [0, 2]))
+    moved = picture((0, [0, 2]), controller=0)
+    assert changes(None, whole, names) == ["controller: broker 1", "1 topic, 1 partition: all in sync"]
+    assert changes(whole, whole, names) == []
+    assert changes(whole, behind, names) == ["1 topic, 1 partition: 1 under-replicated"]
+    assert changes(behind, moved, names) == ["controller: broker 0"]
+    assert changes(moved, None, names) == ["no broker answers"]
+    assert changes(moved, picture((0, [0, 2]), controller=-1), names) == ["controller: none"]

@@ -1,0 +1,73 @@
+"""A broker that hears nothing from ZooKeeper: when it goes on leading, and when not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gregor.broker.cluster import isolation as silence
+from gregor.broker.cluster.isolation import Silence
+from gregor.protocol.errors import ErrorCode
+from gregor.replication.channels.peer import PeerError
+from gregor.replication.partition.metadata_image import Endpoint, LiveBroker
+from tests.broker.harness import Harness, running
+
+
+class Others:
+    """What the other brokers say of who is alive; None: no answer."""
+
+    def __init__(self, harness: Harness, words: dict[int, set[int] | None]) -> None:
+        self.asked: list[int] = []
+        self._words = words
+        harness.broker.metadata.brokers |= {
+            id_: LiveBroker(id_, {"PLAINTEXT": Endpoint("other", id_, 0)}, None) for id_ in words
+        }
+
+    async def live_brokers(self, host: str, port: int) -> set[int]:
+        assert host == "other"
+        self.asked.append(port)
+        word = self._words[port]
+        if word is None:
+            raise PeerError("it is gone")
+        return word
+
+
+@pytest.mark.parametrize(
+    ("words", "silent_s", "leads", "asked"),
+    [
+        ({1: {1, 2}}, 7.0, False, [1]),  # cut off, and replaced
+        ({1: {0, 1, 2}}, 7.0, True, [1]),  # nobody has a ZooKeeper
+        ({1: {1, 2}}, 5.0, True, []),  # its session lasts
+        ({1: None, 2: {1, 2}}, 7.0, False, [1, 2]),
+        ({1: set(), 2: {0, 2}}, 7.0, True, [1, 2]),  # who has just started knows nothing
+        ({1: None}, 7.0, True, [1]),
+        ({}, 7.0, True, []),
+    ],
+)
+def test_the_others_say_whether_it_counts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: dict[int, set[int] | None],
+    silent_s: float,
+    leads: bool,
+    asked: list[int],
+) -> None:
+    with running(tmp_path) as harness:
+        harness.create_topic("t", partitions=2)
+        others = Others(harness, words)
+        monkeypatch.setattr(silence, "live_brokers", others.live_brokers)
+        broker = harness.broker
+        watched = Silence(
+            broker.replicas,
+            broker.metadata,
+            silent_s=lambda: silent_s,
+            session_timeout_ms=6000,
+            listener="PLAINTEXT",
+        )
+        harness.run(watched.look())
+        harness.run(watched.look())
+        refused = ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert [harness.produce("t", b"x", partition=index).error_code for index in (0, 1)] == [refused] * 2
+        # Who leads nothing has nothing to ask.
+        assert others.asked == asked * (2 if leads else 1)

@@ -1,0 +1,166 @@
+"""What becomes of zookeeper.connect, and of the files that Apache Kafka came with, as they are."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gregor.broker.cluster import store_factory as store_choice
+from gregor.broker.cluster.store_factory import NoSuchStore, check_members, check_store, in_cluster
+from gregor.broker.server import Server
+from gregor.broker.wiring import StartError
+from gregor.config.broker import BrokerConfig
+from tests.broker.test_server import run
+from tests.support.processes import free_port
+
+__all__ = ["run"]  # a fixture
+
+COMMON = """\
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+WITH_ZOOKEEPER = COMMON + "broker.id=0\nzookeeper.connect=localhost:2181\ngroup.initial.rebalance.delay.ms=0\n"
+WITH_RAFT = (
+    COMMON
+    + """\
+process.roles=broker,controller
+node.id=1
+inter.broker.listener.name=PLAINTEXT
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=\
+CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+"""
+)
+FILES = {
+    "1.1.1": WITH_ZOOKEEPER + "zookeeper.connection.timeout.ms=6000\nlog.dirs=/tmp/kafka-logs\n",
+    "2.8.2": WITH_ZOOKEEPER + "zookeeper.connection.timeout.ms=18000\nlog.dirs=/tmp/kafka-logs\n",
+    "3.9.1 with ZooKeeper": WITH_ZOOKEEPER + "zookeeper.connection.timeout.ms=18000\nlog.dirs=/tmp/kafka-logs\n",
+    "3.9.1": WITH_RAFT + "controller.quorum.voters=1@localhost:9093\nlog.dirs=/tmp/kraft-combined-logs\n",
+    "4.3.1": WITH_RAFT
+    + "controller.quorum.bootstrap.servers=localhost:9093\nlog.dirs=/tmp/kraft-combined-logs\n"
+    + "share.coordinator.state.topic.replication.factor=1\nshare.coordinator.state.topic.min.isr=1\n",
+}
+
+
+@pytest.mark.parametrize("release", FILES)
+def test_stock_files(run: Any, tmp_path: Path, release: str) -> None:
+    """Unchanged but for what a test must not share with others: ports and the folder. Those of the time of ZooKeeper
+    do as they did with Apache Kafka where they name one: without it they do not start, and say so."""
+    file = tmp_path / "server.properties"
+    file.write_text(FILES[release])
+    as_it_is = BrokerConfig.load(str(file))
+    assert (as_it_is.warnings, len(as_it_is.listeners)) == ([], 1)
+    with_zookeeper = "ZooKeeper" in release or release < "3"
+    assert bool(as_it_is["zookeeper.connect"]) is with_zookeeper
+    own = [("listeners", "PLAINTEXT://127.0.0.1:0"), ("log.dirs", str(tmp_path / "data"))]
+    if with_zookeeper:
+        own += [("zookeeper.connect", f"127.0.0.1:{free_port()}"), ("zookeeper.connection.timeout.ms", "50")]
+    config = BrokerConfig.load(str(file), [*own, ("advertised.listeners", "PLAINTEXT://127.0.0.1:0")])
+
+    async def test() -> None:
+        server = Server(config)
+        if with_zookeeper:
+            with pytest.raises(StartError, match="no ZooKeeper answered within 50 ms.*gregor zookeeper.*leave zook"):
+                await server.start()
+            return
+        await server.start()
+        assert server.info.broker_id == as_it_is.broker_id
+        await server.stop()
+
+    run(test())
+
+
+def _nobody(_address: str) -> bool:
+    return False
+
+
+def test_stock_file_where_no_zookeeper_is(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """zookeeper.connect=localhost:2181, as every stock file has it, with nobody there: a single broker, also next time.
+    With a ZooKeeper it is the member it says it is; so is any other value, and a folder that was a member's."""
+    monkeypatch.setattr(store_choice, "_listens", _nobody)
+    stock = {"zookeeper.connect": "localhost:2181", "broker.id": "0", "log.dirs": str(tmp_path / "data")}
+    config = BrokerConfig({**stock, "listeners": "PLAINTEXT://127.0.0.1:0"})
+    for _ in range(2):
+
+        async def test() -> None:
+            server = Server(config)
+            await server.start()
+            await server.stop()
+
+        run(test())
+        assert not in_cluster(BrokerConfig(stock))
+    other = {**stock, "log.dirs": str(tmp_path / "other")}
+    assert in_cluster(BrokerConfig({**other, "zookeeper.connect": "localhost:2182"}))
+    assert in_cluster(BrokerConfig({"zookeeper.connect": "localhost:2181", "log.dirs": other["log.dirs"]}))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "meta.properties").write_text("broker.id=0\nversion=0\ncluster.id=x\n")
+    assert in_cluster(BrokerConfig(other))
+    with pytest.raises(NoSuchStore, match="nothing listens there; start a ZooKeeper"):
+        check_members("localhost:2181")
+    monkeypatch.setattr(store_choice, "_listens", lambda _address: True)
+    assert in_cluster(BrokerConfig(stock))
+    check_members("localhost:2181")
+
+
+def test_who_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        assert store_choice._listens(address)
+    assert not store_choice._listens(address)
+
+
+def test_nothing_of_zookeeper_without_it() -> None:
+    config = BrokerConfig()
+    check_store(config)
+    assert not in_cluster(config)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "remedy"),
+    [
+        ("zookeeper.set.acl", "true", "set it to false"),
+        ("zookeeper.connect", "/kafka", "leave zookeeper.connect out"),
+        ("zookeeper.connect", "zk:2181/kafka/", "leave zookeeper.connect out"),
+    ],
+)
+def test_settings_of_zookeeper_that_cannot_be_followed(key: str, value: str, remedy: str) -> None:
+    config = BrokerConfig({"zookeeper.connect": "zk:2181", key: value})
+    with pytest.raises(NoSuchStore, match=f"{key}={value}") as refusal:
+        check_store(config)
+    assert remedy in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"process.roles": "broker"},
+        {"process.roles": "controller"},
+        {"controller.quorum.voters": "1@a:9093,2@b:9093,3@c:9093", "process.roles": "broker,controller"},
+        {"controller.quorum.bootstrap.servers": "a:9093,b:9093"},
+    ],
+)
+def test_a_member_of_a_quorum_does_not_start_on_its_own(given: dict[str, str]) -> None:
+    with pytest.raises(NoSuchStore, match="give zookeeper.connect, or leave the settings of KRaft out"):
+        check_store(BrokerConfig(given))
+    check_store(BrokerConfig({**given, "zookeeper.connect": "zoo1:2181"}))
+
+
+@pytest.mark.parametrize("voters", ["1@localhost:9093", "1@kafka:9093", ""])
+def test_a_quorum_of_one_is_a_single_broker(voters: str) -> None:
+    check_store(BrokerConfig({"process.roles": "controller,broker", "controller.quorum.voters": voters}))

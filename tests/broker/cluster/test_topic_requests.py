@@ -1,0 +1,152 @@
+"""Topics that another broker, the controller, is asked to create: its answers, its moves, and what is known here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from gregor.broker.cluster import topic_requests
+from gregor.broker.cluster.topic_requests import TopicRequests
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse, UpdateMetadataRequest
+from gregor.replication.channels.peer import PeerError
+from gregor.replication.partition.metadata_image import MetadataImage
+
+
+class FakePeer:
+    """Brokers by port; each answers what the test says."""
+
+    answers: dict[int, list[ErrorCode | PeerError]]
+    asked: list[tuple[int, CreateTopicsRequest]]
+
+    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int) -> None:
+        self.address = host, port
+
+    async def ask(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        self.asked.append((self.address[1], request))
+        answer = self.answers[self.address[1]].pop(0)
+        if isinstance(answer, PeerError):
+            raise answer
+        result = CreateTopicsResponse.CreatableTopicResult(name=request.topics[0].name, error_code=answer)
+        return CreateTopicsResponse(topics=[result])
+
+    def close(self) -> None:
+        pass
+
+
+def told(image: MetadataImage, controller_id: int, leader: int | None = None) -> None:
+    brokers = [
+        UpdateMetadataRequest.UpdateMetadataBroker(
+            id=id_,
+            endpoints=[UpdateMetadataRequest.UpdateMetadataEndpoint(host="h", port=id_, listener="PLAINTEXT")],
+        )
+        for id_ in (1, 2, 3)
+    ]
+    states = [] if leader is None else [UpdateMetadataRequest.UpdateMetadataPartitionState(leader=leader)]
+    topics = [UpdateMetadataRequest.UpdateMetadataTopicState(topic_name="t", partition_states=states)] if states else []
+    image.apply(UpdateMetadataRequest(controller_id=controller_id, live_brokers=brokers, topic_states=topics))
+
+
+Test = Callable[[TopicRequests, MetadataImage], Awaitable[None]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Test], None]:
+    def runner(test: Test) -> None:
+        async def body() -> None:
+            image = MetadataImage()
+            peer: Any = FakePeer
+            monkeypatch.setattr(topic_requests, "Peer", peer)
+            monkeypatch.setattr(topic_requests, "_RETRY_DELAY_S", 0)
+            FakePeer.answers, FakePeer.asked = {2: [], 3: []}, []
+            await test(TopicRequests(BrokerConfig({"broker.id": "1"}), image), image)
+
+        asyncio.run(body())
+
+    return runner
+
+
+def test_it_ends_when_the_leaders_are_known_here(run: Callable[[Test], None]) -> None:
+    async def test(requests: TopicRequests, image: MetadataImage) -> None:
+        told(image, 2)
+        FakePeer.answers[2] = [ErrorCode.NONE]
+        asking = asyncio.create_task(requests.create_topic("t", 1, 3, {"a": "b"}))
+        while not FakePeer.asked:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        told(image, 2, leader=-1)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not asking.done()
+        told(image, 2, leader=3)
+        await asking
+        (topic,) = FakePeer.asked[0][1].topics
+        assert (topic.name, topic.num_partitions, topic.replication_factor) == ("t", 1, 3)
+        assert [(config.name, config.value) for config in topic.configs] == [("a", "b")]
+
+    run(test)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT])
+def test_a_topic_that_is_there_or_on_its_way(run: Callable[[Test], None], code: ErrorCode) -> None:
+    async def test(requests: TopicRequests, image: MetadataImage) -> None:
+        told(image, 2, leader=1)
+        FakePeer.answers[2] = [code]
+        await requests.create_topic("t", 1, 1, {})
+
+    run(test)
+
+
+def test_a_controller_that_moves_is_looked_for(run: Callable[[Test], None]) -> None:
+    async def test(requests: TopicRequests, image: MetadataImage) -> None:
+        told(image, 2, leader=1)
+        FakePeer.answers = {2: [PeerError("refused"), ErrorCode.NOT_CONTROLLER], 3: [ErrorCode.NONE]}
+        asking = asyncio.create_task(requests.create_topic("t", 1, 1, {}))
+        while len(FakePeer.asked) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        told(image, 3)
+        await asking
+        assert [port for port, _ in FakePeer.asked] == [2, 2, 3]
+
+    run(test)
+
+
+def test_refusals_are_passed_on(run: Callable[[Test], None]) -> None:
+    async def test(requests: TopicRequests, image: MetadataImage) -> None:
+        told(image, 2)
+        FakePeer.answers[2] = [ErrorCode.INVALID_REPLICATION_FACTOR]
+        with pytest.raises(KafkaError) as refused:
+            await requests.create_topic("t", 1, 9, {})
+        assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+    run(test)
+
+
+@pytest.mark.parametrize("controller", [-1, 1])
+def test_no_controller(run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch, controller: int) -> None:
+    monkeypatch.setattr(topic_requests, "TRIED_FOR_S", 0)
+
+    async def test(requests: TopicRequests, image: MetadataImage) -> None:
+        told(image, controller)
+        with pytest.raises(KafkaError, match="not known which broker") as refused:
+            await requests.create_topic("t", 1, 1, {})
+        assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+
+    run(test)
+
+
+def test_leaders_that_nobody_tells_of(run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_requests, "KNOWN_WITHIN_S", 0.001)
+
+    async def test(requests: TopicRequests, image: MetadataImage) -> None:
+        told(image, 2)
+        FakePeer.answers[2] = [ErrorCode.NONE]
+        with pytest.raises(KafkaError) as refused:
+            await requests.create_topic("t", 1, 1, {})
+        assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+        told(image, 2, leader=1)  # nobody waits any more
+
+    run(test)

@@ -1,0 +1,250 @@
+"""gregor.broker.fetch.delayed: when a waiting fetch looks again, how often, and that it answers once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gregor.broker.fetch.delayed import DelayedFetch
+from gregor.protocol.errors import ErrorCode
+from gregor.replication.partition.purgatory import Waiters
+
+
+class FakePartition:
+    def __init__(self) -> None:
+        self.waiters = Waiters()
+
+    def watch(self, callback: Callable[[], None]) -> int:
+        return self.waiters.watch(callback)
+
+    def unwatch(self, handle: int) -> None:
+        self.waiters.unwatch(handle)
+
+    def move(self) -> None:
+        self.waiters.run(lambda offset: None)
+
+
+class FakeRead:
+    """Satisfied when the test says so; counts what is held."""
+
+    def __init__(self, *partitions: FakePartition) -> None:
+        self._partitions = partitions
+        self.satisfied = self.enough = False
+        self.missing: list[str] = []
+        self.fetches = 0
+        self.fetch_s = 0.002
+        self.looks = 0
+        self.held = 1  # as the handler's first look leaves it
+
+    def partitions(self) -> list[FakePartition]:
+        return list(self._partitions)
+
+    def collect(self) -> None:
+        assert not self.held
+        self.looks += 1
+        self.held = 1
+        self.satisfied = self.enough
+
+    async def fetch_missing(self) -> None:
+        self.fetches += 1
+        await asyncio.sleep(self.fetch_s)
+        self.missing = []
+
+    def release(self) -> None:
+        self.held = 0
+
+    def response(self) -> Any:
+        assert self.held
+        return f"answer {self.looks}"
+
+
+class Poll:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, max_wait_s: float = 3600, missing: tuple[str, ...] = ()
+    ) -> None:
+        self.partitions = FakePartition(), FakePartition()
+        self.read = FakeRead(*self.partitions)
+        self.read.missing = list(missing)
+        self.answers: list[Any] = []
+        port: Any = self.read
+        self.delayed = DelayedFetch(loop, port, max_wait_s)
+        self.delayed.then(self.answers.append)
+
+    @property
+    def watching(self) -> list[bool]:
+        return [partition.waiters.active for partition in self.partitions]
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+def turn(loop: asyncio.AbstractEventLoop, seconds: float = 0) -> None:
+    loop.run_until_complete(asyncio.sleep(seconds))
+    loop.run_until_complete(asyncio.sleep(0))
+
+
+def answered(loop: asyncio.AbstractEventLoop, poll: Poll) -> None:
+    """Turns until it is."""
+    end_s = loop.time() + 30
+    while not poll.answers:
+        assert loop.time() < end_s
+        turn(loop, 0.001)
+
+
+def test_it_holds_nothing_while_it_waits(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop)
+    assert (poll.read.held, poll.watching) == (0, [True, True])
+    poll.partitions[0].move()
+    turn(loop)
+    assert (poll.read.looks, poll.read.held, poll.answers) == (1, 0, [])
+    poll.delayed.cancel()
+
+
+def test_several_appends_of_one_turn_cost_one_look_and_none_at_once(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop)
+    for _ in range(10):
+        for partition in poll.partitions:
+            partition.move()
+    assert poll.read.looks == 0
+    turn(loop)
+    assert poll.read.looks == 1
+    poll.delayed.cancel()
+
+
+def test_it_answers_once_there_is_enough_and_only_once(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop, max_wait_s=0.01)
+    poll.read.enough = True
+    poll.partitions[1].move()
+    turn(loop)
+    assert poll.answers == ["answer 1"]
+    assert poll.watching == [False, False]
+    poll.partitions[0].move()
+    turn(loop, 0.02)
+    assert poll.answers == ["answer 1"]
+
+
+def test_it_answers_with_what_there_is_when_the_time_is_over(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop, max_wait_s=0.005)
+    turn(loop, 0.02)
+    assert poll.answers == ["answer 1"]
+    assert poll.watching == [False, False]
+
+
+def test_the_time_and_a_move_in_the_same_turn(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop, max_wait_s=0)
+    poll.read.enough = True
+    poll.partitions[0].move()
+    turn(loop, 0.005)
+    assert poll.answers == ["answer 1"]
+
+
+def test_cancelling_gives_everything_back(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop, max_wait_s=0.005)
+    poll.partitions[0].move()
+    poll.delayed.cancel()
+    poll.delayed.cancel()
+    turn(loop, 0.02)
+    assert (poll.answers, poll.read.looks, poll.read.held) == ([], 0, 0)
+    assert poll.watching == [False, False]
+
+
+def test_what_is_missing_is_fetched_and_then_looked_at(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop, missing=("a page",))
+    poll.read.enough = True
+    poll.partitions[0].move()
+    turn(loop)
+    assert (poll.read.fetches, poll.read.looks, poll.answers) == (1, 0, [])
+    answered(loop, poll)
+    assert (poll.read.fetches, poll.read.looks, poll.answers) == (1, 1, ["answer 1"])
+    assert poll.watching == [False, False]
+
+
+def test_a_look_may_find_something_missing(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop)
+    look = poll.read.collect
+
+    def miss() -> None:
+        look()
+        poll.read.missing = ["a page"] if poll.read.looks < 3 else []
+
+    poll.read.collect = miss  # type: ignore[method-assign]
+    poll.read.enough = True
+    poll.partitions[0].move()
+    answered(loop, poll)
+    assert (poll.read.fetches, poll.answers) == (2, ["answer 3"])
+
+
+@pytest.mark.parametrize("enough", [False, True])
+def test_the_time_is_over_while_something_is_fetched(loop: asyncio.AbstractEventLoop, enough: bool) -> None:
+    poll = Poll(loop, 0, missing=("a page",))
+    poll.read.enough = enough
+    turn(loop)
+    assert (poll.read.looks, poll.answers) == (0, [])
+    answered(loop, poll)
+    assert (poll.read.looks, poll.answers) == (1, ["answer 1"])
+
+
+def test_cancelling_while_something_is_fetched(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop, missing=("a page",))
+    turn(loop)
+    poll.delayed.cancel()
+    turn(loop, 0.01)
+    assert (poll.answers, poll.read.looks, poll.read.held) == ([], 0, 0)
+
+
+def test_a_fetch_that_fails_is_told_and_the_look_follows(
+    loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    poll = Poll(loop, 0.005, missing=("a page",))
+
+    async def fail() -> None:
+        poll.read.missing = []
+        raise RuntimeError("a bug")
+
+    poll.read.fetch_missing = fail  # type: ignore[method-assign]
+    poll.read.enough = True
+    poll.delayed._fetch_missing()
+    turn(loop, 0.02)
+    assert poll.answers == ["answer 1"]
+    assert "a bug" in caplog.text
+
+
+@pytest.mark.parametrize("max_wait_s", [3600, 0.001])
+def test_a_look_that_fails_is_answered_too(
+    loop: asyncio.AbstractEventLoop, max_wait_s: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    poll = Poll(loop, max_wait_s)
+
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    poll.read.collect = fail  # type: ignore[method-assign]
+    if max_wait_s > 1:
+        poll.partitions[0].move()
+    turn(loop, 0.005)
+    (answer,) = poll.answers
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (poll.watching, poll.read.held) == ([False, False], 0)
+    assert "a bug" in caplog.text
+
+
+def test_a_partition_that_moves_while_the_answer_goes_out(loop: asyncio.AbstractEventLoop) -> None:
+    poll = Poll(loop)
+
+    def answered(answer: Any) -> None:
+        poll.answers.append(answer)
+        poll.partitions[0].move()
+
+    poll.delayed.then(answered)
+    poll.read.enough = True
+    poll.partitions[0].move()
+    turn(loop)
+    turn(loop)
+    assert poll.answers == ["answer 1"]

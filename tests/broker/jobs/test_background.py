@@ -1,0 +1,257 @@
+"""jobs.background: threads for what waits for the disk; nothing begun is dropped, nothing failed is silent."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from gregor.broker.jobs.background import Background
+from gregor.protocol.slices import Slices
+
+ResultT = TypeVar("ResultT")
+
+
+class Loop:
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.background = Background()
+
+    def run(self, work: Awaitable[ResultT]) -> ResultT:
+        return self.loop.run_until_complete(asyncio.wait_for(work, 10))
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    loop = Loop()
+    yield loop
+    loop.run(loop.background.close())
+    loop.loop.close()
+
+
+def test_calls_run_on_threads_and_a_slow_sync_keeps_no_other_work_waiting(loop: Loop) -> None:
+    async def both() -> list[str]:
+        released = threading.Event()
+
+        def slow_sync() -> str:
+            assert released.wait(5)
+            return threading.current_thread().name
+
+        def work() -> str:
+            released.set()
+            return threading.current_thread().name
+
+        return list(await asyncio.gather(loop.background.fsync(slow_sync), loop.background.run(work)))
+
+    sync, files = loop.run(both())
+    assert sync.startswith("fsync") and files.startswith("files")
+
+
+def test_errors_reach_who_asked(loop: Loop) -> None:
+    def fail() -> None:
+        raise OSError(28, "disk full")
+
+    for ask in (loop.background.fsync, loop.background.run):
+        with pytest.raises(OSError, match="disk full"):
+            loop.run(ask(fail))
+
+
+def test_files_and_folders_are_removed_after_their_delay(loop: Loop, tmp_path: Path) -> None:
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
+    (tmp_path / "folder" / "inner" / "file").write_bytes(b"x")
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "stays").write_bytes(b"x")
+    paths = [str(tmp_path / name) for name in ("folder", "absent", "file")]
+
+    async def test() -> float:
+        begin = time.monotonic()
+        loop.background.remove_later(iter(paths), 20)
+        await asyncio.sleep(0.005)
+        assert (tmp_path / "file").exists()
+        await asyncio.gather(*loop.background._tasks)
+        return time.monotonic() - begin
+
+    assert loop.run(test()) >= 0.02
+    assert [path.name for path in tmp_path.iterdir()] == ["stays"]
+
+
+def test_what_is_to_be_removed_at_one_time_is_one_work(loop: Loop, tmp_path: Path) -> None:
+    paths = [tmp_path / f"file-{number}" for number in range(20)]
+    for path in paths:
+        path.write_bytes(b"x")
+
+    async def test() -> None:
+        background = loop.background
+        for path in paths[:15]:
+            background.remove_later([str(path)], 20)
+        assert len(background._tasks) == 1
+        background.remove_later([str(paths[15])], 30)
+        assert len(background._tasks) == 2
+        background.remove_now()
+        background.remove_later([str(paths[16])], 20)  # not with those that go now: it may be read
+        assert len(background._tasks) == 3
+        await asyncio.gather(*background._tasks)
+        background.remove_later([str(path) for path in paths[17:]], 20)
+        await asyncio.gather(*background._tasks)
+
+    loop.run(test())
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_removed_is_told_and_the_rest_goes(
+    loop: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    bad = tmp_path / "file" / "below a file"
+
+    async def test() -> None:
+        loop.background.remove_later([str(bad), str(tmp_path / "file")], 0)
+        await asyncio.gather(*loop.background._tasks)
+
+    loop.run(test())
+    assert not (tmp_path / "file").exists()
+    assert "below a file cannot be removed" in caplog.text
+
+
+def test_nothing_to_remove_is_no_work(loop: Loop) -> None:
+    loop.background.remove_later([], 0)
+    assert not loop.background._tasks
+
+
+def test_failed_work_is_told(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    async def fail() -> None:
+        raise ValueError("a bug")
+
+    async def test() -> None:
+        loop.background.spawn(fail())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    loop.run(test())
+    assert "background work failed" in caplog.text and "a bug" in caplog.text
+
+
+def test_close_ends_what_waits_and_waits_for_what_runs() -> None:
+    loop = Loop()
+    done: list[str] = []
+
+    async def forever() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            done.append("ended")
+
+    def sync() -> None:
+        time.sleep(0.02)
+        done.append("synced")
+
+    async def test() -> None:
+        loop.background.spawn(forever())
+        running = asyncio.ensure_future(loop.background.fsync(sync))
+        await asyncio.sleep(0.005)
+        await loop.background.close()
+        await running
+
+    loop.run(test())
+    assert sorted(done) == ["ended", "synced"]
+    loop.loop.close()
+
+
+def test_works_in_slices_take_turns_and_leave_turns_to_the_loop(loop: Loop) -> None:
+    told: list[str] = []
+
+    def work(name: str) -> Slices[str]:
+        for _ in range(3):
+            told.append(name)
+            yield None
+        return name.upper()
+
+    async def everything() -> list[str]:
+        other = asyncio.ensure_future(ticks())
+        found = await asyncio.gather(*(loop.background.in_slices(work(name)) for name in "ab"))
+        other.cancel()
+        return found
+
+    async def ticks() -> None:
+        while True:
+            told.append(".")
+            await asyncio.sleep(0)
+
+    assert loop.run(everything()) == ["A", "B"]
+    said = "".join(told)
+    assert said.replace(".", "") == "ababab"
+    assert "ab" not in said and "ba" not in said
+
+
+def test_calls_of_slices_run_on_a_thread_and_what_comes_of_them_goes_back(loop: Loop) -> None:
+    def work() -> Slices[tuple[str, str]]:
+        name = yield lambda: threading.current_thread().name
+        try:
+            yield fail
+        except OSError as error:
+            return name, str(error)
+        return name, "no error"
+
+    def fail() -> None:
+        raise OSError("no luck")
+
+    name, error = loop.run(loop.background.in_slices(work()))
+    assert name.startswith("codecs") and error == "no luck"
+
+
+def test_errors_of_slices_come_out_and_the_next_work_runs(loop: Loop) -> None:
+    def bad() -> Slices[None]:
+        yield None
+        raise ValueError("in a slice")
+
+    def good() -> Slices[int]:
+        yield None
+        return 7
+
+    with pytest.raises(ValueError, match="in a slice"):
+        loop.run(loop.background.in_slices(bad()))
+    assert loop.run(loop.background.in_slices(good())) == 7
+
+
+def test_a_work_that_is_given_up_lets_the_others_go_on(loop: Loop) -> None:
+    def endless() -> Slices[None]:
+        while True:
+            yield None
+
+    async def give_up() -> None:
+        task = asyncio.ensure_future(loop.background.in_slices(endless()))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    def short() -> Slices[str]:
+        yield None
+        return "done"
+
+    loop.run(give_up())
+    assert loop.run(loop.background.in_slices(short())) == "done"
+
+
+def test_what_is_kept_goes_on_alone_and_ends_with_the_broker(loop: Loop) -> None:
+    done = []
+
+    async def work(seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        done.append(seconds)
+
+    async def both() -> tuple[bool, bool]:
+        short, long = asyncio.ensure_future(work(0)), asyncio.ensure_future(work(600))
+        loop.background.keep(short)
+        loop.background.keep(long)
+        await short
+        await loop.background.close()
+        return short.cancelled(), long.cancelled()
+
+    assert loop.run(both()) == (False, True)
+    assert done == [0]

@@ -1,0 +1,142 @@
+"""One run of jobs.log_cleaner, its worker's part done in this process: what happens to the log meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable, Iterable
+from typing import cast
+
+import pytest
+
+from gregor.broker.jobs.background import Background
+from gregor.broker.jobs.cleaner_process import CleanerProcess, CleaningFailed
+from gregor.broker.jobs.log_cleaner import LogCleaner
+from gregor.broker.jobs.worker_process import WorkerDied
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.ids import random_uuid
+from gregor.protocol.records.batch import CorruptBatch
+from gregor.storage.cleaner.cleaner import CleanedGroup, CleaningJob, CleaningRun
+from gregor.storage.folders.manager import LogManager
+from gregor.storage.log.log import Log
+from tests.storage.logs import NOW_MS, log_config, sequenced
+from tests.storage.memory_files import MemoryFiles
+
+CONFIG = BrokerConfig({"log.dirs": "/data"})
+TABLE = log_config(cleanup_policy=frozenset(["compact"]), min_cleanable_dirty_ratio=0.0)
+
+
+class ProcessHere(CleanerProcess):
+    """Does the work at once."""
+
+    def __init__(self, files: MemoryFiles, log: Log) -> None:
+        super().__init__()
+        self._files = files
+        self._log = log
+        self.jobs: list[CleaningJob] = []
+        self.synced: list[int] = []
+        self.before: Callable[[], None] = lambda: None
+
+    async def clean(
+        self,
+        job: CleaningJob,
+        producers: Iterable[list[tuple[int, int, int]]],
+        bytes_per_second: float | None,
+        swap: Callable[[CleanedGroup], Awaitable[None]],
+    ) -> int:
+        self.jobs.append(job)
+        self.synced.append(self._log.recovery_point)
+        known = {one: (offset, epoch) for some in producers for one, offset, epoch in some}
+        self.before()
+        run = CleaningRun(self._files, job, known)
+        try:
+            run.build_map()
+            groups = run.groups()
+        except (CorruptBatch, OSError) as error:
+            raise CleaningFailed(str(error), getattr(error, "errno", None)) from error
+        for group in groups:
+            await swap(run.clean(group))
+        return run.end_offset
+
+
+def attempt(
+    meanwhile: Callable[[MemoryFiles, Log], None], before: Callable[[Log], None] = lambda _log: None
+) -> tuple[ProcessHere, LogCleaner, Log]:
+    """A run over a log of two segments, `meanwhile` after its first step, `before` when its worker begins to read."""
+    files = MemoryFiles()
+    files.make_directory("/data")
+    manager = LogManager(CONFIG, files, lambda: NOW_MS)
+    log = manager.get_or_create("table", 0, random_uuid(), TABLE)
+    append(log, 10)
+    log.roll(NOW_MS)
+    append(log, 1)
+    process = ProcessHere(files, log)
+    process.before = lambda: before(log)
+
+    async def run() -> LogCleaner:
+        background = Background()
+        cleaner = LogCleaner(CONFIG, manager, background, lambda: NOW_MS)
+        task = asyncio.create_task(cleaner._attempt(log, cast(CleanerProcess, process)))
+        await asyncio.sleep(0)
+        meanwhile(files, log)
+        await task
+        await background.close()
+        return cleaner
+
+    return process, asyncio.run(run()), log
+
+
+def append(log: Log, count: int) -> None:
+    for _ in range(count):
+        log.append_as_leader(sequenced(7, 0, log.log_end_offset), 0, NOW_MS)
+    log.high_watermark = log.log_end_offset
+
+
+def test_what_comes_while_the_producers_are_asked_is_left_for_the_next_run() -> None:
+    def more(_files: MemoryFiles, log: Log) -> None:
+        append(log, 5)
+        log.roll(NOW_MS)
+
+    process, _, log = attempt(more)
+    assert [job.first_uncleanable_offset for job in process.jobs] == [10]
+    assert log.cleaned_offset == 10
+
+
+def test_a_record_that_others_go_for_is_on_the_disk_first() -> None:
+    process, _, _ = attempt(lambda _files, _log: None)
+    assert process.synced == [10]
+
+
+def test_a_swap_that_a_full_disk_has_no_room_for_is_tried_again() -> None:
+    def fill(files: MemoryFiles, _log: Log) -> None:
+        files.fail("rename", error=OSError(errno.ENOSPC, "no room for a longer name"))
+
+    _, cleaner, log = attempt(fill)
+    found = cleaner._trouble["table", 0]
+    assert found.retry_at_ms is not None
+    assert not log.cleaning
+    assert not log.offline
+
+
+@pytest.mark.parametrize(
+    ("died", "truncate"),
+    [
+        (False, lambda log: log.truncate_to(3, NOW_MS)),
+        (False, lambda log: log.truncate_fully_and_start_at(40, NOW_MS)),
+        (True, lambda log: log.truncate_to(3, NOW_MS)),
+    ],
+)
+def test_a_log_that_is_truncated_while_a_worker_reads_it_is_compacted_another_time(
+    died: bool, truncate: Callable[[Log], None]
+) -> None:
+    """As by a follower whose leader has another past: what the worker stumbles over is nothing wrong with the log."""
+
+    def before(log: Log) -> None:
+        truncate(log)
+        if died:
+            raise WorkerDied("it read what was cut off")
+
+    _, cleaner, log = attempt(lambda _files, _log: None, before)
+    assert cleaner.trouble(log) is None
+    assert not log.cleaning
+    assert log.cleaned_offset is None

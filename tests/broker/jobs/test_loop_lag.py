@@ -1,0 +1,248 @@
+"""The stall meter, with clocks turned by hand and a loop that only remembers what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from gregor.broker.jobs.loop_lag import BOUNDS_MS, LIMIT_MS, TICK_S, WARN_MS, StallCounts, StallMeter, Stalls, where
+from tests.broker.harness import running
+
+
+class FakeTimer:
+    def cancel(self) -> None:
+        return
+
+
+class FakeLoop:
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.later: list[tuple[float, Callable[[], None]]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> FakeTimer:
+        self.later.append((delay_s, callback))
+        return FakeTimer()
+
+
+class Bench:
+    """A meter under hand-cranked clocks; the signals are set by the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delattr("gregor.broker.jobs.loop_lag.signal.setitimer")  # no signals of the process itself
+        self.now_s = 100.0
+        self.busy_s = 5.0
+        self.loop = FakeLoop()
+        self.stalls = Stalls(lambda: self.now_s, lambda: self.busy_s)
+        loop: Any = self.loop
+        self.stalls.start(loop)
+
+    def work(self, seconds: float, *, waiting: float = 0.0) -> None:
+        self.now_s += seconds + waiting
+        self.busy_s += seconds
+
+    def signal(self) -> None:
+        self.stalls.worked(0, sys._getframe())
+
+    def turn(self) -> None:
+        due, self.loop.soon = self.loop.soon, []
+        for callback in due:
+            callback()
+
+    def tick_in_time(self) -> None:
+        self.now_s = max(self.now_s, self.stalls._due_s)
+        self.tick()
+
+    def tick(self) -> None:
+        [(_, callback)], self.loop.later = self.loop.later, []
+        callback()
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+def test_a_stall_is_the_time_from_a_signal_to_the_next_turn(bench: Bench) -> None:
+    bench.signal()
+    bench.work(0.012, waiting=0.003)
+    bench.turn()
+    assert bench.stalls.total.longest_ms == pytest.approx(15)
+    assert bench.stalls.total.longest_busy_ms == pytest.approx(12)
+    assert bench.stalls.total.counts[BOUNDS_MS.index(10)] == 1
+    assert bench.stalls.latest is not None
+    assert bench.stalls.latest.lasted_ms == pytest.approx(15)
+
+
+def test_work_in_short_pieces_is_no_stall(bench: Bench) -> None:
+    for _ in range(100):
+        bench.signal()
+        bench.work(0.0009)
+        bench.turn()
+        bench.work(0.003)
+    assert bench.stalls.total.counts == [0] * len(BOUNDS_MS)
+
+
+def test_a_second_signal_tells_what_runs(bench: Bench) -> None:
+    bench.signal()
+    bench.work(0.02)
+    bench.signal()
+    bench.work(0.02)
+    bench.signal()
+    assert len(bench.loop.soon) == 1
+    bench.turn()
+    assert bench.stalls.latest is not None
+    assert "Bench.signal" in bench.stalls.latest.doing
+    bench.signal()
+    bench.work(0.02)
+    bench.turn()
+    assert bench.stalls.latest.doing == ""  # of the stall before
+
+
+def test_the_slow_timer_sees_what_no_signal_did(bench: Bench) -> None:
+    bench.now_s += TICK_S + 0.3
+    bench.tick()
+    assert bench.stalls.total.longest_ms == pytest.approx(300)
+    assert bench.stalls.total.longest_busy_ms == 0
+    bench.tick_in_time()
+    assert bench.stalls.total.over(1) == 1
+
+
+@pytest.mark.parametrize("tick_first", [True, False])
+def test_a_stall_is_counted_once(bench: Bench, tick_first: bool) -> None:
+    bench.now_s += TICK_S - 0.01
+    bench.signal()
+    bench.work(0.5)
+    for happens in (bench.tick, bench.turn) if tick_first else (bench.turn, bench.tick):
+        happens()
+    assert bench.stalls.total.over(1) == 1
+    assert bench.stalls.total.longest_ms == pytest.approx(500)
+
+
+def test_a_process_that_was_stopped_did_not_stall(bench: Bench) -> None:
+    bench.signal()
+    bench.now_s += 3600
+    bench.stalls._continued(0, None)
+    bench.turn()
+    bench.tick()
+    assert bench.stalls.total.longest_ms == 0
+
+
+def test_the_last_minute_forgets(bench: Bench) -> None:
+    meter = bench.stalls
+    for _ in range(int(120 / TICK_S)):
+        if bench.now_s == 100.0:
+            bench.signal()
+            bench.work(0.05)
+            bench.turn()
+        bench.tick_in_time()
+        if bench.now_s < 140:
+            assert meter.last_minute().longest_ms == pytest.approx(50)
+    assert meter.last_minute().over(1) == 0
+    assert meter.total.longest_ms == pytest.approx(50)
+
+
+def test_the_log_tells_of_a_bad_minute_and_of_the_end(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    bench.signal()
+    bench.work(0.05)
+    bench.turn()
+    for _ in range(int(65 / TICK_S)):
+        bench.tick_in_time()
+    assert caplog.messages == [
+        "stalls of the event loop in the last minute: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"
+    ]
+    for _ in range(int(65 / TICK_S)):
+        bench.tick_in_time()
+    assert len(caplog.messages) == 1
+    bench.stalls.stop()
+    bench.stalls.stop()
+    assert caplog.messages[1:] == [
+        "stalls of the event loop: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"
+    ]
+
+
+def test_after_stop_a_late_signal_does_nothing(bench: Bench) -> None:
+    bench.stalls.stop()
+    bench.signal()
+    assert bench.loop.soon == []
+
+
+def test_warnings_are_rare(caplog: pytest.LogCaptureFixture) -> None:
+    meter = StallMeter()
+    for second in range(20):
+        meter.late(second, WARN_MS, 1, "here")
+        meter.late(second, LIMIT_MS, 1, "here")
+    assert [record.levelname for record in caplog.records if record.levelno >= logging.WARNING] == ["WARNING"] * 2
+    assert "by here" in caplog.text
+
+
+def test_counts_add_up() -> None:
+    one, other = StallCounts(), StallCounts()
+    for lasted_ms in (1, 1.9, 2, 9.99, 10, 999, 1000, 100_000):
+        one.add(lasted_ms, lasted_ms / 2)
+    assert one.counts == [2, 1, 1, 1, 0, 0, 0, 0, 1, 2]
+    other.add(30, 30)
+    other.merge(one)
+    assert other.over(10) == 5
+    assert other.over(1) == 9
+    assert (other.longest_ms, other.longest_busy_ms) == (100_000, 50_000)
+
+
+def test_figures() -> None:
+    counts = StallCounts()
+    counts.add(12.345, 3.21)
+    assert counts.figures() == {
+        "longest_ms": 12.3,
+        "longest_busy_ms": 3.2,
+        "at_least_ms": {str(bound): int(bound == 10) for bound in BOUNDS_MS},
+    }
+
+
+def test_they_are_told_on_the_broker_s_socket(tmp_path: Path) -> None:
+    with running(tmp_path) as harness:
+        harness.broker.stalls.late(1.0, 30, 20, "")
+
+        async def ask() -> list[dict[str, Any]]:
+            return [answer async for answer in harness.node.control.carry_out({"command": "stalls"})]
+
+        [answer] = harness.run(ask())
+    assert answer["total"] == answer["last_minute"] == harness.broker.stalls.total.figures()
+    assert answer["total"]["longest_ms"] == 30
+
+
+def test_where() -> None:
+    assert where(None) == ""
+    assert where(sys._getframe()).split(" < ")[0].startswith(f"{__name__}.test_where:")
+
+
+@pytest.mark.slow
+def test_signals_of_the_process() -> None:
+    """The real thing: a loop that is held up for a tenth of a second, and one that works in short pieces."""
+
+    async def run() -> Stalls:
+        stalls = Stalls()
+        stalls.start(asyncio.get_running_loop())
+        end = time.thread_time() + 0.1
+        while time.thread_time() < end:
+            pass
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        stalls.stop()
+        return stalls
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        stalls = runner.run(run())
+    assert stalls.total.longest_busy_ms > 60
+    assert stalls.latest is not None
+    assert "test_signals_of_the_process" in stalls.latest.doing

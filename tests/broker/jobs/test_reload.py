@@ -1,0 +1,123 @@
+"""SIGHUP: the file is read again, what it changes acts at once, and each key that differs has its line in the log."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from gregor.broker.jobs.reload import HangUp, reload_file
+from gregor.config.broker import BrokerConfig
+from tests.broker.harness import Harness
+from tests.support.processes import ROOT, BrokerProcess
+
+
+def test_a_broker_takes_over_what_it_can(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("message.max.bytes=1000\n")
+    harness = Harness(tmp_path / "data", message_max_bytes="1000").start()
+    config, configs = harness.broker.config, harness.broker.topic_configs
+    config.path = str(path)
+    config.overrides = {key: text for key, text in config.static_texts.items() if key != "message.max.bytes"}
+    harness.create_topic("t")
+    log = harness.broker.logs.get("t", 0)
+    assert log is not None and log.config.max_message_bytes == 1000
+    path.write_text("message.max.bytes=2000\nproducer.id.expiration.ms=7\nnum.partitions=3\n")
+    with caplog.at_level("INFO"):
+        reload_file(config, configs.broker_changed, lambda addresses: None)
+    assert log.config.max_message_bytes == 2000
+    assert log._producers.expiration_ms == 7
+    told = [(record.levelname, record.getMessage().removeprefix(f"{path}: ")) for record in caplog.records]
+    assert told == [
+        ("INFO", "message.max.bytes=2000 is applied"),
+        ("WARNING", "num.partitions=3 is ignored: read-only; it takes effect at the next start"),
+        ("INFO", "producer.id.expiration.ms=7 is applied"),
+    ]
+    harness.stop()
+
+
+def test_what_cannot_be_read_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def never() -> None:
+        raise AssertionError("nothing has changed")
+
+    config = BrokerConfig({"message.max.bytes": "5"})
+    reload_file(config, never, lambda addresses: None)
+    assert "started without a file" in caplog.text
+    path = tmp_path / "server.properties"
+    config.path = str(path)
+    reload_file(config, never, lambda addresses: None)
+    assert "cannot be read: No such file" in caplog.text
+    path.write_text("a=\\uXY\n")
+    reload_file(config, never, lambda addresses: None)
+    assert "malformed" in caplog.text
+    path.unlink()
+    os.mkfifo(path)
+    reload_file(config, never, lambda addresses: None)
+    assert "no regular file" in caplog.text
+    assert config["message.max.bytes"] == 5
+
+
+@pytest.mark.slow
+def test_the_signal(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("log.retention.ms=5000\n")
+    broker = BrokerProcess(tmp_path)
+    broker.file = path
+    with broker:
+        path.write_text("log.retention.ms=6000\nlisteners=PLAINTEXT://localhost:1\n")
+        os.kill(broker.pid, signal.SIGHUP)
+        deadline = time.monotonic() + 10
+        while "log.retention.ms=6000 is applied" not in broker.log():
+            assert time.monotonic() < deadline, broker.log()
+            time.sleep(0.01)
+    assert "listeners=PLAINTEXT://localhost:1 is ignored: the command line gives it, and wins" in broker.log()
+
+
+@pytest.mark.parametrize(
+    ("at_the_start", "now", "done"), [(False, False, "reload"), (True, True, "reload"), (True, False, "stop")]
+)
+def test_a_closed_terminal_ends_the_broker(
+    monkeypatch: pytest.MonkeyPatch, at_the_start: bool, now: bool, done: str
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr("os.isatty", lambda descriptor: at_the_start)
+    hang_up = HangUp(lambda: seen.append("stop"), lambda: seen.append("reload"))
+    monkeypatch.setattr("os.isatty", lambda descriptor: now)
+    hang_up()
+    assert seen == [done]
+
+
+@pytest.mark.slow
+def test_a_terminal_that_is_closed(tmp_path: Path) -> None:
+    """The real thing: the broker leads a session on a terminal, whose other end goes away."""
+    broker = BrokerProcess(tmp_path)
+    terminal, inner = pty.openpty()
+    settings = [f"--override={key}={value}" for key, value in broker.overrides.items()]
+    with broker.output.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gregor.broker", "start", *settings],
+            cwd=ROOT,
+            stdin=inner,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+    os.close(inner)
+    try:
+        deadline = time.monotonic() + 20
+        while "started, listening" not in broker.log():
+            assert time.monotonic() < deadline, broker.log()
+            time.sleep(0.01)
+    finally:
+        os.close(terminal)
+    assert process.wait(20) == 0
+    assert broker.log().endswith("stopped\n")

@@ -1,0 +1,74 @@
+"""gregor.broker.launch.local_zookeeper: its file, its port, and whether it answers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gregor.broker.launch.local_zookeeper import ask, free_ports, is_free, is_ok, write_config
+from tests.support.processes import free_port
+
+
+@contextmanager
+def server(answer: bytes) -> Iterator[int]:
+    """Answers whoever connects, once."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(30)
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                assert connection.recv(16) == b"ruok"
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listening.getsockname()[1]
+        thread.join()
+
+
+@pytest.mark.parametrize(("answer", "ok"), [(b"imok", True), (b"", False), (b"HTTP/1.1 400", False)])
+def test_who_answers_well_is_ok(answer: bytes, ok: bool) -> None:
+    with server(answer) as port:
+        assert is_ok(port) is ok
+
+
+def test_who_is_not_there_is_not_ok() -> None:
+    port = free_port()
+    assert not is_ok(port)
+    with pytest.raises(OSError):
+        ask("127.0.0.1", port, b"ruok")
+
+
+def test_its_file_keeps_it_on_the_loopback(tmp_path: Path) -> None:
+    text = write_config(tmp_path / "new", 2182).read_text()
+    assert f"dataDir={tmp_path}/new/data\n" in text
+    assert "clientPort=2182\nclientPortAddress=127.0.0.1\n" in text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_taken_ports_are_passed_over(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        taken = socket.create_server((host, 0), family=family)
+    except OSError:
+        pytest.skip(f"no {host} on this machine")
+    with taken:
+        port: int = taken.getsockname()[1]
+        assert not is_free(port)
+        if port < 65000:
+            assert port not in free_ports(port, 2)
+
+
+def test_any_ports_are_free_and_differ() -> None:
+    assert len(set(free_ports(0, 5))) == 5
+
+
+def test_ports_end_somewhere() -> None:
+    with pytest.raises(OSError, match="not 9 free ports from 65530"):
+        free_ports(65530, 9)

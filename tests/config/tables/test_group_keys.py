@@ -1,0 +1,62 @@
+"""Settings of groups: what Apache Kafka 4.3.1 takes and refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.tables.group_keys import GROUP_KEYS, check_group
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {},
+        {"consumer.session.timeout.ms": "50000"},
+        {"share.auto.offset.reset": "earliest"},
+        {"share.auto.offset.reset": "by_duration:P1DT2H3.5S"},
+        {"streams.num.standby.replicas": "2"},
+        {"consumer.heartbeat.interval.ms": "15000", "consumer.session.timeout.ms": "45000"},
+    ],
+)
+def test_taken(texts: dict[str, str]) -> None:
+    check_group(texts, BrokerConfig())
+
+
+@pytest.mark.parametrize(
+    ("texts", "named"),
+    [
+        ({"no.such.key": "1"}, "unknown group setting"),
+        ({"consumer.session.timeout": "1"}, "did you mean consumer.session.timeout.ms"),
+        ({"consumer.session.timeout.ms": "1"}, "group.consumer.min.session.timeout.ms"),
+        ({"consumer.session.timeout.ms": "60001"}, "group.consumer.max.session.timeout.ms"),
+        ({"consumer.heartbeat.interval.ms": "999999"}, "group.consumer.max.heartbeat.interval.ms"),
+        ({"consumer.assignment.interval.ms": "99999999"}, "group.consumer.max.assignment.interval.ms"),
+        ({"consumer.session.timeout.ms": "x"}, "whole number"),
+        ({"share.auto.offset.reset": "nowhere"}, "earliest"),
+        ({"share.auto.offset.reset": "by_duration:P"}, "earliest"),
+        ({"share.isolation.level": "x"}, "read_committed"),
+        ({"streams.num.standby.replicas": "9"}, "group.streams.max.standby.replicas"),
+        ({"share.record.lock.duration.ms": "1"}, "at least 1000"),
+        ({"share.delivery.count.limit": "99"}, "group.share.max.delivery.count.limit"),
+        ({"share.partition.max.record.locks": "5000"}, "group.share.max.partition.max.record.locks"),
+        ({"streams.initial.rebalance.delay.ms": "-1"}, "at least 0"),
+    ],
+)
+def test_refused(texts: dict[str, str], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        check_group(texts, BrokerConfig())
+
+
+def test_the_brokers_limits_count_as_they_are_set() -> None:
+    broker = BrokerConfig(
+        {"group.consumer.min.session.timeout.ms": "100", "group.consumer.min.heartbeat.interval.ms": "1"}
+    )
+    check_group({"consumer.session.timeout.ms": "6000"}, broker)
+    with pytest.raises(ConfigError, match="above the heartbeat interval"):
+        check_group({"consumer.session.timeout.ms": "4000"}, broker)
+
+
+def test_each_says_that_it_has_no_effect() -> None:
+    assert all("Without effect here" in definition.documentation for definition in GROUP_KEYS.values())

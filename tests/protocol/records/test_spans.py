@@ -1,0 +1,102 @@
+"""protocol.records.spans beside protocol.records.batch, which reads everything, and on bytes that are no records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gregor.protocol.records.batch import RECORD_BATCH_OVERHEAD, CorruptBatch, Record, RecordBatch, build_batch
+from gregor.protocol.records.scan import record_heads
+from gregor.protocol.records.spans import record_spans, varint, with_timestamp_delta
+
+fields = st.none() | st.binary(max_size=200)
+records = st.lists(
+    st.tuples(
+        st.integers(1, 3),
+        st.integers(-1, 2**40),
+        fields,
+        fields,
+        st.lists(st.tuples(st.text(max_size=3), fields), max_size=2),
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+def made(given_records: list) -> RecordBatch:  # type: ignore[type-arg]
+    offset, listed = 100, []
+    for step, timestamp, key, value, headers in given_records:
+        listed.append(Record(offset, timestamp, key, value, headers))
+        offset += step
+    return RecordBatch(build_batch(listed))
+
+
+def plain(batch: RecordBatch) -> bytes:
+    return bytes(batch.memory()[RECORD_BATCH_OVERHEAD:])
+
+
+@settings(max_examples=25, deadline=None)
+@given(records)
+def test_spans_say_what_the_records_say(given_records: list) -> None:  # type: ignore[type-arg]
+    batch = made(given_records)
+    data = plain(batch)
+    spans = record_spans(data, batch.record_count)
+    expected = list(batch.records())
+    assert [(batch.base_offset + span[4], batch.base_timestamp + span[3], span[5], span[6]) for span in spans] == [
+        (record.offset, record.timestamp, record.key, record.value is not None) for record in expected
+    ]
+    assert spans[0][0] == 0
+    assert spans[-1][1] == len(data)
+    assert all(one[1] == other[0] for one, other in pairwise(spans))
+
+
+@settings(max_examples=25, deadline=None)
+@given(records, st.integers(-(2**63), 2**63 - 1))
+def test_another_timestamp_changes_nothing_else(given_records: list, delta: int) -> None:  # type: ignore[type-arg]
+    batch = made(given_records)
+    data = plain(batch)
+    for span in record_spans(data, batch.record_count):
+        changed = with_timestamp_delta(data, span, delta)
+        (other,) = record_spans(changed, 1)
+        assert other[3:] == (delta, *span[4:])
+        assert changed[other[2] :] == data[span[2] : span[1]]
+        assert with_timestamp_delta(changed, other, span[3]) == data[span[0] : span[1]]
+
+
+@given(st.binary(max_size=60), st.integers(0, 5))
+def test_other_bytes_are_corrupt_or_records(data: bytes, count: int) -> None:
+    try:
+        spans = record_spans(data, count)
+    except CorruptBatch:
+        return
+    assert len(spans) == count
+
+
+@settings(max_examples=25, deadline=None)
+@given(records, st.data())
+def test_what_is_cut_off_is_corrupt(given_records: list, data: st.DataObject) -> None:  # type: ignore[type-arg]
+    batch = made(given_records)
+    whole = plain(batch)
+    with pytest.raises(CorruptBatch):
+        record_spans(whole[: data.draw(st.integers(0, len(whole) - 1))], batch.record_count)
+    with pytest.raises(CorruptBatch, match="follow"):
+        record_spans(whole + b"\0", batch.record_count)
+
+
+@pytest.mark.parametrize("read", [record_spans, lambda data, count: list(record_heads(data, count))])
+def test_a_count_below_zero_is_corrupt(read: Callable[[bytes, int], Any]) -> None:
+    assert read(b"", 0) == []
+    with pytest.raises(CorruptBatch, match="count of -1"):
+        read(b"", -1)
+
+
+def test_varints_are_zigzag() -> None:
+    assert [varint(value) for value in (0, -1, 1, 63, -64, 64)] == [b"\0", b"\1", b"\2", b"\x7e", b"\x7f", b"\x80\1"]
+    assert varint(2**64 - 1) == varint(-1)
+    assert varint(2**64) == varint(0)
+    assert len(varint(2**63 - 1)) == len(varint(-(2**63))) == 10

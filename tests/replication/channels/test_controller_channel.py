@@ -1,0 +1,76 @@
+"""The way to the active controller: who it is, and what becomes of a question when it is somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gregor.protocol.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from gregor.replication.channels.controller_channel import ControllerLink
+from gregor.replication.channels.peer import PeerError
+from gregor.replication.partition.metadata_image import Endpoint, LiveBroker, MetadataImage
+from tests.replication.fakes import on_loop
+
+
+class OwnController:
+    """Stands in for ControllerAnswers."""
+
+    def __init__(self) -> None:
+        self.is_active = False
+
+    async def answer(self, request: Any, version: int) -> Any:
+        return AllocateProducerIdsResponse(producer_id_start=version)
+
+
+def told(image: MetadataImage, controller_id: int, ports: dict[int, int]) -> None:
+    image.controller_id = controller_id
+    image.brokers = {
+        id_: LiveBroker(id_, {"PLAINTEXT": Endpoint("127.0.0.1", port, 0)}, None) for id_, port in ports.items()
+    }
+    for listener in image.on_update:
+        listener()
+
+
+def link_of(image: MetadataImage, own: OwnController) -> ControllerLink:
+    controller: Any = own
+    return ControllerLink(0, image, controller, "PLAINTEXT", 60_000)
+
+
+@on_loop
+async def test_a_controller_that_was_replaced_is_not_waited_for() -> None:
+    image = MetadataImage()
+    link = link_of(image, OwnController())
+    asked = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(4)
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        told(image, 1, {0: 1, 1: port})
+        question = asyncio.ensure_future(link.ask(AllocateProducerIdsRequest()))
+        await asked.wait()
+        told(image, 1, {0: 1, 1: port, 2: 3})
+        await asyncio.sleep(0.01)
+        assert not question.done()
+        told(image, 2, {0: 1, 1: port, 2: 3})
+        with pytest.raises(PeerError):
+            await asyncio.wait_for(question, 30)
+
+
+@on_loop
+async def test_nobody_is_known() -> None:
+    image, own = MetadataImage(), OwnController()
+    link = link_of(image, own)
+    for controller_id, ports in ((-1, {}), (1, {0: 1}), (0, {0: 1})):
+        told(image, controller_id, ports)
+        with pytest.raises(PeerError, match="not known"):
+            await link.ask(AllocateProducerIdsRequest())
+    own.is_active = True
+    assert (await link.ask(AllocateProducerIdsRequest(), 0)).producer_id_start == 0
+    assert await link.offered(AllocateProducerIdsRequest.API_KEY) == (0, 0)

@@ -1,0 +1,351 @@
+"""The connection to another broker: to a real one, and to one that says what none would."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+import uvloop
+
+from gregor.protocol.messages import (
+    ApiVersionsResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderAndIsrRequest,
+    MetadataRequest,
+    MetadataResponse,
+    ResponseHeader,
+)
+from gregor.replication.channels import peer as peer_module
+from gregor.replication.channels.peer import Peer, PeerError
+from tests.replication.fakes import on_loop
+
+Answer = Callable[[int, int, int], bytes | None]
+VERSIONS = {1: (0, 17), 3: (1, 9), 18: (0, 3)}
+
+
+def frame(correlation_id: int, body: bytes, flexible: bool = False) -> bytes:
+    head = ResponseHeader(correlation_id=correlation_id).encode(1 if flexible else 0)
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def versions_answer(correlation_id: int) -> bytes:
+    keys = [
+        ApiVersionsResponse.ApiVersion(api_key=key, min_version=low, max_version=high)
+        for key, (low, high) in VERSIONS.items()
+    ]
+    return frame(correlation_id, ApiVersionsResponse(api_keys=keys).encode(0))
+
+
+@asynccontextmanager
+async def broker(answer: Answer, piece_bytes: int = 1 << 20) -> AsyncIterator[tuple[Peer, list[tuple[int, int]]]]:
+    """A peer of a broker that answers (key, version, correlation id) with these bytes; None ends the connection."""
+    asked: list[tuple[int, int]] = []
+    served: set[asyncio.Task[Any] | None] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.add(asyncio.current_task())
+        try:
+            while True:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                data = await reader.readexactly(size)
+                key, version, correlation_id = struct.unpack_from(">hhi", data)
+                asked.append((key, version))
+                said = versions_answer(correlation_id) if key == 18 else answer(key, version, correlation_id)
+                if said is None:
+                    break
+                for at in range(0, len(said), piece_bytes):
+                    writer.write(said[at : at + piece_bytes])
+                    await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()[:2]
+    peer = Peer(host, port, "test", 5_000)
+    try:
+        yield peer, asked
+    finally:
+        peer.close()
+        server.close()
+        await server.wait_closed()
+        if served:
+            await asyncio.wait([task for task in served if task is not None], timeout=30)
+
+
+def metadata(key: int, version: int, correlation_id: int) -> bytes:
+    return frame(correlation_id, MetadataResponse(controller_id=7).encode(version), version >= 9)
+
+
+@on_loop
+async def test_the_newest_common_version_over_one_connection() -> None:
+    async with broker(metadata) as (peer, asked):
+        for _ in range(3):
+            assert (await peer.ask(MetadataRequest())).controller_id == 7
+        assert asked == [(18, 0), (3, 9), (3, 9), (3, 9)]
+        with pytest.raises(PeerError, match="LEADER_AND_ISR"):
+            await peer.ask(LeaderAndIsrRequest())
+
+
+@on_loop
+async def test_what_is_offered_is_known_before_anything_is_asked() -> None:
+    async with broker(metadata) as (peer, asked):
+        assert [await peer.offered(key) for key in (3, 4, 18)] == [(1, 9), None, (0, 3)]
+        assert (await peer.ask(MetadataRequest(), newest=5)).controller_id == 7
+        assert asked == [(18, 0), (3, 5)]
+    with pytest.raises(PeerError):
+        await peer.offered(3)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 1000, 1 << 20])
+@on_loop
+async def test_answers_larger_than_the_buffer_in_pieces(piece_bytes: int) -> None:
+    records = bytes(range(256)) * (16 if piece_bytes == 1 else 4000)
+
+    def fetched(key: int, version: int, correlation_id: int) -> bytes:
+        data = FetchResponse.PartitionData(partition_index=1, records=records)
+        topic = FetchResponse.FetchableTopicResponse(partitions=[data])
+        return frame(correlation_id, FetchResponse(responses=[topic]).encode(version), version >= 12)
+
+    async with broker(fetched, piece_bytes) as (peer, _):
+        for _ in range(2):
+            answer = await peer.ask(FetchRequest())
+            found = answer.responses[0].partitions[0].records
+            assert isinstance(found, memoryview)
+            assert found == records
+
+
+@pytest.mark.parametrize("over_bytes", [-1, 0, 1, peer_module.LEAST_BUFFER_BYTES])
+def test_an_answer_may_end_where_the_buffer_does(over_bytes: int) -> None:
+    """uvloop asks for room once more after the last byte, and takes a buffer without any for an error."""
+    whole_bytes = peer_module.LEAST_BUFFER_BYTES + over_bytes
+
+    def answer(key: int, version: int, correlation_id: int) -> bytes:
+        def with_records(size_bytes: int) -> bytes:
+            data = FetchResponse.PartitionData(records=bytes(size_bytes))
+            topic = FetchResponse.FetchableTopicResponse(partitions=[data])
+            return frame(correlation_id, FetchResponse(responses=[topic]).encode(version))
+
+        return with_records(whole_bytes - len(with_records(0)))
+
+    async def ask() -> None:
+        async with broker(answer) as (peer, asked):
+            for _ in range(3):
+                assert len((await peer.ask(FetchRequest(), 11)).responses[0].partitions[0].records) > 65_000
+            # All over one connection.
+            assert [key for key, _ in asked] == [18, 1, 1, 1]
+
+    uvloop.run(ask())
+
+
+@on_loop
+async def test_a_large_buffer_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_module, "KEPT_BUFFER_BYTES", 100_000)
+
+    def answer(key: int, version: int, correlation_id: int) -> bytes:
+        brokers = [MetadataResponse.MetadataResponseBroker(host="x" * 30_000) for _ in range(5)]
+        return frame(correlation_id, MetadataResponse(brokers=brokers).encode(8))
+
+    monkeypatch.setitem(VERSIONS, 3, (1, 8))
+    async with broker(answer) as (peer, _):
+        await peer.ask(MetadataRequest())
+        assert peer._wire is not None
+        first = peer._wire._buffer
+        await peer.ask(MetadataRequest())
+        assert peer._wire._buffer is not first
+
+
+def silence(key: int, version: int, correlation_id: int) -> bytes:
+    return b""
+
+
+BAD: dict[str, tuple[Answer, str]] = {
+    "closed": (lambda *_: None, "closed the connection"),
+    "wrong request": (lambda key, version, number: metadata(key, version, number + 1), "answers request"),
+    "too much": (lambda key, version, number: metadata(key, version, number) + b"x", "nobody asked"),
+    "huge": (lambda *_: struct.pack(">i", 2**31 - 1), "announces"),
+    "malformed": (lambda key, version, number: frame(number, b"\xff" * 9, True), "MetadataResponse"),
+    "empty": (lambda *_: struct.pack(">i", 0), "."),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+@on_loop
+async def test_what_goes_wrong_is_said_and_the_next_request_connects_anew(case: str) -> None:
+    answer, message = BAD[case]
+    good = []
+
+    async with broker(lambda *asked: metadata(*asked) if good else answer(*asked)) as (peer, asked):
+        with pytest.raises(PeerError, match=message) as raised:
+            await peer.ask(MetadataRequest())
+        assert str(raised.value).startswith("127.0.0.1:")
+        good.append(True)
+        assert (await peer.ask(MetadataRequest())).controller_id == 7
+        assert asked == [(18, 0), (3, 9)] * 2
+
+
+@on_loop
+async def test_no_answer_in_time() -> None:
+    async with broker(silence) as (peer, _):
+        peer._timeout_s = 0.05
+        with pytest.raises(PeerError, match=r"no answer within 0\.05 s"):
+            await peer.ask(MetadataRequest())
+
+
+@on_loop
+async def test_an_answer_is_under_way_from_its_first_bytes_on() -> None:
+    async with broker(lambda key, version, number: frame(number, bytes(1000))[:10]) as (peer, _):
+        assert not peer.is_answering
+        asking = asyncio.create_task(peer.ask(MetadataRequest()))
+        async with asyncio.timeout(30):
+            while not peer.is_answering:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        peer.close()
+        assert not peer.is_answering
+        with pytest.raises(PeerError):
+            await asking
+
+
+@on_loop
+async def test_nobody_there() -> None:
+    async with broker(silence) as (peer, _):
+        address = peer.address
+    with pytest.raises(PeerError):
+        await Peer(*address, "test", 1000).ask(MetadataRequest())
+
+
+@pytest.mark.parametrize("reached", [False, True])
+@pytest.mark.parametrize("end", ["close", "cancel"])
+@on_loop
+async def test_nobody_waits_for_a_connection_that_is_not_wanted_any_more(reached: bool, end: str) -> None:
+    """The other broker may be at another address by now, and say nothing at the old one for a long time."""
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+    transports: list[asyncio.BaseTransport] = []
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(*args: Any) -> Any:
+        found: Any = await connect(*args)
+        transports.append(found[0])
+        begun.set()
+        await goes_on.wait()
+        return found
+
+    async with broker(metadata) as (peer, _):
+        loop.create_connection = slow  # type: ignore[method-assign,assignment]
+        task = asyncio.ensure_future(peer.ask(MetadataRequest()))
+        await begun.wait()
+        if reached:
+            goes_on.set()
+            await asyncio.sleep(0)  # the connection is there, and nobody has taken it yet
+        if end == "close":
+            peer.close()
+            with pytest.raises(PeerError, match="not wanted"):
+                await task
+        else:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        if reached:
+            await asyncio.sleep(0)
+            assert transports[0].is_closing()
+        loop.create_connection = connect  # type: ignore[method-assign]
+        assert (await peer.ask(MetadataRequest())).controller_id == 7
+        transports[0].close()
+
+
+@on_loop
+async def test_a_cancelled_request_leaves_no_answer_behind() -> None:
+    slow = []
+
+    async with broker(lambda *asked: b"" if not slow else metadata(*asked)) as (peer, _):
+        task = asyncio.ensure_future(peer.ask(MetadataRequest()))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        slow.append(True)
+        assert (await peer.ask(MetadataRequest())).controller_id == 7
+
+
+@on_loop
+async def test_a_conversation_over_a_lost_connection_leaves_nothing_behind() -> None:
+    """Once its timer went off long after, and the event loop complained of an error that nobody had taken."""
+    complaints: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    async with broker(metadata) as (peer, _):
+        await peer.ask(MetadataRequest())
+        assert peer._wire is not None
+        peer._timeout_s = 0.01
+        peer._wire._fail("gone")
+        with pytest.raises(PeerError, match="gone"):
+            await peer.converse(MetadataRequest(), 9, lambda answer: None)
+        await asyncio.sleep(0.03)
+    assert complaints == []
+
+
+@on_loop
+async def test_one_question_follows_from_the_answer_before() -> None:
+    async with broker(metadata) as (peer, asked):
+        seen: list[int] = []
+
+        def following(answer: MetadataResponse) -> MetadataRequest | None:
+            seen.append(answer.controller_id)
+            return MetadataRequest() if len(seen) < 5 else None
+
+        await peer.converse(MetadataRequest(), 8, following)
+        assert seen == [7] * 5
+        assert asked == [(18, 0)] + [(3, 8)] * 5
+        assert (await peer.ask(MetadataRequest())).controller_id == 7
+        await peer.converse(MetadataRequest(), 9, lambda answer: None)
+        assert asked[6:] == [(3, 9)] * 2
+
+
+@on_loop
+async def test_a_conversation_ends_with_what_goes_wrong_in_it() -> None:
+    def fails(_answer: MetadataResponse) -> MetadataRequest | None:
+        raise ValueError("a bug")
+
+    answers = [metadata(3, 9, 1), metadata(3, 9, 1), None, b"\0\0\0\6\0\0\0\1\0\0"]
+    async with broker(lambda key, version, correlation_id: answers.pop(0)) as (peer, _):
+        with pytest.raises(ValueError, match="a bug"):
+            await peer.converse(MetadataRequest(), 9, fails)
+        # The second answer has the number of the first.
+        with pytest.raises(PeerError, match="answers request 1, not 2"):
+            answers.insert(0, metadata(3, 9, 1))
+            await peer.converse(MetadataRequest(), 9, lambda answer: MetadataRequest())
+        for _ in range(2):
+            with pytest.raises(PeerError):
+                await peer.converse(MetadataRequest(), 9, lambda answer: None)
+
+
+@on_loop
+async def test_a_conversation_waits_for_each_answer_so_long() -> None:
+    gone = asyncio.Event()
+
+    async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            await reader.readexactly(4)
+            writer.write(versions_answer(1))
+            await reader.read()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        gone.set()
+
+    server = await asyncio.start_server(silence, "127.0.0.1", 0)
+    peer = Peer(*server.sockets[0].getsockname()[:2], "test", 100)
+    with pytest.raises(PeerError, match=r"no answer within 0\.1 s"):
+        await peer.converse(MetadataRequest(), 9, lambda answer: None)
+    await gone.wait()
+    server.close()
+    await server.wait_closed()

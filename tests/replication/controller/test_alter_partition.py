@@ -1,0 +1,90 @@
+"""Which in-sync sets the controller grants: the rows of Kafka's tryProcessAlterPartition, and what KRaft adds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gregor.protocol.errors import ErrorCode
+from gregor.replication.controller.alter_partition import ANY_EPOCH, Proposal, refusal
+from gregor.replication.controller.context import Cluster, LiveBroker, Partition, Topic
+from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
+
+KEY = ("t", 0)
+GRANTED = None
+
+
+def cluster(state: PartitionState | None = None, shutting_down: int = -1, **topic: Any) -> Cluster:
+    """Brokers 1 to 4 with epochs 10 to 40; t-0 on 1, 2, 3, led by 1 in epoch 5, partition epoch 7. 3 is not alive."""
+    brokers = {id_: LiveBroker(BrokerRegistration(id_, ()), id_ * 10, id_ == shutting_down) for id_ in (1, 2, 4)}
+    state = state or PartitionState(1, 5, (1,), 3)
+    partition = Partition(ReplicaAssignment((1, 2, 3)), state, 7)
+    return Cluster(1, 3, brokers, {"t": Topic(b"i" * 16, {0: partition}, **topic)})
+
+
+def proposal(*isr: int, **fields: Any) -> Proposal:
+    given = {"broker_id": 1, "leader_epoch": 5, "partition_epoch": 7, **fields}
+    return Proposal(isr=tuple((id_, ANY_EPOCH) for id_ in isr), **given)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (proposal(1, 2), GRANTED),
+        (proposal(1, 2, partition_epoch=8), ErrorCode.NOT_CONTROLLER),
+        (proposal(1, 2, leader_epoch=6), ErrorCode.NOT_CONTROLLER),
+        (proposal(1, 2, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH),
+        (proposal(1, 2, leader_epoch=4, partition_epoch=8), ErrorCode.NOT_CONTROLLER),
+        (proposal(1, 2, partition_epoch=6), ErrorCode.INVALID_UPDATE_VERSION),
+        # Asked again because the answer was lost.
+        (proposal(1), ErrorCode.NONE),
+        (proposal(1, partition_epoch=6), ErrorCode.NONE),
+        # Recovery from an unclean election can end, not begin.
+        (proposal(1, recovering=True), ErrorCode.INVALID_REQUEST),
+        (proposal(1, 2, recovering=True), ErrorCode.INVALID_REQUEST),
+        # Who may be in the set.
+        (proposal(1, 3), ErrorCode.INELIGIBLE_REPLICA),
+        (proposal(1, 4), ErrorCode.INVALID_REQUEST),
+        (proposal(2), ErrorCode.INVALID_REQUEST),
+        (proposal(), ErrorCode.INVALID_REQUEST),
+        (proposal(1, 1), ErrorCode.INVALID_REQUEST),
+        (proposal(1, 2, broker_id=2), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_answers(asked: Proposal, answer: ErrorCode | None) -> None:
+    assert refusal(cluster(), KEY, asked) == answer
+
+
+@pytest.mark.parametrize(
+    ("epochs", "answer"),
+    [((10, 20), GRANTED), ((ANY_EPOCH, 20), GRANTED), ((10, 19), ErrorCode.INELIGIBLE_REPLICA)],
+)
+def test_members_are_meant_in_their_present_lives(epochs: tuple[int, int], answer: ErrorCode | None) -> None:
+    asked = Proposal(1, 5, 7, ((1, epochs[0]), (2, epochs[1])))
+    assert refusal(cluster(), KEY, asked) == answer
+
+
+def test_a_broker_about_to_stop_does_not_join() -> None:
+    assert refusal(cluster(shutting_down=2), KEY, proposal(1, 2)) == ErrorCode.INELIGIBLE_REPLICA
+    # But if it leads, another may, to take over.
+    assert refusal(cluster(shutting_down=1), KEY, proposal(1, 2)) is GRANTED
+
+
+def test_recovery_ends() -> None:
+    recovering = cluster(PartitionState(1, 5, (1,), 3, recovering=True))
+    assert refusal(recovering, KEY, proposal(1)) is GRANTED
+    assert refusal(recovering, KEY, proposal(1, 2)) is GRANTED
+    assert refusal(recovering, KEY, proposal(1, recovering=True)) == ErrorCode.NONE
+    assert refusal(recovering, KEY, proposal(1, 2, recovering=True)) == ErrorCode.INVALID_REQUEST
+
+
+def test_what_does_not_exist() -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert refusal(cluster(), ("u", 0), proposal(1)) == unknown
+    assert refusal(cluster(), ("t", 1), proposal(1)) == unknown
+    assert refusal(cluster(undeleted=frozenset({(0, 1)})), KEY, proposal(1)) == unknown
+
+
+def test_what_is_written() -> None:
+    assert proposal(1, 2).state(9) == PartitionState(1, 5, (1, 2), 9)

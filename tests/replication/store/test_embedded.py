@@ -1,0 +1,245 @@
+"""EmbeddedStore: its file through crashes, damage and a full disk; order and grouping of writes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
+from gregor.replication.store.metadata_store import Create, Delete, Set, StoreError, StoreFailed, StoreFull
+from tests.replication.fakes import on_loop
+
+
+async def opened(folder: Path) -> EmbeddedStore:
+    store = EmbeddedStore(str(folder / FILE_NAME))
+    await store.start()
+    return store
+
+
+def folder_names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def files_in(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if entry.is_file())
+
+
+async def dump(store: EmbeddedStore, path: str = "/") -> dict[str, Any]:
+    found = {path: await store.get(path)}
+    for name in await store.children(path):
+        found |= await dump(store, f"{path.rstrip('/')}/{name}")
+    return found
+
+
+@on_loop
+async def test_only_files_in_the_folder_and_one_after_closing(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    await store.create("/a")
+    assert folder_names(tmp_path) == [FILE_NAME, FILE_NAME + "-wal"]
+    assert len(files_in(tmp_path)) == 2
+    await store.close()
+    await store.close()
+    assert folder_names(tmp_path) == [FILE_NAME]
+    with pytest.raises(StoreFailed):
+        await store.create("/b")
+
+
+@on_loop
+async def test_random_writes_survive_a_crash_at_any_moment(tmp_path: Path) -> None:
+    """Copies of the files taken between writes stand for the disk after kill -9; each must open to the tree of then."""
+    rng = random.Random(20)
+    store = await opened(tmp_path)
+    paths = ["/a", "/b", "/a/c", "/a/d", "/a/c/e"]
+    for round_ in range(12):
+        for _ in range(10):
+            operations: list[Any] = []
+            for _ in range(rng.randint(1, 3)):
+                path = rng.choice(paths)
+                data = rng.randbytes(rng.randint(0, 20))
+                operations.append(
+                    rng.choice([Create(path, data), Create(path, data, sequential=True), Set(path, data), Delete(path)])
+                )
+            before = await dump(store)
+            try:
+                await store.multi(operations)
+            except StoreError:
+                assert await dump(store) == before
+        expected = await dump(store)
+        crashed = tmp_path / str(round_)
+        crashed.mkdir()
+        for entry in files_in(tmp_path):
+            shutil.copy(entry, crashed)
+        copy = await opened(crashed)
+        assert await dump(copy) == expected
+        await copy.close()
+    await store.close()
+
+
+@on_loop
+async def test_writes_at_the_same_time_are_done_in_order(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    await store.create("/a", b"")
+    order: list[int] = []
+
+    async def write(number: int) -> None:
+        stat = await store.set("/a", b"%d" % number)
+        order.append(number)
+        assert stat.version == number
+
+    await asyncio.gather(*(write(number) for number in range(1, 51)))
+    assert order == list(range(1, 51))
+    await store.close()
+    again = await opened(tmp_path)
+    found = await again.get("/a")
+    assert found is not None and found[0] == b"50"
+    await again.close()
+
+
+@on_loop
+async def test_a_cancelled_write_is_done_all_the_same(tmp_path: Path) -> None:
+    store = await opened(tmp_path)
+    events: list[object] = []
+    await store.exists("/a", events.append)
+    task = asyncio.ensure_future(store.create("/a"))
+    await asyncio.sleep(0)
+    task.cancel()
+    await store.create("/b")
+    assert task.cancelled()
+    assert len(events) == 1
+    await store.close()
+    again = await opened(tmp_path)
+    assert await again.exists("/a") is not None
+    await again.close()
+
+
+@on_loop
+async def test_a_failing_watch_does_not_stop_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = await opened(tmp_path)
+    events: list[object] = []
+
+    def broken(event: object) -> None:
+        raise RuntimeError("broken")
+
+    await store.exists("/a", broken)
+    await store.exists("/a", events.append)
+    await store.create("/a")
+    assert len(events) == len(caplog.records) == 1
+    await store.close()
+
+
+@on_loop
+async def test_a_broken_disk_ends_writing_for_good_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await opened(tmp_path)
+    told: list[StoreFailed] = []
+    store.on_failed.append(told.append)
+    await store.create("/a")
+    real = EmbeddedStore._store
+
+    def broken(connection: sqlite3.Connection, jobs: Any) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(EmbeddedStore, "_store", staticmethod(broken))
+    results = await asyncio.gather(store.create("/b"), store.create("/c"), return_exceptions=True)
+    assert [type(result) for result in results] == [StoreFailed, StoreFailed]
+    assert len(told) == 1 and "I/O error" in str(told[0])
+    # Well again: too late, a write without its predecessors would tear the tree.
+    monkeypatch.setattr(EmbeddedStore, "_store", staticmethod(real))
+    with pytest.raises(StoreFailed):
+        await store.create("/d")
+    await store.close()
+    again = await opened(tmp_path)
+    assert sorted(await again.children("/")) == ["a"]
+    await again.close()
+
+
+class FullDisk:
+    """Refuses transactions for lack of room as long as `full`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full = True
+        self._store = EmbeddedStore._store
+        monkeypatch.setattr(EmbeddedStore, "_store", staticmethod(self.store))
+
+    def store(self, connection: sqlite3.Connection, jobs: Any) -> None:
+        if self.full:
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        self._store(connection, jobs)
+
+
+@on_loop
+async def test_what_finds_no_room_is_taken_back_and_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(tmp_path)
+    told: list[str] = []
+    store.on_full.append(lambda: told.append("full"))
+    store.on_failed.append(lambda failure: pytest.fail(str(failure)))
+    await store.create("/kept", b"before")
+    before = await dump(store)
+    watched: list[str] = []
+    await store.children("/", lambda event: watched.append(event.path))
+    disk = FullDisk(monkeypatch)
+    writes = [
+        store.create("/a"),
+        store.create("/a/b"),
+        store.set("/kept", b"after"),
+        store.multi([Delete("/kept"), Create("/c")]),
+        store.create("/a/b/n-", sequential=True),
+    ]
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [StoreFull] * len(writes)
+    assert await dump(store) == before
+    assert told
+    assert watched == ["/"]  # it may look again, and watch again
+    disk.full = False
+    await store.create("/a")
+    assert await store.create("/a/n-", sequential=True) == "/a/n-0000000000"
+    after = await dump(store)
+    await store.close()
+    again = await opened(tmp_path)
+    assert await dump(again) == after
+    await again.close()
+
+
+@on_loop
+async def test_closing_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await opened(tmp_path)
+    await store.create("/a")
+    await store.create("/mine", ephemeral=True)
+    disk = FullDisk(monkeypatch)
+    await asyncio.wait_for(store.close(), 5)
+    disk.full = False
+    again = await opened(tmp_path)
+    assert sorted(await again.children("/")) == ["a"]
+    await again.close()
+
+
+@on_loop
+async def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+
+    async def refused() -> str:
+        with pytest.raises(StoreFailed) as error:
+            await EmbeddedStore(str(path)).start()
+        return str(error.value)
+
+    path.write_bytes(b"not a database" * 100)
+    assert str(path) in await refused()
+    path.unlink()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    assert "newer gregor" in await refused()
+    path.unlink()
+    store = await opened(tmp_path)
+    assert "locked" in await refused()
+    await store.close()

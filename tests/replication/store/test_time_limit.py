@@ -1,0 +1,98 @@
+"""gregor.replication.store.time_limit: how long a request waits for the metadata store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.replication.store.metadata_store import NodeExists, SessionExpired
+from gregor.replication.store.time_limit import LEAST_MS, MOST_MS, TimeLimit
+from tests.coordinator.context import SkippingLoop
+
+
+@pytest.fixture
+def loop() -> Iterator[SkippingLoop]:
+    loop = SkippingLoop()
+    yield loop
+    loop.close()
+
+
+def takes(ms: int) -> Callable[[], Awaitable[str]]:
+    async def work() -> str:
+        await asyncio.sleep(ms / 1000)
+        return "done"
+
+    return work
+
+
+async def code(work: Awaitable[object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as raised:
+        await work
+    return raised.value.code
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "given_up_after_ms"),
+    [(0, LEAST_MS), (-1, LEAST_MS), (100, LEAST_MS), (12_000, 12_000), (2**31 - 1, MOST_MS)],
+)
+def test_what_does_not_end_is_given_up_in_time(loop: SkippingLoop, timeout_ms: int, given_up_after_ms: int) -> None:
+    async def body() -> None:
+        limit = TimeLimit(timeout_ms)
+        assert await limit.within(takes(given_up_after_ms - 1)) == "done"
+        limit = TimeLimit(timeout_ms)
+        begin_s = loop.time()
+        assert await code(limit.within(takes(given_up_after_ms + 1))) is ErrorCode.REQUEST_TIMED_OUT
+        assert round((loop.time() - begin_s) * 1000) == given_up_after_ms
+
+    loop.run_until_complete(body())
+
+
+def test_work_is_cancelled_and_nothing_is_begun_after_it(loop: SkippingLoop) -> None:
+    ends: list[str] = []
+
+    async def hangs() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ends.append("cancelled")
+
+    async def begins() -> None:
+        ends.append("begun")
+
+    async def body() -> None:
+        limit = TimeLimit(6_000)
+        assert await code(limit.within(hangs)) is ErrorCode.REQUEST_TIMED_OUT
+        assert await code(limit.within(begins)) is ErrorCode.REQUEST_TIMED_OUT
+        assert ends == ["cancelled"]
+
+    loop.run_until_complete(body())
+
+
+def test_many_things_that_are_done_may_take_longer_together(loop: SkippingLoop) -> None:
+    async def body() -> None:
+        limit = TimeLimit(10_000)
+        assert limit.left_ms == 10_000
+        assert [await limit.within(takes(4_000)) for _ in range(5)] == ["done"] * 5
+        assert limit.left_ms == -10_000
+
+    loop.run_until_complete(body())
+
+
+def test_what_a_lost_session_has_not_done_is_begun_again_and_other_errors_are_told(loop: SkippingLoop) -> None:
+    failures: list[Exception] = [SessionExpired("/a"), SessionExpired("/a"), NodeExists("/a")]
+
+    async def fails() -> None:
+        await asyncio.sleep(1)
+        raise failures.pop(0)
+
+    async def body() -> None:
+        with pytest.raises(NodeExists):
+            await TimeLimit(6_000).within(fails)
+        failures.extend([SessionExpired("/a")] * 10)
+        assert await code(TimeLimit(6_000).within(fails)) is ErrorCode.REQUEST_TIMED_OUT
+        assert len(failures) == 5
+
+    loop.run_until_complete(body())

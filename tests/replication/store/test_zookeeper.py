@@ -1,0 +1,280 @@
+"""What a lost connection and a lost session do to the metadata store in ZooKeeper; its contract is tested elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.protocol.connection import _CONNECTION_DROP
+from kazoo.security import make_acl
+
+from gregor.replication.store.metadata_store import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    EventKind,
+    NodeExists,
+    SessionExpired,
+    Set,
+    StoreError,
+    StoreFailed,
+    TooLarge,
+    WatchEvent,
+)
+from gregor.replication.store.zookeeper import Settings, ZooKeeperStore
+from gregor.replication.store.zookeeper_multi_read import MultiRead
+from tests.replication.fakes import on_loop
+from tests.support.processes import free_port
+from tests.support.zookeeper import ZooKeeperProcess
+
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+
+
+@asynccontextmanager
+async def opened(server: ZooKeeperProcess, session_timeout_ms: int = 4000) -> AsyncIterator[ZooKeeperStore]:
+    store = ZooKeeperStore(Settings(f"{server.connect}/{uuid.uuid4().hex}", session_timeout_ms))
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+def drop_connection(store: ZooKeeperStore) -> None:
+    """The socket breaks; the session goes on."""
+    store._kazoo._queue.append((_CONNECTION_DROP, None))
+    store._kazoo._connection._write_sock.send(b"\0")
+
+
+def lose_answers(store: ZooKeeperStore, count: int = 1) -> None:
+    """The connection breaks when the next requests have been done, before their answers are read."""
+    connection = store._kazoo._connection
+    read_response = connection._read_response
+    left = [count]
+
+    def lose(header: object, buffer: object, offset: object) -> object:
+        from kazoo.exceptions import ConnectionDropped
+
+        if left[0]:
+            left[0] -= 1
+            raise ConnectionDropped("for a test")
+        return read_response(header, buffer, offset)
+
+    connection._read_response = lose
+
+
+def end_session(store: ZooKeeperStore, server: ZooKeeperProcess) -> None:
+    """As the server does when it has not heard of a client for too long."""
+    other = KazooClient(server.connect, client_id=store._kazoo.client_id)
+    other.start()
+    other.stop()
+    other.close()
+
+
+@on_loop
+async def test_reads_wait_for_a_new_connection_and_watches_are_called(zookeeper: ZooKeeperProcess) -> None:
+    async with opened(zookeeper) as store:
+        await store.create("/a", b"x")
+        session = store.session_id
+        seen: list[WatchEvent] = []
+        await store.get("/a", seen.append)
+        await store.exists("/none", seen.append)
+        await store.children("/", seen.append)
+        drop_connection(store)
+        assert [found and found[0] for found in await store.get_many(["/a", "/none"] * 20)] == [b"x", None] * 20
+        assert store.session_id == session
+        await until(lambda: len(seen) == 3)
+        assert {(event.kind, event.path) for event in seen} == {
+            (EventKind.CHANGED, "/a"),
+            (EventKind.CHANGED, "/none"),
+            (EventKind.CHILDREN, "/"),
+        }
+
+
+@pytest.mark.parametrize("answers", [1, 2])
+@on_loop
+async def test_writes_whose_answer_is_lost_are_done_once(zookeeper: ZooKeeperProcess, answers: int) -> None:
+    async with opened(zookeeper) as store:
+        await store.create("/e", b"0")
+        lose_answers(store, answers)
+        assert await store.create("/a", b"x") == "/a"
+        lose_answers(store, answers)
+        assert (await store.set("/a", b"y", 0)).version == 1
+        lose_answers(store, answers)
+        assert await store.create("/own", b"1", ephemeral=True) == "/own"
+        lose_answers(store, answers)
+        results = await store.multi([Check("/e", 0), Set("/e", b"1"), Create("/b", b"z"), Delete("/own")])
+        found = await store.get("/e")
+        assert found is not None and found[0] == b"1"
+        assert results[:1] + results[2:] == [None, "/b", None]
+        lose_answers(store, answers)
+        await store.delete("/b")
+        assert sorted(await store.children("/")) == ["a", "e"]
+
+
+@on_loop
+async def test_a_refusal_after_a_lost_answer_is_still_one_when_another_did_it(zookeeper: ZooKeeperProcess) -> None:
+    async with opened(zookeeper) as store:
+        await store.create("/a", b"x")
+        cases = [
+            (lambda: store.create("/a", b"mine"), NodeExists),
+            (lambda: store.create("/a", b"x", ephemeral=True), NodeExists),
+            (lambda: store.set("/a", b"y", 7), BadVersion),
+        ]
+        for write, error in cases:
+            lose_answers(store)
+            with pytest.raises(error):
+                await write()
+        found = await store.get("/a")
+        assert found is not None and (found[0], found[1].version) == (b"x", 0)
+
+
+@on_loop
+async def test_a_lost_session_is_told_and_a_new_one_goes_on(zookeeper: ZooKeeperProcess) -> None:
+    async with opened(zookeeper) as store:
+        told: list[int] = []
+        store.on_session_expired.append(lambda: told.append(store.session_id))
+        await store.create("/own", ephemeral=True)
+        await store.create("/kept", b"x")
+        seen: list[WatchEvent] = []
+        await store.get("/kept", seen.append)
+        old = store.session_id
+        await asyncio.to_thread(end_session, store, zookeeper)
+        await until(lambda: bool(told))
+        assert told == [store.session_id] and store.session_id != old
+        assert await store.children("/") == ["kept"]
+        assert [event.path for event in seen] == ["/kept"]
+        await store.create("/own", ephemeral=True)
+        stat = await store.exists("/own")
+        assert stat is not None and stat.ephemeral_owner == store.session_id
+        drop_connection(store)
+        await store.get("/kept")
+        assert len(told) == 1
+
+
+@on_loop
+async def test_writes_under_way_when_the_session_ends_fail(zookeeper: ZooKeeperProcess) -> None:
+    async with opened(zookeeper) as store:
+        for number in range(2000):
+            if number == 1000:
+                ending = asyncio.ensure_future(asyncio.to_thread(end_session, store, zookeeper))
+            try:
+                await store.create(f"/n{number}", ephemeral=True)
+            except SessionExpired:
+                break
+        await ending
+        assert len(await store.children("/")) < 1001
+
+
+@on_loop
+async def test_a_server_that_comes_back(tmp_path: Path) -> None:
+    with ZooKeeperProcess(tmp_path) as server:
+        async with opened(server, 10_000) as store:
+            await store.create("/own", b"x", ephemeral=True)
+            server.kill()
+            waiting = [asyncio.ensure_future(store.get("/own")), asyncio.ensure_future(store.create("/later"))]
+            await asyncio.sleep(0.3)
+            assert not any(task.done() for task in waiting)
+            await asyncio.to_thread(server.start)
+            found, made = await asyncio.gather(*waiting)
+            assert found is not None and found[0] == b"x" and made == "/later"
+
+
+@on_loop
+async def test_an_error_that_kazoo_does_not_expect_is_not_its_end(zookeeper: ZooKeeperProcess) -> None:
+    async with opened(zookeeper) as store:
+        ended: list[int] = []
+        store.on_session_expired.append(lambda: ended.append(store.session_id))
+        before = store.session_id
+        connection = store._kazoo._connection
+        read_response = connection._read_response
+
+        def surprising(*arguments: object) -> object:
+            connection._read_response = read_response
+            raise RuntimeError("xids do not match")
+
+        connection._read_response = surprising
+        assert await store.exists("/none") is None
+        assert ended == [store.session_id] != [before]
+        assert await store.create("/a") == "/a"
+
+
+@on_loop
+async def test_more_than_a_server_takes_is_not_sent_for_ever(zookeeper: ZooKeeperProcess) -> None:
+    async with opened(zookeeper) as store:
+        await store.create("/a")
+        with pytest.raises(TooLarge, match="jute.maxbuffer"):
+            await store.set("/a", bytes(2_000_000))
+        found = await store.get("/a")
+        assert found is not None and (found[0], found[1].version) == (b"", 0)
+
+
+@on_loop
+async def test_a_node_without_data_has_none_as_apache_kafka_makes_it(zookeeper: ZooKeeperProcess) -> None:
+    """Its controller takes /latest_producer_id_block with data of no bytes for broken, and gives no producer ids."""
+    async with opened(zookeeper) as store:
+        await store.create("/a")
+        await store.multi([Create("/b"), Create("/c", b"x")])
+        chroot = store._kazoo.chroot
+        raw = KazooClient(zookeeper.connect, timeout=30)
+        raw.start(timeout=30)
+        try:
+            assert [raw.get(chroot + path)[0] for path in ("/a", "/b", "/c")] == [None, None, b"x"]
+        finally:
+            raw.stop()
+            raw.close()
+        assert [found and found[0] for found in await store.get_many(["/a", "/b", "/c"])] == [b"", b"", b"x"]
+
+
+@on_loop
+async def test_nobody_answers() -> None:
+    store = ZooKeeperStore(Settings(f"127.0.0.1:{free_port()}", connection_timeout_ms=200))
+    with pytest.raises(StoreFailed, match=r"within 200 ms"):
+        await store.start()
+
+
+@on_loop
+async def test_after_close_nothing_is_done(zookeeper: ZooKeeperProcess) -> None:
+    async with opened(zookeeper) as store:
+        await store.create("/a")
+    for call in (store.get("/a"), store.create("/b")):
+        with pytest.raises(StoreError, match="closed"):
+            await call
+
+
+@on_loop
+async def test_servers_that_cannot_read_many_at_once(
+    zookeeper: ZooKeeperProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MultiRead, "type", 4711)  # as unknown to this server as the real one is to those before 3.6
+    async with opened(zookeeper) as store:
+        session = store.session_id
+        await store.create("/a", b"x")
+        assert [found and found[0] for found in await store.get_many(["/a", "/none"] * 40)] == [b"x", None] * 40
+        assert store.session_id == session
+        assert store._can_read_many is False
+
+
+@on_loop
+async def test_a_node_that_may_not_be_read_among_many(zookeeper: ZooKeeperProcess) -> None:
+    async with opened(zookeeper) as store:
+        await store.create("/a", b"x")
+        store._acl = [make_acl("world", "anyone", write=True)]
+        await store.create("/secret")
+        with pytest.raises(StoreFailed, match="/secret"):
+            await store.get_many(["/a"] * 30 + ["/secret"])
+        assert store._can_read_many

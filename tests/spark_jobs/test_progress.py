@@ -1,0 +1,174 @@
+"""Waiting for a query, with a stand-in for the query: progress lines, signals, failures."""
+
+import json
+import os
+import signal
+import threading
+from typing import Any, cast
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
+
+from gregor.spark_jobs.errors import JobError
+from gregor.spark_jobs.progress import Progress, reason, records_waiting, run_to_end, stop_signals
+
+
+def report(batch_id: int, rows: int, end: dict[str, Any] | None = None, latest: Any = None) -> StreamingQueryProgress:
+    """A progress report as Spark's JVM writes it."""
+    source = {
+        "description": "KafkaV2[Subscribe[t]]",
+        "startOffset": None,
+        "endOffset": end,
+        "latestOffset": latest,
+        "numInputRows": rows,
+        "inputRowsPerSecond": 1.0,
+        "processedRowsPerSecond": 12.5,
+    }
+    return StreamingQueryProgress.fromJson(
+        {
+            "id": "b903633d-13a9-4b52-876e-1e4352434797",
+            "runId": "e20b737d-7fb6-4b60-b04f-0ec01524abf6",
+            "name": None,
+            "timestamp": "2026-01-01T00:00:00.000Z",
+            "batchId": batch_id,
+            "batchDuration": 100,
+            "durationMs": {},
+            "stateOperators": [],
+            "sources": [source],
+            "sink": {"description": "x", "numOutputRows": -1},
+            "numInputRows": rows,
+            "inputRowsPerSecond": 1.0,
+            "processedRowsPerSecond": 12.5,
+        }
+    )
+
+
+class FakeQuery:
+    """Ends after so many waits; shows one report more after each."""
+
+    def __init__(self, reports: list[StreamingQueryProgress], ends: bool = True, failure: str | None = None) -> None:
+        self.reports, self.ends, self.failure = reports, ends, failure
+        self.waits = 0
+        self.stopped = False
+
+    def awaitTermination(self, timeout: float) -> bool:
+        self.waits += 1
+        if self.failure is not None:
+            raise StreamingQueryException(self.failure)
+        return self.ends and self.waits > len(self.reports)
+
+    @property
+    def recentProgress(self) -> list[StreamingQueryProgress]:
+        return self.reports[: self.waits]
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def run(query: FakeQuery, lines: list[str], timeout_s: float = 60) -> Progress:
+    return run_to_end(cast(StreamingQuery, query), lines.append, timeout_s)
+
+
+def test_each_batch_is_told_once_and_idle_reports_are_not() -> None:
+    latest = {"t": {"0": 10, "1": 20}}
+    reports = [
+        report(0, 15, {"t": {"0": 10, "1": 5}}, latest),
+        report(1, 0, {"t": {"0": 10, "1": 5}}, latest),
+        report(1, 15, latest, latest),
+        report(2, 0, latest, latest),
+    ]
+    lines: list[str] = []
+    query = FakeQuery(reports)
+    progress = run(query, lines)
+    assert lines == [
+        "batch 0: 15 records, 15 in this run, 15 waiting, 12 records/s",
+        "batch 1: 15 records, 30 in this run, 0 waiting, 12 records/s",
+    ]
+    assert (progress.records, progress.batches, progress.interrupted) == (30, 2, False)
+    assert query.stopped
+
+
+@pytest.mark.parametrize(
+    ("end", "latest", "waiting"),
+    [
+        ({"t": {"0": 3}}, {"t": {"0": 10}}, 7),
+        ({"t": {"0": 3, "1": 4}, "u": {"0": 0}}, {"t": {"0": 3, "1": 6}, "u": {"0": 5}}, 7),
+        ({"t": {"0": 11}}, {"t": {"0": 10}}, 0),
+        ({"t": {"0": 3}}, {"t": {"0": 3, "1": 9}}, 0),
+        (None, {"t": {"0": 10}}, 0),
+        ({"t": {"0": 3}}, None, 0),
+    ],
+)
+def test_records_waiting(end: dict[str, Any] | None, latest: dict[str, Any] | None, waiting: int) -> None:
+    assert records_waiting(end, latest) == waiting
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_query_and_is_no_failure(number: signal.Signals) -> None:
+    class Signalled(FakeQuery):
+        def awaitTermination(self, timeout: float) -> bool:
+            os.kill(os.getpid(), number)
+            return super().awaitTermination(timeout)
+
+    before = signal.getsignal(number)
+    query = Signalled([report(0, 5)], ends=False)
+    progress = run(query, [])
+    assert query.stopped
+    assert (progress.interrupted, progress.records) == (True, 5)
+    assert signal.getsignal(number) is before
+
+
+def test_a_query_that_fails_is_told_by_its_cause() -> None:
+    query = FakeQuery([], failure=STREAM_FAILED)
+    with pytest.raises(JobError, match=r"^the query failed: org\.apache\.\w+: no such topic\.$"):
+        run(query, [])
+    assert query.stopped
+
+
+def test_a_query_that_takes_too_long_is_stopped() -> None:
+    query = FakeQuery([], ends=False)
+    with pytest.raises(JobError, match="did not end within 0 s"):
+        run(query, [], timeout_s=0)
+    assert query.stopped
+
+
+def test_signals_are_left_alone_outside_the_main_thread() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    seen: list[bool] = []
+
+    def wait() -> None:
+        with stop_signals() as stopped:
+            seen.append(stopped.is_set() or signal.getsignal(signal.SIGTERM) is not before)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join()
+    assert seen == [False]
+
+
+STREAM_FAILED = (
+    "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: org.apache.X: no such topic. SQLSTATE: XXKST"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (STREAM_FAILED, "org.apache.X: no such topic."),
+        (f"{STREAM_FAILED}\n=== Streaming Query ===\nIdentifier: x", "org.apache.X: no such topic."),
+        ("Outer\n\tat a.b(C.java:1)\nCaused by: middle\n\tat d\nCaused by: inner: it broke\n\tat e", "inner: it broke"),
+        ("[PATH_NOT_FOUND] Path does not exist: x. SQLSTATE: 42K03", "[PATH_NOT_FOUND] Path does not exist: x."),
+        ("plain", "plain"),
+        ("", "ValueError"),
+    ],
+)
+def test_reason_is_the_innermost_cause(text: str, told: str) -> None:
+    assert reason(ValueError(text)) == told
+
+
+def test_the_report_above_is_what_spark_makes_of_it() -> None:
+    """The stand-in is only worth something if PySpark keeps the offsets in the JSON that `Progress` reads."""
+    made = report(0, 1, {"t": {"0": 1}}, {"t": {"0": 2}})
+    assert json.loads(made.json)["sources"][0]["endOffset"] == {"t": {"0": 1}}

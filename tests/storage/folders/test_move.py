@@ -1,0 +1,268 @@
+"""gregor.storage.folders.move by itself: errors of both disks, and moves that are interrupted and gone on with."""
+
+from __future__ import annotations
+
+import errno
+import json
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gregor.config.broker import BrokerConfig
+from gregor.protocol.ids import ZERO_UUID
+from gregor.storage.folders.manager import LogManager
+from gregor.storage.folders.move import LogMove
+from gregor.storage.folders.move_progress import CopiedSegment, format_progress, parse_progress
+from gregor.storage.segment.index import SparseIndex
+from tests.storage.logs import NOW_MS, batch, log_config, read_offsets
+from tests.storage.memory_files import MemoryFiles
+
+HOME, TARGET, OTHER = "/home", "/target", "/third"
+
+
+def loaded(files: MemoryFiles, segment_bytes: int = 1 << 20) -> LogManager:
+    for folder in (HOME, TARGET, OTHER):
+        files.make_directory(folder)
+    manager = LogManager(BrokerConfig({"log.dirs": f"{HOME},{TARGET},{OTHER}"}), files, lambda: NOW_MS)
+    for _ in manager.load(lambda topic: log_config(index_interval_bytes=0, segment_bytes=segment_bytes)):
+        pass
+    return manager
+
+
+def begun(files: MemoryFiles, count: int = 10, segment_bytes: int = 1 << 20) -> tuple[LogManager, LogMove]:
+    manager = loaded(files, segment_bytes)
+    log = manager.get_or_create("t", 0, ZERO_UUID, log_config(index_interval_bytes=0, segment_bytes=segment_bytes))
+    for _ in range(count):
+        log.append_as_leader(batch(1), 0, NOW_MS)
+    log.high_watermark = count
+    return manager, manager.moves.begin(("t", 0), manager.folders[1])
+
+
+def copied(move: LogMove) -> None:
+    while (plan := move.plan()) is not None:
+        plan.run()
+        move.copied(plan)
+
+
+def index_entries(files: MemoryFiles, folder: str) -> list[tuple[int, int]]:
+    return list(struct.iter_unpack(">ii", files.read_bytes(f"{folder}/t-0/{0:020d}.index")))
+
+
+def test_a_swap_that_is_tried_again_copies_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Index entries for which the full disk has no room come from memory, with each attempt."""
+    files = MemoryFiles()
+    manager, move = begun(files)
+    copied(move)
+    write_pending = SparseIndex.write_pending
+
+    def full(index: SparseIndex) -> None:
+        if index.file.path.startswith(HOME):
+            raise OSError(errno.ENOSPC, "no room")
+        write_pending(index)
+
+    monkeypatch.setattr(SparseIndex, "write_pending", full)
+    for _ in range(5):
+        move.log.append_as_leader(batch(1), 0, NOW_MS)
+    for _ in range(2):
+        files.fail("rename", error=OSError(errno.ENOSPC, "no room for a longer name", move.log.directory))
+        with pytest.raises(OSError, match="longer name") as caught:
+            manager.finish_move(move)
+        assert move.failed_folder(caught.value).path == HOME
+        assert move.is_caught_up()
+    moved, _ = manager.finish_move(move)
+    assert moved.directory == f"{TARGET}/t-0"
+    entries = index_entries(files, TARGET)
+    assert len(entries) == 14
+    assert entries == sorted(set(entries))
+    assert read_offsets(moved, 0) == list(range(15))
+
+
+def test_an_error_is_about_the_disk_that_it_came_from() -> None:
+    files = MemoryFiles()
+    manager, move = begun(files)
+    home, target, _ = manager.folders
+    for path, folder in (
+        (f"{HOME}/t-0", home),
+        (f"{HOME}/t-0/{0:020d}.log", home),
+        (f"{move.directory}/{0:020d}.log", target),
+        (f"{HOME}/t-00/x", target),  # no file of this log
+        (None, target),  # a write or a sync of the copy
+    ):
+        assert move.failed_folder(OSError(errno.EIO, "a bad block", path)) is folder
+    plan = move.plan()
+    assert plan is not None
+    files.create(f"{HOME}/t-0/{0:020d}.log")  # emptied behind its back
+    plan.run()
+    with pytest.raises(OSError, match="shorter") as caught:
+        move.copied(plan)
+    assert move.failed_folder(caught.value) is home
+
+
+def test_what_a_truncation_makes_shorter_is_no_error() -> None:
+    files = MemoryFiles()
+    manager, move = begun(files)
+    plan = move.plan()
+    assert plan is not None
+    move.log.truncate_to(3)
+    plan.run()
+    move.copied(plan)
+    copied(move)
+    moved, _ = manager.finish_move(move)
+    assert read_offsets(moved, 0) == [0, 1, 2]
+
+
+# Going on after an interruption. Twelve batches, three in a segment.
+
+SEGMENT_BYTES = 3 * len(batch(1))
+
+
+def interrupted(files: MemoryFiles, pieces: int) -> LogManager:
+    """A broker that has copied so many pieces: one is a segment."""
+    manager, move = begun(files, 12, SEGMENT_BYTES)
+    assert move.log.segments_count == 4
+    for _ in range(pieces):
+        plan = move.plan()
+        assert plan is not None
+        plan.run()
+        move.copied(plan)
+    return manager
+
+
+def gone_on_with(files: MemoryFiles, manager: LogManager) -> tuple[int, LogManager]:
+    """How many bytes were there already, and the manager after the move."""
+    assert manager.moves.wishes == {("t", 0): manager.folders[1]}
+    move = manager.moves.begin(("t", 0), manager.folders[1])
+    taken_over_bytes = move.size_bytes
+    expected = read_offsets(move.log, move.log.log_start_offset)
+    assert expected[-1] == 11
+    for path in move.garbage:
+        files.unlink(path)
+    while (plan := move.plan()) is not None:
+        plan.run()
+        move.copied(plan)
+    moved, old = manager.finish_move(move)
+    files.remove_directory(old)
+    assert read_offsets(moved, moved.log_start_offset) == expected
+    assert moved.producer_ids() == {}
+    return taken_over_bytes, manager
+
+
+@pytest.mark.parametrize("pieces", range(5))
+@pytest.mark.parametrize("end", ["stop", "kill", "power cut"])
+def test_it_goes_on_behind_the_segments_that_were_copied_whole(pieces: int, end: str) -> None:
+    files = MemoryFiles()
+    manager = interrupted(files, pieces)
+    # Of a process that is killed the last one is not noted yet: that is done with the next piece.
+    whole = min(pieces if end == "stop" else max(0, pieces - 1), 3)
+    if end == "stop":
+        manager.close_all()
+    elif end == "power cut":
+        manager.logs["t", 0].flush()
+        manager.write_checkpoints()
+        files.sync_directory(HOME)
+        files.sync_directory(TARGET)
+        files.crash()
+    again = loaded(files, SEGMENT_BYTES)
+    taken_over_bytes, again = gone_on_with(files, again)
+    if end == "power cut":  # the note is not synced: it is there, or not
+        assert taken_over_bytes in (0, whole * SEGMENT_BYTES)
+    else:
+        assert taken_over_bytes == whole * SEGMENT_BYTES
+    moved = again.logs["t", 0]
+    assert (moved.directory, moved.log_end_offset) == (f"{TARGET}/t-0", 12)
+    again.close_all()
+    third = loaded(files, SEGMENT_BYTES)
+    assert third.moves.wishes == {}
+    assert read_offsets(third.logs["t", 0], 0) == list(range(12))
+
+
+@pytest.mark.parametrize("change", ["cut", "compacted", "removed", "copy cut", "note lost", "note broken"])
+def test_a_segment_that_is_another_by_now_is_copied_again(change: str) -> None:
+    files = MemoryFiles()
+    manager = interrupted(files, 4)
+    (path,) = [f"{TARGET}/{one.name}" for one in files.list_directory(TARGET) if one.is_directory]
+    manager.close_all()
+    log_file = files.open(f"{HOME}/t-0/{0:020d}.log")
+    changed = 1
+    if change == "cut":
+        log_file.truncate(SEGMENT_BYTES // 3)
+    elif change == "compacted":
+        data = files.read_bytes(log_file.path)
+        files.unlink(log_file.path)
+        files.create(log_file.path).write(data)  # no byte of it differs, but who would know
+    elif change == "removed":
+        for suffix in (".log", ".index", ".timeindex"):
+            files.unlink(f"{HOME}/t-0/{0:020d}{suffix}")
+    elif change == "copy cut":
+        files.open(f"{path}/{0:020d}.timeindex").truncate(0)
+    else:
+        files.write_atomically(
+            f"{path}/gregor-moved", b"" if change == "note lost" else b'{"version":1,"segments":[[0]]}'
+        )
+        changed = 3
+    again = loaded(files, SEGMENT_BYTES)
+    taken_over_bytes, again = gone_on_with(files, again)
+    assert taken_over_bytes == (3 - changed) * SEGMENT_BYTES
+    names = [one.name for one in files.list_directory(f"{TARGET}/t-0")]
+    assert not any(name.endswith(".deleted") for name in names)
+    bases = [one.base_offset for one in again.logs["t", 0].segments]
+    assert sorted(int(name[:20]) for name in names if name.endswith(".log")) == bases
+
+
+def test_a_copy_that_nobody_goes_on_with_is_removed() -> None:
+    for elsewhere in (True, False):
+        files = MemoryFiles()
+        interrupted(files, 3).close_all()
+        again = loaded(files, SEGMENT_BYTES)
+        (copy,) = [one.name for one in files.list_directory(TARGET) if one.name.endswith("-future")]
+        if elsewhere:
+            move = again.moves.begin(("t", 0), again.folders[2])
+            (doomed,) = move.garbage
+            assert move.size_bytes == 0
+            assert again.moves.wishes == {}
+        else:
+            assert again.remove("t", 0)
+            (doomed,) = again.unlinkable
+        assert doomed.startswith(f"{TARGET}/t-0.")
+        assert doomed.endswith("-delete")
+        assert not files.exists(f"{TARGET}/{copy}/{0:020d}.log")
+        assert files.exists(f"{doomed}/{0:020d}.log")
+
+
+def test_of_two_copies_one_is_gone_on_with() -> None:
+    files = MemoryFiles()
+    interrupted(files, 3).close_all()
+    stray = f"{OTHER}/t-0.{bytes(16).hex()}-future"
+    files.make_directory(stray)
+    again = loaded(files, SEGMENT_BYTES)
+    ((key, folder),) = again.moves.wishes.items()
+    assert key == ("t", 0)
+    (removed,) = again.unlinkable
+    assert (folder.path, removed.rpartition("/")[0]) == (OTHER, TARGET)
+
+
+numbers = st.integers(-1, 2**64) | st.none() | st.text(max_size=3) | st.booleans()
+notes = st.recursive(numbers, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.dictionaries(st.integers(0, 2**63), st.tuples(*[st.tuples(*[st.integers(0, 2**63)] * 3)] * 2), max_size=4))
+def test_a_note_is_read_as_it_was_written(
+    segments: dict[int, tuple[tuple[int, int, int], tuple[int, int, int]]],
+) -> None:
+    noted = {base: CopiedSegment(*one) for base, one in segments.items()}
+    data = format_progress(noted)
+    assert parse_progress(data) == noted
+    assert all(parse_progress(data[:cut]) == {} for cut in range(len(data)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(max_size=40) | notes.map(lambda one: json.dumps({"version": 1, "segments": one}).encode()))
+def test_what_is_no_note_says_nothing(data: bytes) -> None:
+    assert all(base >= 0 and len(one.sizes) == len(one.source) == 3 for base, one in parse_progress(data).items())
+
+
+def test_nor_does_one_without_end() -> None:
+    assert parse_progress(b"[" * 100_000) == {}

@@ -1,0 +1,151 @@
+"""Searching by timestamp: in short slices, and without a wait for what is on the disk alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gregor.protocol.records.batch import Record, build_batch
+from gregor.protocol.slices import Slices, run_slices
+from gregor.storage.log.log import Log
+from gregor.storage.log.search import SLICE_RECORDS
+from tests.storage.logs import NOW_MS, log_config, open_log
+from tests.storage.memory_files import MemoryFiles
+
+
+def filled(files: MemoryFiles, batches: int, records: int = 5, **settings: object) -> Log:
+    """Record n is of n ms after NOW_MS."""
+    log = open_log(files, **settings)
+    for number in range(batches):
+        first = number * records
+        some = [Record(n, NOW_MS + first + n, b"k", b"v" * 40, []) for n in range(records)]
+        log.append_as_leader(build_batch(some, compression=number % 3), number // 4, NOW_MS)
+    return log
+
+
+def steps(work: Slices[Any]) -> tuple[Any, int, int]:
+    """(what came of it, turns it gave, calls it asked for)."""
+    turns = calls = 0
+    result = None
+    while True:
+        try:
+            call = work.send(result)
+        except StopIteration as end:
+            return end.value, turns, calls
+        if call is None:
+            turns, result = turns + 1, None
+        else:
+            calls, result = calls + 1, call()
+
+
+@pytest.mark.parametrize("interval", [1, 500, 4096])
+def test_a_cold_log_gives_the_same_answers(interval: int) -> None:
+    files = MemoryFiles()
+    log = filled(files, 60, segment_bytes=3000, index_interval_bytes=interval)
+    twin = filled(MemoryFiles(), 60, segment_bytes=3000, index_interval_bytes=interval)
+    for late in range(-1, 302, 7):
+        files.evict()
+        found, _, calls = steps(log.searching_timestamp(NOW_MS + late))
+        assert found == twin.offset_for_timestamp(NOW_MS + late)
+        assert calls > 0 or late > 299
+        assert files.waits_for_disk
+    files.evict()
+    assert steps(log.searching_max_timestamp())[0] == twin.offset_of_max_timestamp() == (NOW_MS + 299, 299, 14)
+
+
+def test_a_cold_log_that_was_just_opened() -> None:
+    files = MemoryFiles()
+    filled(files, 30, segment_bytes=2000, index_interval_bytes=100).close(clean=True)
+    log = open_log(files, segment_bytes=2000, index_interval_bytes=100)
+    files.evict()
+    assert steps(log.searching_timestamp(NOW_MS + 77))[0] == (NOW_MS + 77, 77, 3)
+
+
+def test_memory_that_keeps_nothing_is_waited_for_in_the_end() -> None:
+    files = MemoryFiles()
+    log = filled(files, 3)
+    work = log.searching_timestamp(NOW_MS + 7)
+    found = None
+    result = None
+    for _ in range(1000):
+        files.evict()
+        try:
+            call = work.send(result)
+        except StopIteration as end:
+            found = end.value
+            break
+        result = None if call is None else call()
+    assert found == (NOW_MS + 7, 7, 0)
+
+
+def test_a_large_batch_is_looked_at_in_slices() -> None:
+    log = open_log(MemoryFiles(), max_message_bytes=1 << 22)
+    sent = build_batch([Record(n, NOW_MS + n, b"key", b"v" * 60, []) for n in range(3000)], compression=4)
+    log.append_as_leader(sent, 0, NOW_MS)
+    found, turns, calls = steps(log.searching_timestamp(NOW_MS + 2990))
+    assert found == (NOW_MS + 2990, 2990, 0)
+    assert turns >= 2990 // SLICE_RECORDS
+    assert calls == 1  # the codec
+
+
+def test_many_batches_that_are_all_too_early_are_gone_through_in_slices() -> None:
+    """One record of the far future: the time index has no entry behind it."""
+    log = open_log(MemoryFiles(), index_interval_bytes=1)
+    log.append_as_leader(build_batch([(b"k", b"v")], timestamp_ms=NOW_MS + 1000), 0, NOW_MS)
+    for _ in range(1000):
+        log.append_as_leader(build_batch([(b"k", b"v")], timestamp_ms=NOW_MS), 0, NOW_MS)
+    log.append_as_leader(build_batch([(b"k", b"v")], timestamp_ms=NOW_MS + 900), 0, NOW_MS)
+    log.high_watermark = log.log_end_offset
+    log.advance_log_start_offset(2)
+    found, turns, _ = steps(log.searching_timestamp(NOW_MS + 900))
+    assert found == (NOW_MS + 900, 1001, 0)
+    assert turns > 10
+
+
+@pytest.mark.parametrize("unlinked", [False, True])
+def test_segments_deleted_during_the_search(unlinked: bool) -> None:
+    files = MemoryFiles()
+    log = filled(files, 40, segment_bytes=2000, index_interval_bytes=100)
+    complaints: list[Any] = []
+    log.on_error = lambda _log, error: complaints.append(error)
+    files.evict()
+    work = log.searching_timestamp(NOW_MS + 3)
+    call = next(work)
+    assert call is not None
+    log.high_watermark = log.log_end_offset
+    for path in log.delete_segments(2, NOW_MS):
+        if unlinked:
+            files.unlink(path)
+    found = run_slices(work)
+    first = log.log_start_offset
+    assert found == ((NOW_MS + first, first, first // 20) if unlinked else found)
+    assert found is not None
+    assert found[0] >= NOW_MS + 3
+    assert complaints == []
+
+
+def test_a_log_may_be_read_without_waiting() -> None:
+    from gregor.storage.fs.cached_reads import NotCached
+
+    files = MemoryFiles()
+    log = filled(files, 40, segment_bytes=2000, index_interval_bytes=100)
+    log.config = log_config(segment_bytes=2000)
+    for offset in range(0, 200, 13):
+        files.evict()
+        fetches = 0
+        while True:
+            try:
+                piece = log.read_cached(offset, 1 << 20, log.log_end_offset)
+                break
+            except NotCached as missing:
+                assert files.waits_for_disk
+                missing.fetcher()()
+                fetches += 1
+        twin = log.read(offset, 1 << 20, log.log_end_offset)
+        assert (piece.position, piece.size_bytes, piece.first_offset) == (
+            twin.position, twin.size_bytes, twin.first_offset,
+        )  # fmt: skip
+        assert 0 < fetches < 5
+        piece.release()
+        twin.release()
