@@ -388,7 +388,7 @@ class LogCleaner:
             retry_at_ms = None
         self._trouble[key] = _Trouble(log, reason, deaths, retry_at_ms)
         if retry_at_ms is None:
-            logger.error("%s-%d cannot be compacted and is left alone: %s", *key, reason)
+            logger.error("%s-%d cannot be compacted, compaction skips it: %s", *key, reason)
         else:
             logger.warning("%s-%d was not compacted, another attempt follows: %s", *key, reason)
         return CleaningResult(False, reason)

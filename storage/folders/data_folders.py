@@ -46,8 +46,8 @@ class DataFolders:
     def _failed_at_start(self, folder: DataFolder, error: OSError) -> None:
         folder.failure = error
         logger.error(
-            "%s cannot be used, its partitions are offline: %s. Mend or mount it and start again, or take it out of "
-            "log.dirs",
+            "%s cannot be used, its partitions are offline: %s. Repair or mount it and restart the broker, or remove "
+            "it from log.dirs",
             folder.path, error,
         )  # fmt: skip
         if not self.online_folders():
