@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from gregor.broker.context import Broker, Call
+from gregor.broker.context import Call
 from gregor.broker.net.connection import Connection
 from gregor.broker.net.outbound import Chunk
 from gregor.broker.net.responses import encode_response
+from gregor.broker.parts import Broker
 from gregor.broker.registry import Entry, Later
 from gregor.broker.wiring import Node
 from gregor.config.broker import BrokerConfig
