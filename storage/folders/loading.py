@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
     from gregor.storage.folders.data_folder import Contents, DataFolder
     from gregor.storage.fs.files import Files
-    from gregor.storage.log.state import LogState
     from gregor.storage.segment.scan import Scan
 
 logger = logging.getLogger(__name__)
@@ -119,7 +118,7 @@ class LogLoading(DataFolders, ABC):
         self._away: list[tuple[_Loading, Generator[int, None, Log]]] = []
         self._homes: dict[TopicPartition, DataFolder] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
-        self.moves = LogMoves(files, self.logs, self._homes)
+        self.moves = LogMoves(files, self.logs, self._homes, self.log_failed)
         self._stale_keys: set[TopicPartition] = set()
         """Of removed partitions: the checkpoint files may still hold their offsets."""
 
@@ -252,6 +251,7 @@ class LogLoading(DataFolders, ABC):
             log_start_offset=folder.log_start_offsets.get(loading.key, 0),
             recovery_point=folder.recovery_points.get(loading.key, 0),
             whole_from=(folder.cleaned_offsets.get(loading.key) or 0) if self.ends_at_gaps else None,
+            on_error=self.log_failed,
         )
         return (yield from loading.loader.load(folder.was_clean))
 
@@ -296,7 +296,6 @@ class LogLoading(DataFolders, ABC):
         log.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
         self._high_watermarks[key] = checkpoint
         log.cleaned_offset = folder.cleaned_offsets.get(key)
-        log.on_error = self._log_failed
         self.logs[key] = log
         yield log
 
@@ -339,5 +338,5 @@ class LogLoading(DataFolders, ABC):
         """Give a data folder up; the partitions that are lost with it."""
 
     @abstractmethod
-    def _log_failed(self, log: LogState, error: OSError) -> None:
+    def log_failed(self, log: Log, error: OSError) -> None:
         """A log that is in use had trouble with its disk."""

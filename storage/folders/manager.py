@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.folders.move import LogMove
     from gregor.storage.fs.files import Files
-    from gregor.storage.log.state import LogState
 
 logger = logging.getLogger(__name__)
 
@@ -202,7 +201,7 @@ class LogManager(LogLoading):
             if (error := errors.get(folder.path)) is not None:
                 self.on_trouble(folder, None, error)
 
-    def _log_failed(self, log: LogState, error: OSError) -> None:
+    def log_failed(self, log: Log, error: OSError) -> None:
         home = self._homes.get(TopicPartition(log.topic, log.partition))
         if home is not None and self.logs.get(TopicPartition(log.topic, log.partition)) is log:
             self.on_trouble(home, log, error)
@@ -242,6 +241,7 @@ class LogManager(LogLoading):
                     topic_id=topic_id,
                     now_ms=self._clock_ms(),
                     producer_expiration_ms=expiration_ms,
+                    on_error=self.log_failed,
                     # In a folder that was not there, nothing needs to be looked for.
                     segments=[] if is_fresh else None,
                     producers=ProducerStates(self._files, directory, self._producer_expiration_ms)
@@ -258,7 +258,6 @@ class LogManager(LogLoading):
                 if isinstance(cause, OSError):
                     self.on_trouble(folder, None, cause)
                 continue
-            log.on_error = self._log_failed
             self.logs[key] = log
             self._homes[key] = folder
             folder.partitions_count += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -30,11 +31,18 @@ MAX_PREFERRED = 10_000
 class LogMoves:
     """Part of LogManager, whose tables `logs` and `homes` it works on."""
 
-    def __init__(self, files: Files, logs: dict[TopicPartition, Log], homes: dict[TopicPartition, DataFolder]) -> None:
+    def __init__(
+        self,
+        files: Files,
+        logs: dict[TopicPartition, Log],
+        homes: dict[TopicPartition, DataFolder],
+        on_error: Callable[[Log, OSError], None],
+    ) -> None:
         self.under_way: dict[TopicPartition, LogMove] = {}
         self.wishes: dict[TopicPartition, DataFolder] = {}
         """Moves that the last stop or a crash has interrupted: to be begun again."""
         self._files = files
+        self._on_error = on_error
         self._logs = logs
         self._homes = homes
         self._preferred: dict[TopicPartition, DataFolder] = {}
@@ -63,10 +71,10 @@ class LogMoves:
         left = self._left.get(key)
         if left is not None and left[0] is folder and (unique_id := _unique_id(key, left[1])) is not None:
             del self._left[key]
-            move = LogMove(self._files, log, self._homes[key], folder, unique_id, goes_on=True)
+            move = LogMove(self._files, log, self._homes[key], folder, unique_id, on_error=self._on_error, goes_on=True)
         else:
             other = self.drop_left(key)
-            move = LogMove(self._files, log, self._homes[key], folder, random_uuid())
+            move = LogMove(self._files, log, self._homes[key], folder, random_uuid(), on_error=self._on_error)
             if other is not None:
                 move.garbage.append(other)
         if log.topic_id != ZERO_UUID:
@@ -81,7 +89,6 @@ class LogMoves:
         """As LogMove.finish; the log is in the tables at its new place then."""
         key = TopicPartition(move.log.topic, move.log.partition)
         moved, old = move.finish(now_ms)
-        moved.on_error = move.log.on_error
         move.home.partitions_count -= 1
         del self.under_way[key]
         self._logs[key] = moved
