@@ -4,10 +4,10 @@ events, on a picture that nobody changes meanwhile."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gregor.protocol.errors import KafkaError
-from gregor.replication.admin.elect_leaders import election_refusal, election_result
+from gregor.replication.controller.elect_leaders import election_refusal, election_result
 from gregor.replication.controller.events import PreferredElection, Reassigned, UncleanElection
 from gregor.replication.controller.reassignment import before_all_have_left, is_moving, reassignment_refusal
 from gregor.replication.store.metadata_store import StoreError
@@ -15,7 +15,7 @@ from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
     from gregor.replication.controller.context import Cluster, PartitionKey
-    from gregor.replication.controller.loop import ControllerLoop, Step
+    from gregor.replication.controller.events import Step
     from gregor.replication.controller.writes import ControllerWrites
     from gregor.replication.store.nodes import ReplicaAssignment
 
@@ -25,7 +25,16 @@ Elections = dict["PartitionKey", int | KafkaError]
 Moves = dict["PartitionKey", KafkaError | None]
 
 
-async def elect(controller: ControllerLoop, keys: Collection[PartitionKey], unclean: bool) -> Elections:
+class Controller(Protocol):
+    """The part of ControllerLoop that carries orders out."""
+
+    @property
+    def cluster(self) -> Cluster | None: ...
+
+    async def in_turn(self, work: Callable[[Cluster, Step], Awaitable[ResultT]]) -> ResultT: ...
+
+
+async def elect(controller: Controller, keys: Collection[PartitionKey], unclean: bool) -> Elections:
     """See ControllerLoop.elect."""
 
     async def work(cluster: Cluster, step: Step) -> Elections | None:
@@ -52,7 +61,7 @@ async def elect(controller: ControllerLoop, keys: Collection[PartitionKey], uncl
 
 
 async def reassign(
-    controller: ControllerLoop,
+    controller: Controller,
     writes: ControllerWrites,
     targets: Mapping[PartitionKey, tuple[int, ...] | None],
     keep_factor: bool,
@@ -80,7 +89,7 @@ async def reassign(
 
 
 async def reassignments(
-    controller: ControllerLoop, wanted: Collection[PartitionKey] | None
+    controller: Controller, wanted: Collection[PartitionKey] | None
 ) -> dict[PartitionKey, ReplicaAssignment]:
     """See ControllerLoop.reassignments."""
 
@@ -96,7 +105,7 @@ async def reassignments(
 
 
 async def _done(
-    controller: ControllerLoop, work: Callable[[Cluster, Step], Awaitable[ResultT | None]]
+    controller: Controller, work: Callable[[Cluster, Step], Awaitable[ResultT | None]]
 ) -> ResultT | KafkaError:
     """Its result; NOT_CONTROLLER where there is none. None says that the picture was old: after the next it is tried
     again."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.replication.admin.elect_leaders import election_refusal, election_result
 from gregor.replication.controller.context import Cluster, LiveBroker, Partition, PartitionKey, Topic
 from gregor.replication.controller.decide import decide
+from gregor.replication.controller.elect_leaders import election_refusal, election_result
 from gregor.replication.controller.events import PreferredElection, UncleanElection
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
 
