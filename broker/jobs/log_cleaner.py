@@ -18,11 +18,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from gregor.broker.admin_socket.explain import size
 from gregor.broker.jobs.cleaner_process import CleanerProcess, CleaningFailed
 from gregor.broker.jobs.maintenance import flush_log, sliced
 from gregor.broker.jobs.worker_process import WorkerDied
 from gregor.broker.log import logger
+from gregor.broker.units import size
 from gregor.protocol.errors import KafkaError
 from gregor.storage.cleaner.cleaner import CleanedGroup, CleaningJob
 from gregor.storage.fs.disk_errors import FULL, OF_THE_PROCESS
