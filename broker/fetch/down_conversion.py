@@ -26,6 +26,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchResponse
 from gregor.protocol.records.batch import CorruptBatch
 from gregor.protocol.records.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
+from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.log.log import LogSlice
 
@@ -104,7 +105,7 @@ class _Conversion:
         request: FetchRequest,
         call: Call,
         context: FetchContext,
-        asked_bytes: Mapping[tuple[str, int], int],
+        asked_bytes: Mapping[TopicPartitionKey, int],
     ) -> None:
         self._asked_bytes = asked_bytes
         self._broker = broker

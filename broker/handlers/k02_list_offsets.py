@@ -23,6 +23,7 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.replication.partition.partition import CONSUMER
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _begin(
     """The answer, without what must be searched for."""
     topics = []
     searches: list[_Search] = []
-    named: Counter[tuple[str, int]] = Counter()
+    named: Counter[TopicPartitionKey] = Counter()
     for topic in request.topics:
         for wanted in topic.partitions:
             named[topic.name, wanted.partition_index] += 1

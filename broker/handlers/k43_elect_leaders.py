@@ -15,6 +15,7 @@ from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
+from gregor.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from gregor.broker.context import AdminContext, Call
@@ -37,12 +38,12 @@ async def elect_leaders(broker: AdminContext, request: ElectLeadersRequest, call
     kind = request.election_type if call.version >= ERROR_FROM else PREFERRED
     everything = request.topic_partitions is None
     turns = broker.gate.turns()
-    keys: dict[tuple[str, int], None] = {}
+    keys: dict[TopicPartition, None] = {}
     for name, indexes in _asked(broker, request):
         for index in indexes:
             await turns.next()
-            keys[name, index] = None
-    results: dict[tuple[str, int], KafkaError | None]
+            keys[TopicPartition(name, index)] = None
+    results: dict[TopicPartition, KafkaError | None]
     error = ErrorCode.NONE
     try:
         if kind not in (PREFERRED, UNCLEAN):

@@ -12,6 +12,7 @@ from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.messages import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+from gregor.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from gregor.broker.context import AdminContext, Call
@@ -24,14 +25,14 @@ _Partition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 async def list_partition_reassignments(
     broker: AdminContext, request: ListPartitionReassignmentsRequest, call: Call
 ) -> ListPartitionReassignmentsResponse:
-    wanted: set[tuple[str, int]] | None = None
+    wanted: set[TopicPartition] | None = None
     if request.topics is not None:
         wanted = set()
         turns = broker.gate.turns()
         for topic in request.topics:
             for index in topic.partition_indexes:
                 await turns.next()
-                wanted.add((topic.name, index))
+                wanted.add(TopicPartition(topic.name, index))
     try:
         moving = await broker.admin.reassignments(wanted, request.timeout_ms)
     except KafkaError as error:
