@@ -18,9 +18,8 @@ from gregor.storage.folders.checkpoints import (
 
 if TYPE_CHECKING:
     from gregor.storage.folders.data_folder import DataFolder
+    from gregor.storage.folders.log_table import Key
     from gregor.storage.log.log import Log
-
-Key = tuple[str, int]
 
 LOGS_PER_SLICE = 500
 
