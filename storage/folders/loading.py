@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from gregor.config.topic import LogConfig
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import ZERO_UUID, random_uuid
-from gregor.storage.folders.log_table import Key, PendingFolder
+from gregor.protocol.topic_partition import TopicPartition
+from gregor.storage.folders.log_table import PendingFolder
 from gregor.storage.folders.move import MOVED_FILE
 from gregor.storage.folders.names import FolderKind, folder_name, marked_folder_name, parse_folder_name
 from gregor.storage.fs.disk_errors import BROKEN
@@ -71,7 +72,7 @@ class _Loading:
 
     __slots__ = ("key", "left_bytes", "loader", "pending")
 
-    def __init__(self, key: Key, pending: PendingFolder) -> None:
+    def __init__(self, key: TopicPartition, pending: PendingFolder) -> None:
         self.key = key
         self.pending = pending
         self.loader: FolderLoader | None = None
@@ -166,7 +167,7 @@ class LogLoader:
         for folder, contents in found:
             self._table.unlinkable += contents.marked
             for path, name in contents.partitions:
-                key = name.topic, name.partition
+                key = TopicPartition(name.topic, name.partition)
                 if (other := self._table.pending.get(key)) is not None:
                     if not self._replaces(path, other.path):
                         continue
@@ -189,18 +190,21 @@ class LogLoader:
 
     def _find_copies(self, found: list[tuple[DataFolder, Contents]]) -> None:
         """What moves between data folders have left (folders.move): complete copies become the partition."""
-        present = {name[:2] for _, contents in found for _, name in contents.partitions}
+        present = {
+            TopicPartition(name.topic, name.partition) for _, contents in found for _, name in contents.partitions
+        }
         marked = {basename(path) for _, contents in found for path in contents.marked}
         for folder, contents in found:
             for path, name in contents.copies:
                 original = basename(path).removesuffix(FolderKind.FUTURE.value) + FolderKind.DELETE.value
-                if name[:2] in present:
-                    contents.marked.extend(self._moves.wish(name[:2], folder, path))
+                key = TopicPartition(name.topic, name.partition)
+                if key in present:
+                    contents.marked.extend(self._moves.wish(key, folder, path))
                 elif original in marked:
                     final = f"{folder.path}/{folder_name(name.topic, name.partition)}"
                     self._files.rename(path, final)
                     contents.partitions.append((final, name))
-                    present.add(name[:2])
+                    present.add(key)
                 else:
                     logger.warning("%s is the copy of a partition that is not here: left alone", path)
 

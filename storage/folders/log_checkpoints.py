@@ -18,8 +18,9 @@ from gregor.storage.folders.checkpoints import (
 
 if TYPE_CHECKING:
     from gregor.protocol.slices import Slices
+    from gregor.protocol.topic_partition import TopicPartition
     from gregor.storage.folders.data_folders import DataFolders
-    from gregor.storage.folders.log_table import Key, LogTable
+    from gregor.storage.folders.log_table import LogTable
     from gregor.storage.folders.moves import LogMoves
     from gregor.storage.fs.files import Files
 
@@ -41,7 +42,7 @@ class LogCheckpoints:
         self._removals = 0
         self._unsynced_paths: list[str] = []
         self._unsynced_folders: set[str] = set()
-        self.stale_keys: set[Key] = set()
+        self.stale_keys: set[TopicPartition] = set()
         """Of removed partitions: the checkpoint files may still hold their offsets."""
 
     def sync_later(self, path: str) -> None:
@@ -52,7 +53,7 @@ class LogCheckpoints:
         """Partition folders were made or renamed there: the next checkpoints sync the names."""
         self._unsynced_folders.update(folder_paths)
 
-    def removed(self, key: Key) -> None:
+    def removed(self, key: TopicPartition) -> None:
         """The partition's log was removed."""
         self.stale_keys.add(key)
         self._removals += 1

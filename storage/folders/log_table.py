@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from gregor.protocol.topic_partition import TopicPartition
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.log.log import Log
-
-Key = tuple[str, int]
-"""topic, partition."""
 
 
 class PendingFolder(NamedTuple):
@@ -26,15 +24,11 @@ class LogTable:
     __slots__ = ("failed", "high_watermarks", "homes", "logs", "pending", "unlinkable")
 
     def __init__(self) -> None:
-        self.logs: dict[Key, Log] = {}
-        self.pending: dict[Key, PendingFolder] = {}
-        self.failed: dict[Key, Exception] = {}
-        self.homes: dict[Key, DataFolder] = {}
-        self.high_watermarks: dict[Key, int] = {}
+        self.logs: dict[TopicPartition, Log] = {}
+        self.pending: dict[TopicPartition, PendingFolder] = {}
+        self.failed: dict[TopicPartition, Exception] = {}
+        self.homes: dict[TopicPartition, DataFolder] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
         """As the checkpoints of the last start had them."""
         self.unlinkable: list[str] = []
         """Leftovers, files and folders: for a thread to remove."""
-
-    def holds(self, key: Key, log: Log) -> bool:
-        """Whether this is the partition's log: it may have been moved or removed."""
-        return self.logs.get(key) is log

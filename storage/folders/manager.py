@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from gregor.config.topic import LogConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid, random_uuid, uuid_to_text
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.folders.checkpoint_contents import keep
 from gregor.storage.folders.closing import close_all_cleanly
 from gregor.storage.folders.data_folders import DataFolders, DiskErrors
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from gregor.protocol.slices import Slices
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.folders.loading import ScanHelper
-    from gregor.storage.folders.log_table import Key
     from gregor.storage.folders.move import LogMove
     from gregor.storage.fs.files import Files
 
@@ -129,7 +129,7 @@ class LogManager:
 
     def is_loading(self, topic: str, partition: int) -> bool:
         """Whether `load` knows the partition, but has not come to it."""
-        return (topic, partition) in self._table.pending
+        return TopicPartition(topic, partition) in self._table.pending
 
     def has_topic(self, topic: str) -> bool:
         """Whether a data folder holds a partition of that name, loaded or not."""
@@ -143,7 +143,7 @@ class LogManager:
     # Logs
 
     def get(self, topic: str, partition: int) -> Log | None:
-        return self.logs.get((topic, partition))
+        return self.logs.get(TopicPartition(topic, partition))
 
     def get_or_create(
         self, topic: str, partition: int, topic_id: Uuid, config: LogConfig, *, is_new: bool = True
@@ -155,7 +155,7 @@ class LogManager:
         another topic of that name, KAFKA_STORAGE_ERROR when it could not be loaded, is not loaded yet, or cannot be
         made.
         """
-        key = topic, partition
+        key = TopicPartition(topic, partition)
         log = self.logs.get(key)
         if log is None:
             return self._create(key, topic_id, config, is_new)
@@ -179,7 +179,7 @@ class LogManager:
 
         What readers hold stays readable. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
         """
-        key = topic, partition
+        key = TopicPartition(topic, partition)
         log = self.logs.get(key)
         if log is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {topic}-{partition}")
@@ -204,7 +204,7 @@ class LogManager:
 
     def folder_of(self, log: Log) -> str:
         """Path of the data folder that holds the log."""
-        return self._table.homes[log.topic, log.partition].path
+        return self._table.homes[TopicPartition(log.topic, log.partition)].path
 
     def forget_producers_after(self, expiration_ms: int) -> None:
         """Another producer.id.expiration.ms, for all logs, those not loaded yet included."""
@@ -218,7 +218,7 @@ class LogManager:
 
     def high_watermark_checkpoint(self, topic: str, partition: int) -> int:
         """As the last start found it; 0 of a log that is younger."""
-        return self._table.high_watermarks.get((topic, partition), 0)
+        return self._table.high_watermarks.get(TopicPartition(topic, partition), 0)
 
     def describe(self) -> Iterator[tuple[str, str, int, int, int, bool]]:
         """Of each log: data folder, topic, partition, bytes, how many records it is behind its high watermark, and
@@ -239,12 +239,12 @@ class LogManager:
 
     # Failures
 
-    def fail_folder(self, folder: DataFolder, error: Exception) -> list[Key]:
+    def fail_folder(self, folder: DataFolder, error: Exception) -> list[TopicPartition]:
         """Nothing in the data folder is used any more, until the next start; returns the partitions that were."""
         lost = self.begin_failure(folder, error)
         for log in lost:
             self.fail_log(log, error)
-        return [(log.topic, log.partition) for log in lost]
+        return [TopicPartition(log.topic, log.partition) for log in lost]
 
     def begin_failure(self, folder: DataFolder, error: Exception) -> list[Log]:
         """The first part of `fail_folder`, and what must not wait: from now on nothing is written there. Returns the
@@ -260,7 +260,7 @@ class LogManager:
 
     def fail_log(self, log: Log, error: Exception) -> None:
         """As fail_folder, for one partition alone."""
-        key = log.topic, log.partition
+        key = TopicPartition(log.topic, log.partition)
         if self.logs.get(key) is log:
             if (copy := self.moves.cancel(key)) is not None:
                 self._table.unlinkable.append(copy)
@@ -285,11 +285,12 @@ class LogManager:
 
     def log_failed(self, log: Log, error: OSError) -> None:
         """A method of the log fails with this error."""
-        home = self._table.homes.get((log.topic, log.partition))
-        if home is not None and self.logs.get((log.topic, log.partition)) is log:
+        key = TopicPartition(log.topic, log.partition)
+        home = self._table.homes.get(key)
+        if home is not None and self.logs.get(key) is log:
             self.disk_errors.report(home, log, error)
 
-    def _create(self, key: Key, topic_id: Uuid, config: LogConfig, is_new: bool) -> Log:
+    def _create(self, key: TopicPartition, topic_id: Uuid, config: LogConfig, is_new: bool) -> Log:
         topic, partition = key
         if key in self._table.pending:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is still being loaded")
@@ -393,7 +394,7 @@ class LogManager:
         lets the next start trust all that. A data folder where something failed gets no marker. Raises nothing."""
         self.moves.leave_wishes()
         failed = close_all_cleanly(list(self.logs.values()), self._files, self._clock_ms())
-        unclean = {self._table.homes[log.topic, log.partition].path for log in failed}
+        unclean = {self._table.homes[TopicPartition(log.topic, log.partition)].path for log in failed}
         unclean.update(pending.folder.path for pending in self._table.pending.values() if not pending.folder.was_clean)
         unclean.update(self._table.homes[key].path for key in self.failed)
         errors = self.checkpoints.write_all()

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gregor.protocol.ids import ZERO_UUID, random_uuid
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.folders.checkpoint_contents import offset_of
 from gregor.storage.folders.checkpoints import RECOVERY_POINT_FILE
 from gregor.storage.folders.identity import PARTITION_METADATA_FILE, format_partition_metadata
@@ -17,7 +18,7 @@ from gregor.storage.folders.names import FolderKind, marked_folder_name
 if TYPE_CHECKING:
     from gregor.storage.folders.checkpoints import Offsets
     from gregor.storage.folders.data_folder import DataFolder
-    from gregor.storage.folders.log_table import Key, LogTable
+    from gregor.storage.folders.log_table import LogTable
     from gregor.storage.fs.files import Files
     from gregor.storage.log.log import Log
 
@@ -36,32 +37,32 @@ class LogMoves:
         table: LogTable,
         on_error: Callable[[Log, OSError], None],
     ) -> None:
-        self.under_way: dict[Key, LogMove] = {}
-        self.wishes: dict[Key, DataFolder] = {}
+        self.under_way: dict[TopicPartition, LogMove] = {}
+        self.wishes: dict[TopicPartition, DataFolder] = {}
         """Moves that the last stop or a crash has interrupted: to be begun again."""
         self._files = files
         self._on_error = on_error
         self._table = table
-        self._preferred: dict[Key, DataFolder] = {}
-        self._left: dict[Key, tuple[DataFolder, str]] = {}
+        self._preferred: dict[TopicPartition, DataFolder] = {}
+        self._left: dict[TopicPartition, tuple[DataFolder, str]] = {}
         """What these moves have copied: data folder, path."""
 
-    def wish(self, key: Key, folder: DataFolder, path: str) -> list[str]:
+    def wish(self, key: TopicPartition, folder: DataFolder, path: str) -> list[str]:
         """A start has found the copy of a partition that is here. Returns what is to be removed: an older find."""
         older = self._left.get(key)
         self.wishes[key] = folder
         self._left[key] = folder, path
         return [] if older is None else [older[1]]
 
-    def prefer(self, key: Key, folder: DataFolder) -> None:
+    def prefer(self, key: TopicPartition, folder: DataFolder) -> None:
         """Where a log is to be made that does not exist yet."""
         if len(self._preferred) < MAX_PREFERRED:
             self._preferred[key] = folder
 
-    def take_preferred(self, key: Key) -> DataFolder | None:
+    def take_preferred(self, key: TopicPartition) -> DataFolder | None:
         return self._preferred.pop(key, None)
 
-    def begin(self, key: Key, folder: DataFolder) -> LogMove:
+    def begin(self, key: TopicPartition, folder: DataFolder) -> LogMove:
         """A log that is not under way is from now on. Raises OSError."""
         log = self._table.logs[key]
         self.wishes.pop(key, None)
@@ -86,7 +87,7 @@ class LogMoves:
 
     def finish(self, move: LogMove, now_ms: int) -> tuple[Log, str]:
         """As LogMove.finish; the log is in the tables at its new place then."""
-        key = move.log.topic, move.log.partition
+        key = TopicPartition(move.log.topic, move.log.partition)
         moved, old = move.finish(now_ms)
         move.home.partitions_count -= 1
         del self.under_way[key]
@@ -94,7 +95,7 @@ class LogMoves:
         self._table.homes[key] = move.folder
         return moved, old
 
-    def cancel(self, key: Key) -> str | None:
+    def cancel(self, key: TopicPartition) -> str | None:
         """Gives a move up, if there is one; returns what is to be removed of it. Raises nothing: what cannot be renamed
         is found by the next start."""
         move = self._forget(key)
@@ -108,7 +109,7 @@ class LogMoves:
             logger.error("%s cannot be set aside for removal: %s", move.directory, error)
             return None
 
-    def drop_left(self, key: Key) -> str | None:
+    def drop_left(self, key: TopicPartition) -> str | None:
         """The move is not gone on with; returns what is to be removed of it. Raises nothing, as `cancel`."""
         folder, path = self._left.pop(key, (None, ""))
         if folder is None or folder.failure is not None:
@@ -127,7 +128,7 @@ class LogMoves:
             if folder in (move.home, move.folder):
                 self._forget(key)
 
-    def _forget(self, key: Key) -> LogMove | None:
+    def _forget(self, key: TopicPartition) -> LogMove | None:
         self.wishes.pop(key, None)
         move = self.under_way.pop(key, None)
         if move is not None:
@@ -153,7 +154,7 @@ class LogMoves:
                 offsets[key] = min(offset, move.recovery_point) if name == RECOVERY_POINT_FILE else offset
 
 
-def _unique_id(key: Key, path: str) -> bytes | None:
+def _unique_id(key: TopicPartition, path: str) -> bytes | None:
     """That of a copy's folder; None if this is not how we name one."""
     with suppress(ValueError):
         unique_id = bytes.fromhex(path.rpartition(".")[2].removesuffix(f"-{FolderKind.FUTURE.value}"))
