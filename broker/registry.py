@@ -10,11 +10,14 @@ import pkgutil
 import re
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.framing import FramingError
 from gregor.protocol.messages import request_class, request_header_version, response_class, response_header_version
+
+if TYPE_CHECKING:
+    from gregor.broker.context import Call
 
 AMONG_BROKERS = frozenset(
     {
@@ -28,9 +31,10 @@ AMONG_BROKERS = frozenset(
 )
 """What only brokers of a cluster say to each other; one that is alone serves it to nobody, and does not load it."""
 _API_OF_MODULE = re.compile(r"k(\d+)_")
+_HANDLERS = "gregor.broker.handlers"
 
-Handler = Callable[[Any, Any, Any], Any]
-"""Of the broker, or the parts of it that the handler uses, the request and its `broker.context.Call`."""
+Handler = Callable[[Any, Any, "Call"], Any]
+"""Its first argument is what gregor.broker.context, or the handler itself, says that it needs of the broker."""
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
@@ -126,10 +130,9 @@ def handles(
 
 def load_handlers(*, in_cluster: bool = True) -> dict[int, Entry]:
     """Import the modules of broker/handlers; return the table by API key, without `in_cluster` less AMONG_BROKERS."""
-    from gregor.broker import handlers
-
+    handlers = importlib.import_module(_HANDLERS)
     for module in pkgutil.iter_modules(handlers.__path__):
         api = _API_OF_MODULE.match(module.name)
         if in_cluster or api is None or int(api[1]) not in AMONG_BROKERS:
-            importlib.import_module(f"gregor.broker.handlers.{module.name}")
+            importlib.import_module(f"{_HANDLERS}.{module.name}")
     return {key: entry for key, entry in _entries.items() if in_cluster or key not in AMONG_BROKERS}

@@ -41,7 +41,7 @@ from gregor.protocol.framing import HEAD_BYTES, SIZE_BYTES, FramingError, Respon
 from gregor.protocol.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker
+    from gregor.broker.net.context import ConnectionContext
     from gregor.broker.registry import Entry
 
 _PRODUCE = ApiKey.PRODUCE.value
@@ -69,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         "sockname",
     )
 
-    def __init__(self, broker: Broker, listener: str) -> None:
+    def __init__(self, broker: ConnectionContext, listener: str) -> None:
         self._broker = broker
         self.listener = listener
         self.number = next(_numbers)

@@ -22,9 +22,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 from time import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from gregor.broker.cluster.auto_topics import INTERNAL_TOPICS
 from gregor.broker.net.responses import encode_frame
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred
@@ -32,14 +31,15 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.framing import HEAD_BYTES, SIZE_BYTES
 from gregor.protocol.messages import ProduceRequest, ProduceResponse, response_header_version
 from gregor.protocol.records.batch import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT
+from gregor.protocol.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     import asyncio
 
+    from gregor.broker.net.context import ConnectionContext
     from gregor.broker.net.outbound import Chunk
     from gregor.protocol.ids import Uuid
     from gregor.replication.partition.partition import Partition
-    from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.storage.log.log import AppendInfo
 
 FLEXIBLE_FROM = 9
@@ -76,15 +76,6 @@ class PendingProduce(Deferred[Sequence["Chunk"]]):
             if error:
                 _ERROR.pack_into(self._frame, self._fields + _INDEX_BYTES, error)
             self.complete([self._frame])
-
-
-class RoutedBroker(Protocol):
-    """What a route needs of the broker."""
-
-    loop: asyncio.AbstractEventLoop
-    replicas: ReplicaManager
-
-    def partition_of(self, topic: str, topic_id: Uuid, index: int) -> Partition | None: ...
 
 
 class _Route:
@@ -134,7 +125,7 @@ class ProduceRoutes:
     of_all = 0
     """Routes of all connections of the process."""
 
-    def __init__(self, broker: RoutedBroker) -> None:
+    def __init__(self, broker: ConnectionContext) -> None:
         self._broker = broker
         self._pending: dict[PendingProduce, None] = {}
         self._timer: asyncio.TimerHandle | None = None
