@@ -13,7 +13,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gregor.broker import log
@@ -26,26 +25,16 @@ from gregor.broker.log import logger
 from gregor.broker.net.advertised_addresses import leads_astray, own_name, told_to_clients
 from gregor.broker.net.listening import BindError
 from gregor.broker.net.open_listeners import OpenListeners
-from gregor.broker.startup_report import program_line, started_lines
+from gregor.broker.startup_report import ServerInfo, program_line, started_lines
 from gregor.broker.wiring import Node, StartError
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker
+    from gregor.broker.parts import Broker
     from gregor.config.broker import BrokerConfig
     from gregor.config.environment import TopicWish
 
 
 _SWITCH_S = 0.001
-
-
-@dataclass(slots=True, frozen=True)
-class ServerInfo:
-    """What a started broker can say of itself. `listeners` are (name, host, port) as bound."""
-
-    broker_id: int
-    cluster_id: str
-    listeners: list[tuple[str, str, int]]
-    log_dirs: list[str]
 
 
 def run(
@@ -158,7 +147,7 @@ class Server:
         self._control_socket = ControlSocket(self._node.control, self._config.log_dirs[0])
         await self._control_socket.start()
         took_s = time.monotonic() - self._began_s
-        for line in started_lines(self.info, self._config, broker, self._node.in_cluster, took_s):
+        for line in started_lines(self.info, self._config, broker.replicas, self._node.in_cluster, took_s):
             logger.info("%s", line)
         self._tell_where(broker)
 
@@ -179,7 +168,8 @@ class Server:
         """Have topics made, beside everything else."""
         from gregor.broker.cluster.first_topics import make_first_topics
 
-        self._node.broker.background.spawn(make_first_topics(self._node.broker, wishes))
+        broker = self._node.broker
+        broker.background.spawn(make_first_topics(broker.config, broker.metadata, broker.admin, wishes))
 
     def reload(self) -> None:
         """SIGHUP: read the properties file again; a line in the log for each key that differs."""

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gregor.broker.cluster.auto_topics import GROUP_METADATA_TOPIC
 from gregor.config.listeners import listener_text
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from gregor.replication.store.embedded import FILE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gregor.broker.context import Broker
-    from gregor.broker.server import ServerInfo
     from gregor.config.broker import BrokerConfig
+    from gregor.replication.partition.replica_manager import ReplicaManager
 
 UNKNOWN = "unknown"
 BUILD_FILE = "build.txt"
 """Beside the packages in a wheel: its version and commit, a line each (hatch_build.py)."""
+
+
+@dataclass(slots=True, frozen=True)
+class ServerInfo:
+    """The identity of a broker that has started. `listeners` are (name, host, port) as bound."""
+
+    broker_id: int
+    cluster_id: str
+    listeners: list[tuple[str, str, int]]
+    log_dirs: list[str]
 
 
 def program_line(root: str = "") -> str:
@@ -75,17 +85,16 @@ def _commit_of(root: str) -> str:
 
 
 def started_lines(
-    info: ServerInfo, config: BrokerConfig, broker: Broker, in_cluster: bool, took_s: float
+    info: ServerInfo, config: BrokerConfig, replicas: ReplicaManager, in_cluster: bool, took_s: float
 ) -> Iterator[str]:
     """Yield what a broker that is ready consists of: listeners, data folders, metadata store, coordinators."""
     listeners = ", ".join(listener_text(*one) for one in info.listeners)
     yield f"broker {info.broker_id} of cluster {info.cluster_id} started in {took_s:.2f} s, listening on {listeners}"
     folders = ", ".join(os.path.abspath(folder) for folder in info.log_dirs)
-    yield f"data folders (log.dirs): {folders}, {len(broker.replicas.partitions)} partitions"
+    yield f"data folders (log.dirs): {folders}, {len(replicas.partitions)} partitions"
     yield f"metadata store: {_store_text(config, info.log_dirs, in_cluster)}"
     led = sum(
-        partition.topic == GROUP_METADATA_TOPIC and partition.is_leader
-        for partition in broker.replicas.partitions.values()
+        partition.topic == GROUP_METADATA_TOPIC and partition.is_leader for partition in replicas.partitions.values()
     )
     yield (
         f"coordinators: consumer groups, for {led} of {config['offsets.topic.num.partitions']} partitions of "

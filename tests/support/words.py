@@ -7,6 +7,7 @@ it adds none.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 
@@ -51,11 +52,11 @@ IN_TEXTS = (
 )
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    """Yield the path and the syntax tree of each module of the product."""
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+@functools.cache
+def trees() -> list[tuple[str, ast.Module]]:
+    """Return the path and the syntax tree of each module of the product."""
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    return [(str(path.relative_to(ROOT)), ast.parse(path.read_text())) for path in paths]
 
 
 def parts(name: str) -> str:
@@ -83,10 +84,11 @@ def defined_names(path: str, tree: ast.Module) -> set[str]:
     return names
 
 
-def banned_names() -> set[str]:
+@functools.cache
+def banned_names() -> frozenset[str]:
     """Return `word name` for every identifier of the product that contains a replaced word."""
     names = set().union(*(defined_names(path, tree) for path, tree in trees()))
-    return {f"{word} {name}" for name in names for word in banned_in(name)}
+    return frozenset(f"{word} {name}" for name in names for word in banned_in(name))
 
 
 def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
