@@ -269,7 +269,7 @@ class Node:
         self.logs.close_all(self.local.broker_epoch)
 
     async def _checkpoint(self) -> None:
-        self.logs.report(self.logs.checkpoints()())
+        self.logs.report(self.logs.checkpoints.recovery_points()())
 
     async def _maintain(self) -> None:
         """What gregor.broker.jobs.maintenance does: flushes and checkpoints."""
@@ -285,7 +285,7 @@ class Node:
                     for path in log.delete_old_segments(self._clock_ms()):
                         self.files.unlink(path)
                 await self._checkpoint()
-            self.logs.report(self.logs.high_watermark_checkpoints()())
+            self.logs.report(self.logs.checkpoints.high_watermarks()())
 
 
 class _ServerEnd:
