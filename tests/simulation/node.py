@@ -323,7 +323,7 @@ class _ServerEnd:
         if key == ApiKey.API_VERSIONS:
             chunks = encode_response(entry, version, header.correlation_id, _offered())
             return b"".join(_read(chunk) for chunk in chunks)
-        request = entry.decode(view, version, position)[0]
+        request = entry.decoders[version](view, position)[0]
         call = Call(cast("Any", self), key, version, header.correlation_id, header.client_id)
         try:
             result = entry.handler(node.broker, request, call)
