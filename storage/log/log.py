@@ -34,7 +34,7 @@ from gregor.storage.log.swap import SegmentSwap
 from gregor.storage.log.truncate import Truncation
 from gregor.storage.producers.replay import replay_producers
 from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS, ProducerEntry, ProducerStates
-from gregor.storage.segment.batches import HEADER, HEADER_BYTES
+from gregor.storage.segment.batches import HEADER_BYTES, BatchHeader
 from gregor.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
@@ -367,9 +367,9 @@ class Log(LogOffsets):
         Partition.appendRecordsToFollowerOrFutureReplica.)"""
         if len(records) < HEADER_BYTES:
             return
-        base_offset, _, _, _, _, _, last_offset_delta, *_ = HEADER.unpack_from(records)
-        if 0 <= base_offset < self.log_end_offset <= base_offset + last_offset_delta:
-            self.truncate_fully_and_start_at(base_offset, now_ms)
+        first = BatchHeader.read(records)
+        if 0 <= first.base_offset < self.log_end_offset <= first.last_offset:
+            self.truncate_fully_and_start_at(first.base_offset, now_ms)
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Hide everything below the offset (DeleteRecords, or the leader's log start offset). Nothing happens if it

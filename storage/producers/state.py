@@ -35,16 +35,14 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.checksum import crc32c
 from gregor.storage.fs.disk_errors import is_full
 from gregor.storage.producers.recall import batches_below
-from gregor.storage.segment.batches import CONTROL_BIT, NO_TIMESTAMP, SEQUENCE_MASK, TRANSACTIONAL_BIT, ScannedBatch
+from gregor.storage.segment.batches import CONTROL_BIT, NO_TIMESTAMP, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
+from gregor.storage.segment.producer_trail import BATCHES_KEPT
 from gregor.storage.segment.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, OldMessageFormat, file_stem
 
 if TYPE_CHECKING:
     from gregor.storage.fs.files import Files
     from gregor.storage.segment.segment import Segment
 
-BATCHES_KEPT = 10
-"""Of each producer, to tell a repetition's offsets by. Apache Kafka keeps as many as a client has under way on one
-connection: 5. When the leader changes while the old one hangs, there are as many again under way at the new one."""
 MOST_SEQUENCES_BACK = 1 << 30
 """A repetition of something older than that, and a batch far ahead, cannot be told apart: sequences go round."""
 MOST_AWAITED = 1000
@@ -332,15 +330,17 @@ class ProducerStates:
             entry = self.entries[producer_id] = ProducerEntry(producer_id)
         return entry
 
-    def replay(self, batch: ScannedBatch, coordinator_epoch: int = -1) -> None:
+    def replay(self, batch: BatchHeader, coordinator_epoch: int = -1) -> None:
         """Takes in a batch that is in the log already (its checks were passed then), as `Segment.scan` yields it.
 
         Batches without a producer id are passed over. `coordinator_epoch` stands inside a control batch, which a scan
         does not look into.
         """
-        _, _, base_offset, last_offset, _, attributes, timestamp, producer_id, epoch, base_sequence = batch
+        producer_id = batch.producer_id
         if producer_id < 0:
             return
+        base_offset, last_offset, attributes = batch.base_offset, batch.last_offset, batch.attributes
+        timestamp, epoch, base_sequence = batch.max_timestamp, batch.producer_epoch, batch.base_sequence
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id)

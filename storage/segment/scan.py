@@ -21,7 +21,6 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from gregor.protocol.records.checksum import crc32c
-from gregor.storage.producers.trail import Header, ProducerTrail
 from gregor.storage.segment.batches import (
     CRC_START,
     HEADER_BYTES,
@@ -31,6 +30,7 @@ from gregor.storage.segment.batches import (
     TRANSACTIONAL_BIT,
 )
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
+from gregor.storage.segment.producer_trail import Header, ProducerTrail
 
 if TYPE_CHECKING:
     from gregor.storage.fs.files import File

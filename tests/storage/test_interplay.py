@@ -274,7 +274,7 @@ def test_no_room_for_a_longer_name_leaves_nothing_of_a_swap(renames: int) -> Non
 
 
 def offsets_of(segment: Any) -> list[int]:
-    return [one[2] for one in segment.scan(verify_crc=False)]
+    return [one.base_offset for one in segment.scan(verify_crc=False)]
 
 
 # Moves
