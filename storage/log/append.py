@@ -169,6 +169,7 @@ class Appender:
                     last_sequence,
                     self._offsets.high_watermark,
                     now_ms,
+                    self._segments.items,
                     from_client=from_client,
                 )
                 if duplicate is not None:

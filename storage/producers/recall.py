@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ LOOK_BACK = 64
 headers are read in milliseconds; and of large batches more than a few clients have under way."""
 
 
-def batches_below(segments: list[Segment], offset: int) -> Iterator[BatchHeader]:
+def batches_below(segments: Sequence[Segment], offset: int) -> Iterator[BatchHeader]:
     """The last batches below the offset, in their order. A segment counts as an entry, too. Raises OSError, and
     OldMessageFormat at a message set of before 0.11."""
     starts: list[tuple[Segment, int]] = []
