@@ -135,7 +135,9 @@ class Node:
         except (FolderInUse, InconsistentFolder, MalformedFile, DuplicatePartition, StoreError) as error:
             raise StartError(str(error)) from error
         except NodeFormatError as error:
-            raise StartError(f"a node of the metadata store is broken; mend or delete it: {error}") from error
+            raise StartError(
+                f"a node of the metadata store cannot be decoded; correct its value or delete it: {error}"
+            ) from error
         except OSError as error:
             raise StartError(f"{error_text(error)}; check log.dirs and its permissions") from error
 
@@ -176,8 +178,8 @@ class Node:
         if len(folders) < len(self._logs.folders):
             raise StartError(
                 "the metadata store is in none of the data folders (log.dirs) that can be used, so it lies in the one "
-                "that failed: without it the broker does not know its topics. Mend that folder, or take it out of "
-                "log.dirs to begin anew with what is in the others"
+                "that failed: without it the broker does not know its topics. Repair that folder, or remove it from "
+                "log.dirs to start with the partitions of the others"
             )
         return folders[0]
 
@@ -465,7 +467,7 @@ class Node:
         adopted = await adopt(self._store, self._config.broker_id, list(self._logs.logs.values()))
         self._adopted = True
         if adopted:
-            logger.info("adopted %d partitions of folders that the metadata did not know", len(adopted))
+            logger.info("adopted %d partitions whose folders were not in the metadata", len(adopted))
 
     def _store_failed(self, failure: StoreError) -> None:
         """Without its metadata a broker must not go on as if all were well: whoever watches over it sees it end."""

@@ -18,11 +18,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from gregor.broker.admin_socket.explain import size
 from gregor.broker.jobs.cleaner_process import CleanerProcess, CleaningFailed
 from gregor.broker.jobs.maintenance import flush_log, sliced
 from gregor.broker.jobs.worker_process import WorkerDied
 from gregor.broker.log import logger
+from gregor.broker.units import size
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.cleaner.cleaner import CleanedGroup, CleaningJob
@@ -387,7 +387,7 @@ class LogCleaner:
             retry_at_ms = None
         self._trouble[key] = _Trouble(log, reason, deaths, retry_at_ms)
         if retry_at_ms is None:
-            logger.error("%s-%d cannot be compacted and is left alone: %s", *key, reason)
+            logger.error("%s-%d cannot be compacted, compaction skips it: %s", *key, reason)
         else:
             logger.warning("%s-%d was not compacted, another attempt follows: %s", *key, reason)
         return CleaningResult(False, reason)
