@@ -37,7 +37,7 @@ from gregor.coordinator.group.coordinator import GroupCoordinator
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.broker_channels import Brokers
-from gregor.replication.channels.controller_channel import ControllerLink
+from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.loop import ControllerLoop
 from gregor.replication.partition.metadata_image import MetadataImage
@@ -252,8 +252,8 @@ class Node:
         local.on_late_answer.append(controller.answered_late)
         answers = ControllerAnswers(controller, store)
 
-        def link() -> ControllerLink:
-            return ControllerLink(config.broker_id, image, answers, listener, config["controller.socket.timeout.ms"])
+        def link() -> ControllerChannel:
+            return ControllerChannel(config.broker_id, image, answers, listener, config["controller.socket.timeout.ms"])
 
         follower_sessions = FollowerSessions(config["max.incremental.fetch.session.cache.slots"])
         if self._zookeeper is not None:
