@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.admin_socket.server import Control
 from gregor.broker.answers.metadata import EncodedTopics
-from gregor.broker.cluster.auto_topics import GROUP_METADATA_TOPIC, TopicCreator
+from gregor.broker.cluster.auto_topics import TopicCreator
 from gregor.broker.cluster.group_log import GroupLog
 from gregor.broker.cluster.recovering_partitions import LatePartitions
 from gregor.broker.cluster.store_factory import NO_ANSWER, NoSuchStore, check_store, in_cluster, zookeeper_store
-from gregor.broker.context import Broker
 from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.jobs.background import Background
@@ -31,9 +30,11 @@ from gregor.broker.log import logger
 from gregor.broker.net.advertised_addresses import own_name
 from gregor.broker.net.connections import Connections
 from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
+from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.coordinator import GroupCoordinator
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.broker_channels import Brokers
@@ -101,7 +102,8 @@ class Node:
             raise StartError(str(error)) from None
         self._config = config
         self._files = OsFiles(open_files_limit())
-        self._logs = LogManager(config, self._files, now_ms)
+        self._scan_helper = ScanHelper(self._recovery_processes())
+        self._logs = LogManager(config, self._files, now_ms, self._scan_helper)
         self._background = Background()
         self.in_cluster = in_cluster(config)
         self._store: MetadataStore | None = None
@@ -112,7 +114,6 @@ class Node:
         self._mover: LogMover | None = None
         self._disk_watch: DiskWatch | None = None
         self._loading: Iterator[Log | None] | None = None
-        self._scan_helper = ScanHelper(self._recovery_processes())
         self._local: LatePartitions | None = None
         self._ports: dict[str, int] = {}
         self._opened = False
@@ -126,7 +127,6 @@ class Node:
         try:
             logs.lock()
             store = await (self._enter_cluster() if self.in_cluster else self._open_own_store())
-            logs.helper = self._scan_helper
             self._loading = logs.load()
             self._opened = True
             await self._load_for(_LOAD_BEFORE_SERVING_S)
@@ -218,7 +218,7 @@ class Node:
             lag_time_max_ms=config["replica.lag.time.max.ms"],
             is_alive=image.is_alive,
             folder_removed=lambda folder: self._background.remove_later(
-                [folder, *self._take_leftovers()], config["log.segment.delete.delay.ms"]
+                [folder, *self._logs.take_unlinkable()], config["log.segment.delete.delay.ms"]
             ),
         )
         self._mover = LogMover(config, logs, replicas, self._background)
@@ -306,7 +306,6 @@ class Node:
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"]),
             follower_sessions=follower_sessions,
-            stalls=self.stalls,
             encoded_topics=EncodedTopics(),
             unadvertised=self._unadvertised(),
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
@@ -332,7 +331,7 @@ class Node:
         self.cleaner = LogCleaner(config, logs, self._background, now_ms)
         self.cleaner.start()
         self.control = Control(config, logs, self.cleaner, maintenance, self._background, now_ms, self.stalls)
-        self._background.remove_later(self._take_leftovers(), 0)
+        self._background.remove_later(self._logs.take_unlinkable(), 0)
         if self._loading is not None:
             self._background.spawn(self._load_rest(local))
         else:
@@ -452,7 +451,7 @@ class Node:
         if local.must_be_asked and self._disk_watch is not None:
             await self._disk_watch.tell_controller()
         await self._adopt_strangers()
-        self._background.remove_later(self._take_leftovers(), 0)
+        self._background.remove_later(self._logs.take_unlinkable(), 0)
         if self._mover is not None:
             self._mover.resume()
 
@@ -467,10 +466,6 @@ class Node:
         self._adopted = True
         if adopted:
             logger.info("adopted %d partitions of folders that the metadata did not know", len(adopted))
-
-    def _take_leftovers(self) -> list[str]:
-        leftovers, self._logs.unlinkable = self._logs.unlinkable, []
-        return leftovers
 
     def _store_failed(self, failure: StoreError) -> None:
         """Without its metadata a broker must not go on as if all were well: whoever watches over it sees it end."""

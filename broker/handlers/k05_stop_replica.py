@@ -17,7 +17,7 @@ from gregor.protocol.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, ReplicaContext
 
 BY_TOPIC_FROM = 1
 EPOCHS_FROM = 3
@@ -27,7 +27,7 @@ _Partition = StopReplicaRequest.StopReplicaPartitionState
 
 
 @handles(ApiKey.STOP_REPLICA, 0, 4, changes=True)
-async def stop_replica(broker: Broker, request: StopReplicaRequest, call: Call) -> StopReplicaResponse:
+async def stop_replica(broker: ReplicaContext, request: StopReplicaRequest, call: Call) -> StopReplicaResponse:
     if call.version < EPOCHS_FROM:
         asked: Iterable[TopicPartition]
         if call.version < BY_TOPIC_FROM:

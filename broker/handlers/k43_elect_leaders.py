@@ -18,7 +18,7 @@ from gregor.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
 from gregor.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import AdminContext, Call
 
 PREFERRED, UNCLEAN = 0, 1
 ERROR_FROM = 1
@@ -27,14 +27,14 @@ _Result = ElectLeadersResponse.ReplicaElectionResult
 _Partition = ElectLeadersResponse.PartitionResult
 
 
-def _asked(broker: Broker, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
+def _asked(broker: AdminContext, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
     if request.topic_partitions is None:
         return ((topic.name, sorted(topic.partitions)) for topic in broker.metadata.topics())
     return ((topic.topic, topic.partitions) for topic in request.topic_partitions)
 
 
 @handles(ApiKey.ELECT_LEADERS, 0, 2, changes=True)
-async def elect_leaders(broker: Broker, request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
+async def elect_leaders(broker: AdminContext, request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
     kind = request.election_type if call.version >= ERROR_FROM else PREFERRED
     everything = request.topic_partitions is None
     turns = broker.gate.turns()

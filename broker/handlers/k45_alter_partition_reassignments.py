@@ -19,7 +19,7 @@ from gregor.protocol.messages import AlterPartitionReassignmentsRequest, AlterPa
 from gregor.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import AdminContext, Call
 
 ANY_FACTOR_UNTIL = 0
 
@@ -29,7 +29,7 @@ _Partition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, changes=True)
 async def alter_partition_reassignments(
-    broker: Broker, request: AlterPartitionReassignmentsRequest, call: Call
+    broker: AdminContext, request: AlterPartitionReassignmentsRequest, call: Call
 ) -> AlterPartitionReassignmentsResponse:
     response = AlterPartitionReassignmentsResponse(error_message=None)
     keep_factor = call.version > ANY_FACTOR_UNTIL and not request.allow_replication_factor_change

@@ -15,7 +15,7 @@ from gregor.protocol.messages import ListPartitionReassignmentsRequest, ListPart
 from gregor.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import AdminContext, Call
 
 _Topic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 _Partition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
@@ -23,7 +23,7 @@ _Partition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0)
 async def list_partition_reassignments(
-    broker: Broker, request: ListPartitionReassignmentsRequest, call: Call
+    broker: AdminContext, request: ListPartitionReassignmentsRequest, call: Call
 ) -> ListPartitionReassignmentsResponse:
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:

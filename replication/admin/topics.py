@@ -16,10 +16,10 @@ from gregor.config.definitions import ConfigError
 from gregor.config.topic import LogConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid, random_uuid
+from gregor.protocol.topic_names import CLUSTER_METADATA_TOPIC, colliding, may_collide, name_problem
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.admin.assignment import check_manual, spread
 from gregor.replication.admin.configs import ConfigAdmin
-from gregor.replication.admin.topic_names import CLUSTER_METADATA_TOPIC, colliding, may_collide, name_problem
 from gregor.replication.controller.context import Cluster
 from gregor.replication.controller.reassignment import is_moving
 from gregor.replication.partition.metadata_image import MetadataImage

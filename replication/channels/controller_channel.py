@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gregor.protocol.messages import request_class
@@ -17,7 +17,6 @@ from gregor.replication.channels.peer import Peer, PeerError
 
 if TYPE_CHECKING:
     from gregor.protocol.messages import ApiMessage
-    from gregor.replication.partition.metadata_image import MetadataImage
 
 RETRY_DELAY_S = 0.05
 RETRIED_FOR_S = 5.0
@@ -47,6 +46,29 @@ class OwnController(Protocol):
     async def answer(self, request: Any, version: int) -> Any: ...
 
 
+class Endpoint(Protocol):
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+class ReachableBroker(Protocol):
+    @property
+    def endpoints(self) -> Mapping[str, Endpoint]: ...
+
+
+class KnownController(Protocol):
+    """The part of the metadata image that names the controller, and the addresses of brokers by listener."""
+
+    @property
+    def controller_id(self) -> int: ...
+    @property
+    def brokers(self) -> Mapping[int, ReachableBroker]: ...
+    @property
+    def on_update(self) -> list[Callable[[], None]]: ...
+
+
 class ControllerChannel:
     """One connection, for one request at a time. Each request, and each attempt to connect, has the time of
     controller.socket.timeout.ms."""
@@ -54,7 +76,7 @@ class ControllerChannel:
     def __init__(
         self,
         broker_id: int,
-        image: MetadataImage,
+        image: KnownController,
         own: OwnController | None,
         listener: str,
         timeout_ms: int,

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from gregor.protocol.ids import ZERO_UUID, Uuid, random_uuid
+from gregor.protocol.topic_names import CLUSTER_METADATA_TOPIC, name_problem
 from gregor.protocol.topic_partition import TopicPartition
-from gregor.replication.admin.topic_names import CLUSTER_METADATA_TOPIC, name_problem
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import Create, MetadataStore, Operation, Set
 from gregor.replication.store.nodes import PartitionState, ReplicaAssignment, TopicAssignment

@@ -13,15 +13,17 @@ from gregor.broker.cluster.controlled_shutdown import hand_over
 from gregor.broker.cluster.membership import Membership
 from gregor.broker.cluster.recovering_partitions import LatePartitions
 from gregor.broker.cluster.replication_service import Replicating
-from gregor.broker.context import Broker, Call
+from gregor.broker.context import Call
 from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.jobs.turns import Gate
 from gregor.broker.net.responses import encode_response
-from gregor.broker.registry import Later, load_handlers
+from gregor.broker.parts import Broker
+from gregor.broker.registry import load_handlers
 from gregor.config.broker import BrokerConfig
 from gregor.config.listeners import Listener
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.deferred import Deferred, DeferredCancelled, outcome_of
 from gregor.protocol.framing import SIZE_BYTES
 from gregor.protocol.messages import ApiVersionsResponse, RequestHeader, request_header_version
 from gregor.protocol.slices import Slices, run_slices
@@ -267,7 +269,7 @@ class Node:
         self.logs.close_all(self.local.broker_epoch)
 
     async def _checkpoint(self) -> None:
-        self.logs.report(self.logs.checkpoints()())
+        self.logs.report(self.logs.checkpoints.recovery_points()())
 
     async def _maintain(self) -> None:
         """What gregor.broker.jobs.maintenance does: flushes and checkpoints."""
@@ -283,7 +285,7 @@ class Node:
                     for path in log.delete_old_segments(self._clock_ms()):
                         self.files.unlink(path)
                 await self._checkpoint()
-            self.logs.report(self.logs.high_watermark_checkpoints()())
+            self.logs.report(self.logs.checkpoints.high_watermarks()())
 
 
 class _ServerEnd:
@@ -291,7 +293,7 @@ class _ServerEnd:
 
     def __init__(self, node: Node, host: str) -> None:
         self._node = node
-        self._owed: list[Later] = []
+        self._owed: list[Deferred[Any]] = []
         self.number = next(node.connection_numbers)
         self.host = host
         self.listener = LISTENER
@@ -321,14 +323,16 @@ class _ServerEnd:
         if key == ApiKey.API_VERSIONS:
             chunks = encode_response(entry, version, header.correlation_id, _offered())
             return b"".join(_read(chunk) for chunk in chunks)
-        request = entry.decode(view, version, position)
+        request = entry.decode(view, version, position)[0]
         call = Call(cast("Any", self), key, version, header.correlation_id, header.client_id)
         try:
             result = entry.handler(node.broker, request, call)
-            if isinstance(result, Later):
+            if isinstance(result, Deferred):
                 result = await self._later(result)
             elif isinstance(result, Awaitable):
                 result = await result
+        except DeferredCancelled:
+            return None
         except StoreError as error:
             _log.info("%s: %r", ApiKey(key).name, error)
             return None
@@ -340,13 +344,12 @@ class _ServerEnd:
         chunks = encode_response(entry, version, header.correlation_id, result)
         return b"".join(_read(chunk) for chunk in chunks)
 
-    async def _later(self, later: Later) -> Any:
+    async def _later(self, later: Deferred[Any]) -> Any:
         self._owed.append(later)
-        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        later.then(answered.set_result)
-        result = await answered
-        self._owed.remove(later)
-        return result
+        try:
+            return await outcome_of(later, asyncio.get_running_loop().create_future())
+        finally:
+            self._owed.remove(later)
 
 
 @functools.cache

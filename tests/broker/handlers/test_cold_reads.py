@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.cluster.auto_topics import GROUP_METADATA_TOPIC
 from gregor.broker.cluster.group_log import GroupLog
 from gregor.broker.net.connection import Connection
 from gregor.protocol.messages import FindCoordinatorRequest, ListOffsetsRequest, ListOffsetsResponse
 from gregor.protocol.records.batch import Record, build_batch, iter_batches
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from tests.broker.harness import Harness, fetch_request, produce_request, records_of, running
 from tests.broker.loop_lag import loop_lag_during
 from tests.support.evicted import evict_all
