@@ -42,7 +42,7 @@ from gregor.coordinator.group.coordinator import GroupCoordinator
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.broker_channels import Brokers
-from gregor.replication.channels.controller_channel import ControllerLink
+from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.loop import ControllerLoop
 from gregor.replication.partition.metadata_image import MetadataImage
@@ -94,7 +94,7 @@ class _Control:
 
     loop: ControllerLoop
     answers: ControllerAnswers
-    new_link: Callable[[], ControllerLink]
+    new_link: Callable[[], ControllerChannel]
     """Makes ways to the active controller, each for one request at a time."""
 
 
@@ -144,7 +144,9 @@ class Node:
         except (FolderInUse, InconsistentFolder, MalformedFile, DuplicatePartition, StoreError) as error:
             raise StartError(str(error)) from error
         except NodeFormatError as error:
-            raise StartError(f"a node of the metadata store is broken; mend or delete it: {error}") from error
+            raise StartError(
+                f"a node of the metadata store cannot be decoded; correct its value or delete it: {error}"
+            ) from error
         except OSError as error:
             raise StartError(f"{error_text(error)}; check log.dirs and its permissions") from error
 
@@ -312,7 +314,7 @@ class Node:
         base.local.on_late_answer.append(loop.answered_late)
         answers = ControllerAnswers(loop, base.store)
         return _Control(
-            loop, answers, lambda: ControllerLink(config.broker_id, base.image, answers, listener, timeout_ms)
+            loop, answers, lambda: ControllerChannel(config.broker_id, base.image, answers, listener, timeout_ms)
         )
 
     def _cluster_member(

@@ -84,10 +84,10 @@ def told_to_clients(unadvertised: Sequence[str], name: str, in_cluster: bool) ->
     """Lines for the log about listeners without an advertised host."""
     if not unadvertised:
         return []
-    others = f"; other brokers, and clients that ask those, are told {name}" if in_cluster else ""
+    others = f"; for other brokers, and for clients of those, {name} is advertised" if in_cluster else ""
     return [
-        f"{', '.join(sorted(unadvertised))}: a client is told the address it came in by{others}. Behind a forwarded"
-        " port, such as a container's, set advertised.listeners"
+        f"{', '.join(sorted(unadvertised))}: each client is given the address that it connected to{others}. Behind a"
+        " forwarded port, such as a container's, set advertised.listeners"
     ]
 
 

@@ -154,8 +154,8 @@ class OpenListeners:
 
     def _tell_left_aside(self, left: dict[str, str]) -> None:
         logger.error(
-            "%s: left aside until all these addresses are free, which is looked at every %d s;"
-            " to be rid of the dynamic settings: gregor configs --alter --broker %d --delete-config %s",
+            "%s: these dynamic settings are not applied until all their addresses are free; the broker tries every"
+            " %d s. To remove them: gregor configs --alter --broker %d --delete-config %s",
             ", ".join(f"{key}={text}" for key, text in left.items()),
             _TRY_AGAIN_S,
             self._config.broker_id,

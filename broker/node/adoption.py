@@ -29,7 +29,7 @@ class Adoption:
             adopted = len(await adopt(self._store, self._broker_id, list(self._logs.logs.values())))
         self._is_over = True
         if adopted:
-            logger.info("adopted %d partitions of folders that the metadata did not know", adopted)
+            logger.info("adopted %d partitions whose folders were not in the metadata", adopted)
 
     def is_reserved(self, topic: str) -> bool:
         """Whether the topic may be adopted still, so that no other of this name can be created."""

@@ -70,7 +70,7 @@ def home_of_store(logs: LogManager, files: Files) -> DataFolder:
     if len(folders) < len(logs.folders):
         raise StartError(
             "the metadata store is in none of the data folders (log.dirs) that can be used, so it lies in the one "
-            "that failed: without it the broker does not know its topics. Mend that folder, or take it out of "
-            "log.dirs to begin anew with what is in the others"
+            "that failed: without it the broker does not know its topics. Repair that folder, or remove it from "
+            "log.dirs to start with the partitions of the others"
         )
     return folders[0]

@@ -31,7 +31,7 @@ from gregor.protocol.slices import Slices, run_slices
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.broker_channels import Brokers
-from gregor.replication.channels.controller_channel import ControllerLink
+from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.auto_leader_rebalance import LeaderBalance
 from gregor.replication.controller.context import LiveBroker
@@ -150,9 +150,9 @@ class Node:
         cluster = self.controller.cluster
         return {} if cluster is None else dict(cluster.brokers)
 
-    def _link(self) -> ControllerLink:
+    def _link(self) -> ControllerChannel:
         timeout_ms: int = self.config["controller.socket.timeout.ms"]
-        return ControllerLink(self.broker_id, self.image, self.answers, LISTENER, timeout_ms)
+        return ControllerChannel(self.broker_id, self.image, self.answers, LISTENER, timeout_ms)
 
     def _broker_epoch(self) -> int:
         return self.local.broker_epoch
@@ -323,7 +323,7 @@ class _ServerEnd:
         if key == ApiKey.API_VERSIONS:
             chunks = encode_response(entry, version, header.correlation_id, _offered())
             return b"".join(_read(chunk) for chunk in chunks)
-        request = entry.decode(view, version, position)[0]
+        request = entry.decoders[version](view, position)[0]
         call = Call(cast("Any", self), key, version, header.correlation_id, header.client_id)
         try:
             result = entry.handler(node.broker, request, call)

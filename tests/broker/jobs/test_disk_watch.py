@@ -223,7 +223,7 @@ def test_a_broken_node_is_named_at_the_start(tmp_path: Path) -> None:
 
     harness = Harness(tmp_path)
     harness.run(broken())
-    with pytest.raises(StartError, match="mend or delete it: /cluster/id"):
+    with pytest.raises(StartError, match="correct its value or delete it: /cluster/id"):
         harness.run(harness.node.open_storage())
     harness.stop()
 

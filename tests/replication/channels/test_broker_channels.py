@@ -11,7 +11,7 @@ from gregor.protocol.messages import AllocateProducerIdsRequest, UpdateMetadataR
 from gregor.replication.channels import broker_channels as brokers_module
 from gregor.replication.channels import controller_channel as link_module
 from gregor.replication.channels.broker_channels import Brokers
-from gregor.replication.channels.controller_channel import ControllerLink
+from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.channels.peer import PeerError
 from gregor.replication.controller.context import LiveBroker
 from gregor.replication.partition.metadata_image import MetadataImage
@@ -145,7 +145,7 @@ def image(controller_id: int) -> MetadataImage:
 async def test_the_way_to_the_controller(made: list[FakePeer]) -> None:
     own: Any = Own()
     known = image(2)
-    link = ControllerLink(1, known, own, "INSIDE", 5000)
+    link = ControllerChannel(1, known, own, "INSIDE", 5000)
     asked = AllocateProducerIdsRequest()
     assert await link.offered(67) is None
     for _ in range(2):
