@@ -55,7 +55,9 @@ async def hand_over(
                 pause_s,
             )
     if _leads_for_others(replicas):
-        logger.warning("stopping although this broker could not hand over all that it leads")
+        logger.warning(
+            "controlled shutdown: this broker stops although it still leads partitions that have other replicas"
+        )
     return False
 
 
@@ -63,13 +65,14 @@ async def _asked(link: ControllerChannel, request: ControlledShutdownRequest) ->
     try:
         answer: ControlledShutdownResponse = await link.ask(request)
     except OSError as error:
-        logger.info("the controller cannot be asked to let others lead: %s", error)
+        logger.info("controlled shutdown: the controller cannot be reached: %s", error)
         return False
     if answer.error_code:
-        logger.info("the controller does not let others lead: %s", ErrorCode(answer.error_code).name)
+        logger.info("controlled shutdown: the controller answers %s", ErrorCode(answer.error_code).name)
     elif answer.remaining_partitions:
         logger.info(
-            "%d partitions have no other replica in sync that could take over", len(answer.remaining_partitions)
+            "controlled shutdown: %d partitions have no other in-sync replica that could lead them",
+            len(answer.remaining_partitions),
         )
     return not answer.error_code and not answer.remaining_partitions
 

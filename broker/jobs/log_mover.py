@@ -157,7 +157,7 @@ class LogMover:
                     await asyncio.sleep(_FULL_RETRY_S)
                     continue
                 self._replicas.log_moved(moved)
-                logger.info("%s-%d lies in %s now", *key, move.folder.path)
+                logger.info("%s-%d was moved to %s", *key, move.folder.path)
                 self._logs.report(await self._background.run(self._logs.checkpoints.recovery_points()))
                 self._remove(f"{moved.directory}/{MOVED_FILE}")
                 self._remove(old)

@@ -160,16 +160,14 @@ def test_the_log_tells_of_a_bad_minute_and_of_the_end(bench: Bench, caplog: pyte
     for _ in range(int(65 / TICK_S)):
         bench.tick_in_time()
     assert caplog.messages == [
-        "stalls of the event loop in the last minute: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"
+        "event loop lag in the last minute: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"
     ]
     for _ in range(int(65 / TICK_S)):
         bench.tick_in_time()
     assert len(caplog.messages) == 1
     bench.stalls.stop()
     bench.stalls.stop()
-    assert caplog.messages[1:] == [
-        "stalls of the event loop: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"
-    ]
+    assert caplog.messages[1:] == ["event loop lag: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"]
 
 
 def test_after_stop_a_late_signal_does_nothing(bench: Bench) -> None:

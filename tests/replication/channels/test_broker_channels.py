@@ -78,8 +78,7 @@ def request(epoch: int = 10) -> UpdateMetadataRequest:
 @on_loop
 async def test_the_listener_among_brokers_over_one_connection(made: list[FakePeer]) -> None:
     local: Any = Local()
-    brokers = Brokers(1, local, "INSIDE", 5000)
-    brokers.live = lambda: live(91, 92)
+    brokers = Brokers(1, local, lambda: live(91, 92), "INSIDE", 5000)
     assert await brokers.send(1, request()) == "handled"
     assert made == []
     for _ in range(2):
@@ -92,23 +91,24 @@ async def test_the_listener_among_brokers_over_one_connection(made: list[FakePee
 @on_loop
 async def test_a_connection_lasts_as_long_as_the_registration(made: list[FakePeer]) -> None:
     local: Any = Local()
-    brokers = Brokers(1, local, "INSIDE", 5000)
-    brokers.live = lambda: live(91, 92)
+    alive = live(91, 92)
+    brokers = Brokers(1, local, lambda: alive, "INSIDE", 5000)
     await brokers.send(2, request())
     # Another life, another address.
-    for again in (live(91, 92, epoch=11), live(91, 93, epoch=11)):
-        brokers.live = lambda again=again: again  # type: ignore[misc]
-        await brokers.send(2, request(11))
+    alive = live(91, 92, epoch=11)
+    await brokers.send(2, request(11))
+    alive = live(91, 93, epoch=11)
+    await brokers.send(2, request(11))
     assert [(peer.address[1], peer.closed) for peer in made] == [(92, True), (92, True), (93, False)]
     with pytest.raises(PeerError, match="not registered"):
         await brokers.send(2, request(10))
     brokers.close(2)
     brokers.close(2)
     assert made[-1].closed
-    brokers.live = dict
+    alive = {}
     with pytest.raises(PeerError, match="not registered"):
         await brokers.send(2, request(11))
-    brokers.live = lambda: {2: LiveBroker(BrokerRegistration(2, ()), 11)}
+    alive = {2: LiveBroker(BrokerRegistration(2, ()), 11)}
     with pytest.raises(PeerError, match="no listener INSIDE"):
         await brokers.send(2, request(11))
 
