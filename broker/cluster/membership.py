@@ -35,7 +35,7 @@ FREED_WITHIN_MORE_MS = 5000
 _COUNTDOWN_EVERY_S = 2.0
 _TRY_AGAIN_S = 1.0
 INFORMED_WITHIN_S = 10.0
-_LOOK_EVERY_S = 0.02
+_POLL_EVERY_S = 0.02
 
 
 async def register_when_free(store: MetadataStore, broker: BrokerRegistration, session_timeout_ms: int) -> int:
@@ -87,7 +87,7 @@ async def until_informed(image: MetadataImage, most_s: float = INFORMED_WITHIN_S
         if time.monotonic() > until:
             image.expects_topics = False
             return False
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_POLL_EVERY_S)
     return True
 
 

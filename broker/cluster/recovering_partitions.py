@@ -39,8 +39,8 @@ class LatePartitions(LocalBroker):
         self.on_late_answer: list[Callable[[BrokerRequest, BrokerResponse], None]] = []
         self.must_be_asked = False
         """Whether a log was deleted or could not be served since the controller was answered without it."""
-        self._late_replicas = replicas
-        self._late_configs = configs
+        self._recovering_replicas = replicas
+        self._recovering_configs = configs
         self._is_loading = is_loading
         # What the controller said last of each late partition, as a request about it alone.
         self._kept: dict[TopicPartition, LeaderAndIsrRequest | StopReplicaRequest] = {}
@@ -49,7 +49,7 @@ class LatePartitions(LocalBroker):
         if isinstance(request, LeaderAndIsrRequest):
             # Before anything is kept, because from then on a log may be served as soon as it is loaded: with another
             # topic's settings, it would take acks=all from one replica, and delete what is to be compacted.
-            await self._late_configs.ensure(topic.topic_name for topic in request.topic_states)
+            await self._recovering_configs.ensure(topic.topic_name for topic in request.topic_states)
             request = self._roles_of_loaded(request)
         elif isinstance(request, StopReplicaRequest):
             request = self._stops_of_loaded(request)
@@ -98,10 +98,10 @@ class LatePartitions(LocalBroker):
             return  # nothing was said since this broker registered anew: others have the partition now
         response: BrokerResponse
         if isinstance(request, LeaderAndIsrRequest):
-            response = self._late_replicas.apply(request)
+            response = self._recovering_replicas.apply(request)
             self.must_be_asked |= not answered_with(ErrorCode.NONE, request, response)
         else:
-            response = self._late_replicas.stop(request)
+            response = self._recovering_replicas.stop(request)
             self.must_be_asked = True
         for listener in self.on_late_answer:
             listener(request, response)

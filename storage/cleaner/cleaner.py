@@ -46,7 +46,7 @@ from gregor.storage.segment.transaction_index import (
 if TYPE_CHECKING:
     from gregor.storage.fs.files import File, Files
 
-LEAST_WINDOW_BYTES = 64 * 1024
+MIN_WINDOW_BYTES = 64 * 1024
 _LENGTH_POSITION = 8
 
 
@@ -243,7 +243,7 @@ class CleaningRun:
     def _batches(self, segment: Segment, position: int) -> Iterator[RecordBatch]:
         """Views into a window of the file; each is good until the next one is asked for."""
         end = segment.size_bytes
-        window_bytes = max(self._job.window_bytes, LEAST_WINDOW_BYTES)
+        window_bytes = max(self._job.window_bytes, MIN_WINDOW_BYTES)
         want_bytes = window_bytes
         while position < end:
             asked_bytes = min(want_bytes, end - position)

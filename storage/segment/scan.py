@@ -41,7 +41,7 @@ WINDOW_BYTES = 128 * 1024
 _HEADER = Struct(">qiibIhi8xqqhi")
 """As batches.HEADER, without what nobody here looks at: the base timestamp and the record count."""
 
-_LEAST_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
+_MIN_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
 _HIGHEST_PLAIN_ATTRIBUTES = TRANSACTIONAL_BIT - 1
 
 _STATE = (
@@ -143,7 +143,7 @@ class Scan:
             _HEADER.unpack_from,
             CRC_START,
             LENGTH_OVERHEAD,
-            _LEAST_LENGTH,
+            _MIN_LENGTH,
         )
         highest_plain = _HIGHEST_PLAIN_ATTRIBUTES
         read_into = log.read_into

@@ -159,7 +159,7 @@ class Segment:
             at, limit = 0, len(window) - HEADER_BYTES
             while at <= limit:
                 base_offset, length, _, magic, _, _, delta = _OFFSETS.unpack_from(window, at)
-                if magic != 2 or length < _LEAST_LENGTH:
+                if magic != 2 or length < _MIN_LENGTH:
                     raise KafkaError(
                         ErrorCode.KAFKA_STORAGE_ERROR, f"{self.log.path}: no record batch at position {position + at}"
                     )
@@ -198,7 +198,7 @@ class Segment:
                 last_offset = base_offset + delta
                 if (
                     magic != 2
-                    or length < _LEAST_LENGTH
+                    or length < _MIN_LENGTH
                     or delta < 0
                     or base_offset < next_offset
                     or last_offset > highest_offset
@@ -357,4 +357,4 @@ class Segment:
 _OFFSETS = Struct(">qiibIhi")
 """The header up to the last offset delta."""
 
-_LEAST_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
+_MIN_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD

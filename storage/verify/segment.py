@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gregor.storage.segment.segment import Segment
 
 WINDOW_BYTES = 1024 * 1024
-MOST_PER_FILE = 20
+MAX_PER_FILE = 20
 """So many problems of one kind are told of a file; of a broken index every entry may be wrong."""
 
 
@@ -142,9 +142,9 @@ class _Entries:
 
     def tell(self, what: str, remedy: str, harmless: bool = False) -> None:
         self._told += 1
-        if self._told <= MOST_PER_FILE:
+        if self._told <= MAX_PER_FILE:
             self._found(Finding(self.path, what, remedy, harmless))
-        elif self._told == MOST_PER_FILE + 1:
+        elif self._told == MAX_PER_FILE + 1:
             self._found(Finding(self.path, "more of the same is left out", REBUILT, harmless))
 
 
@@ -302,7 +302,7 @@ def verify_segment(
             if last_offset >= times.next_offset:
                 times.at(last_offset, latest)
             if epoch != last_epoch:
-                if epoch < last_epoch and told_epochs < MOST_PER_FILE:
+                if epoch < last_epoch and told_epochs < MAX_PER_FILE:
                     told_epochs += 1
                     found(Finding(path, f"leader epoch {epoch} at offset {base_offset} follows {last_epoch}", COPY))
                 last_epoch = epoch
@@ -310,7 +310,7 @@ def verify_segment(
                 said = expected.epochs[slot][0] if slot >= 0 else None
                 start_offset = expected.log_start_offset
                 forgotten = said is None and (start_offset is None or base_offset < start_offset)
-                if epoch >= 0 and said != epoch and not forgotten and told_epochs < MOST_PER_FILE:
+                if epoch >= 0 and said != epoch and not forgotten and told_epochs < MAX_PER_FILE:
                     told_epochs += 1
                     place = f"{path.rpartition('/')[0]}/leader-epoch-checkpoint"
                     what = f"offset {base_offset} is of leader epoch {epoch}, the file says {said}"

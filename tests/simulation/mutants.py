@@ -34,7 +34,7 @@ class Mutant(NamedTuple):
 PARTITION = "replication/partition/partition.py"
 ELECTION = "replication/controller/election.py"
 ISR_PROPOSALS = "replication/controller/alter_partition.py"
-ISR_CHANGES = "replication/partition/alter_partition.py"
+ISR_CHANGE_NOTIFICATIONS = "replication/partition/alter_partition.py"
 LOCAL_BROKER = "replication/partition/controller_request_handler.py"
 RECOVERY = "storage/recovery/recovery.py"
 PRODUCER_STATE = "storage/producers/state.py"
@@ -186,20 +186,20 @@ MUTANTS = (
     ),
     Mutant(
         "a proposal that is repeated names a follower's present life",
-        ISR_CHANGES,
+        ISR_CHANGE_NOTIFICATIONS,
         "one.member_epochs[broker_id]",
         "one.partition.follower_epoch(broker_id)",
     ),
     Mutant(
         "a proposal without an answer counts as refused",
-        ISR_CHANGES,
-        '            self._say_once(f"In-sync replicas cannot be altered, the controller is not reached: {error}")\n',
+        ISR_CHANGE_NOTIFICATIONS,
+        '            self._log_once(f"In-sync replicas cannot be altered, the controller is not reached: {error}")\n',
         "            for one in wanted:\n                one.partition.isr_refused(self._clock_ms())\n",
     ),
     Mutant(
         "a proposal without an answer is not repeated",
-        ISR_CHANGES,
-        '            self._say_once(f"In-sync replicas cannot be altered, the controller is not reached: {error}")\n',
+        ISR_CHANGE_NOTIFICATIONS,
+        '            self._log_once(f"In-sync replicas cannot be altered, the controller is not reached: {error}")\n',
         "            self._pending.clear()\n",
     ),
     Mutant(
@@ -303,7 +303,7 @@ MUTANTS = (
     Mutant(
         "a repetition of more than ten batches ago is a gap",
         PRODUCER_STATE,
-        "        return count <= back <= min(known, MOST_SEQUENCES_BACK)\n",
+        "        return count <= back <= min(known, MAX_SEQUENCES_BACK)\n",
         "        return False\n",
     ),
 )

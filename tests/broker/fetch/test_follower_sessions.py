@@ -242,7 +242,7 @@ def test_a_fetcher_that_comes_back_takes_its_place_anew(harness: Harness, topic:
     assert len(harness.broker.follower_sessions) == 2
     harness.broker.follower_sessions.forget(lambda broker_id: broker_id != FOLLOWER)
     assert len(harness.broker.follower_sessions) == 0
-    assert not partition_of(harness, topic)._waiters.active
+    assert not partition_of(harness, topic)._delayed.active
 
 
 def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
@@ -320,7 +320,7 @@ def test_a_session_is_counted(harness: Harness, topic: str) -> None:
     gone = follower.request({})
     gone.forgotten_topics_data = [FetchRequest.ForgottenTopic(topic_id=follower.name, partitions=[0])]
     assert harness.ask(gone, 17).responses == []
-    assert not partition_of(harness, topic)._waiters.active
+    assert not partition_of(harness, topic)._delayed.active
 
 
 def test_who_catches_up_is_proposed(harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
