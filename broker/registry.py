@@ -56,8 +56,8 @@ class Entry:
     pipelined: bool = False
     changes: bool = False
 
-    decode: Callable[[memoryview, int, int], tuple[Any, int]] = field(init=False, repr=False)
-    """(buffer, version, position) -> (request, its end); raises MalformedMessage."""
+    decoders: Mapping[int, Callable[[memoryview, int], tuple[Any, int]]] = field(init=False, repr=False)
+    """version -> (buffer, position) -> (request, its end); raises MalformedMessage."""
     decode_in_steps: Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]] = field(
         init=False, repr=False
     )
@@ -71,7 +71,7 @@ class Entry:
         key = self.key
         request: Any = request_class(key)
         derived = {
-            "decode": request.decode,
+            "decoders": request.decoders,
             "decode_in_steps": request.decode_in_steps,
             "header_versions": tuple(
                 (request_header_version(key, version), response_header_version(key, version))

@@ -25,8 +25,9 @@ from gregor.broker.log import logger
 from gregor.broker.net.advertised_addresses import leads_astray, own_name, told_to_clients
 from gregor.broker.net.listening import BindError
 from gregor.broker.net.open_listeners import OpenListeners
+from gregor.broker.node.store import StartError
 from gregor.broker.startup_report import ServerInfo, program_line, started_lines
-from gregor.broker.wiring import Node, StartError
+from gregor.broker.wiring import Node
 
 if TYPE_CHECKING:
     from gregor.broker.parts import Broker
@@ -124,7 +125,7 @@ class Server:
         loop = asyncio.get_running_loop()
         try:
             await self._node.open_storage()
-            await self._node.join(self._listeners.bind)
+            await self._node.join(self._listeners.bind, self._listeners.check)
             await self._listeners.accept(self._node.broker)
             if not await until_informed(self._node.broker.metadata):
                 logger.warning("no controller has sent UpdateMetadata yet; clients wait for metadata until one does")
@@ -154,7 +155,7 @@ class Server:
     def _tell_where(self, broker: Broker) -> None:
         """Lines for the log about what clients and other brokers are told of this broker's address."""
         connect: str = self._config["zookeeper.connect"] if self._node.in_cluster else ""
-        for line in told_to_clients(sorted(broker.unadvertised), own_name(bool(connect)), bool(connect)):
+        for line in told_to_clients(sorted(broker.addresses.unadvertised), own_name(bool(connect)), bool(connect)):
             logger.info("%s", line)
         for line in leads_astray([one.host for one in self._config.advertised_listeners], connect):
             logger.warning("%s", line)

@@ -24,6 +24,8 @@ FRAME_HEAD = Struct(">ihhi")
 
 SIZE_BYTES = _SIZE.size
 HEAD_BYTES = _HEAD.size
+RESPONSE_HEADS = (bytes(SIZE_BYTES + 4), bytes(SIZE_BYTES + 5))
+"""Size field and response header, still zero, by header version: the correlation id, and from 1 on no tagged fields."""
 MAX_REQUESTS_AT_ONCE = 16
 """Of requests behind one that has to be waited for, no more are looked at again each time."""
 
@@ -56,32 +58,30 @@ def request_head(buffer: bytes | bytearray | memoryview, position: int) -> tuple
 def request_header(
     buffer: bytes | bytearray | memoryview, position: int, end: int, header_version: int
 ) -> tuple[str | None, int]:
-    """The client id of a request whose head ends at `position`, and where its message begins. Raises FramingError."""
-    client_id = None
-    if header_version:
-        client_id, position = client_id_at(buffer, position, end)
-    if header_version >= 2:
-        position = skip_tagged_fields(buffer, position, end)
-    return client_id, position
+    """The client id of a request whose head ends at `position`, and where its message begins. Raises FramingError.
 
-
-def client_id_at(buffer: bytes | bytearray | memoryview, position: int, end: int) -> tuple[str | None, int]:
-    """The nullable string client id behind a request head, and where it ends. Raises FramingError.
-
-    It is an int16-length string in every header version, also in the flexible one (KIP-482 left it so).
+    The client id is a nullable string of int16 length, in the flexible version too (KIP-482 left it so).
     """
+    if header_version == 0:
+        return None, position
     if position + 2 > end:
         raise FramingError("a request ends inside its header")
+    client_id = None
     length = int.from_bytes(buffer[position : position + 2], "big", signed=True)
     position += 2
-    if length == -1:
-        return None, position
-    if length < 0 or position + length > end:
-        raise FramingError(f"a client id of {length} bytes does not fit its request")
-    try:
-        return bytes(buffer[position : position + length]).decode(), position + length
-    except UnicodeDecodeError as error:
-        raise FramingError(f"a client id is not UTF-8: {error.reason}") from None
+    if length != -1:
+        if length < 0 or position + length > end:
+            raise FramingError(f"a client id of {length} bytes does not fit its request")
+        try:
+            client_id = str(buffer[position : position + length], "utf-8")
+        except UnicodeDecodeError as error:
+            raise FramingError(f"a client id is not UTF-8: {error.reason}") from None
+        position += length
+    if header_version >= 2:
+        if position < end and buffer[position] == 0:
+            return client_id, position + 1
+        position = skip_tagged_fields(buffer, position, end)
+    return client_id, position
 
 
 def skip_tagged_fields(buffer: bytes | bytearray | memoryview, position: int, end: int) -> int:

@@ -17,7 +17,7 @@ from gregor.protocol.messages import ControlledShutdownRequest, ControlledShutdo
 
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
-    from gregor.replication.channels.controller_channel import ControllerLink
+    from gregor.replication.channels.controller_channel import ControllerChannel
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.metadata_store import MetadataStore
@@ -29,7 +29,7 @@ _NOTIFIED_WITHIN_S = 2.0
 
 async def hand_over(
     config: BrokerConfig,
-    link: ControllerLink,
+    link: ControllerChannel,
     store: MetadataStore,
     image: MetadataImage,
     replicas: ReplicaManager,
@@ -61,7 +61,7 @@ async def hand_over(
     return False
 
 
-async def _asked(link: ControllerLink, request: ControlledShutdownRequest) -> bool:
+async def _asked(link: ControllerChannel, request: ControlledShutdownRequest) -> bool:
     try:
         answer: ControlledShutdownResponse = await link.ask(request)
     except OSError as error:

@@ -85,7 +85,7 @@ async def until_informed(image: MetadataImage, most_s: float = INFORMED_WITHIN_S
     until = time.monotonic() + most_s
     while not image.is_informed:
         if time.monotonic() > until:
-            image.expects_topics = False
+            image.expect_topics(False)
             return False
         await asyncio.sleep(_POLL_EVERY_S)
     return True
@@ -125,8 +125,8 @@ class Membership:
 
     async def _register(self) -> None:
         async with self._registering:
-            self._local.broker_epoch = await register_when_free(
-                self._store, self._registration(), self._session_timeout_ms
+            self._local.registered(
+                await register_when_free(self._store, self._registration(), self._session_timeout_ms)
             )
 
     def _session_expired(self) -> None:

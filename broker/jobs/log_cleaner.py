@@ -303,13 +303,13 @@ class LogCleaner:
             if not log.config.compact:
                 raise LogChanged(f"{log.topic}-{log.partition} is not a compacted topic's any more")
             sources = [segments[base] for base in cleaned.sources]
-            plan = log.begin_swap(cleaned.base_offset, cleaned.size_bytes, sources, generation)
+            plan = log.swap.begin(cleaned.base_offset, cleaned.size_bytes, sources, generation)
             try:
                 await self._background.run(plan.sync)
-                replaced = log.finish_swap(plan)
+                replaced = log.swap.finish(plan)
             except BaseException:
                 # Not put off: the broker may be about to stop.
-                paths = log.discard_swap(plan)
+                paths = log.swap.discard(plan)
                 await self._background.run(partial(unlink_unfinished, self._files, log.directory, paths))
                 raise
             # What was replaced goes only once its successor's name is durable.

@@ -10,31 +10,21 @@ long frame, and, where `queued.max.requests` wait already, while a request is at
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from gregor.broker.net.receive_buffers import SHARED_BYTES, Admission, BufferPool, OwnedBuffer, ReceiveBudget
+from gregor.broker.net.receive_buffers import SHARED_BYTES, Admission, OwnedBuffer
 from gregor.broker.registry import entry_of
 from gregor.protocol.framing import HEAD_BYTES, SIZE_BYTES, FramingError, Receiver, request_head
 
 if TYPE_CHECKING:
-    from gregor.broker.registry import Entry
+    from gregor.broker.net.context import ConnectionContext
 
 MIN_PROGRESS_BYTES = 64 * 1024
 """How much of a long frame has to arrive between two sweeps while others wait for the memory that it holds."""
 
 
-class QueuedRequests(Protocol):
-    """The number of connections that have received a request and cannot dispatch it yet, and its limit."""
-
-    queued: int
-
-    @property
-    def max_queued(self) -> int: ...
-
-
 class Inbound:
-    """The receiving side of one connection. Without a transport until `opened`."""
+    """The receiving side of one connection."""
 
     __slots__ = (
         "_admission",
@@ -55,24 +45,17 @@ class Inbound:
         "receiver",
     )
 
-    def __init__(
-        self,
-        pool: BufferPool,
-        budget: ReceiveBudget,
-        requests: QueuedRequests,
-        handlers: Mapping[int, Entry],
-        max_request_bytes: int,
-    ) -> None:
-        self._pool = pool
-        self._budget = budget
-        self._requests = requests
-        self._handlers = handlers
-        self._transport: asyncio.Transport | None = None
+    def __init__(self, broker: ConnectionContext, transport: asyncio.Transport) -> None:
+        self._pool = broker.buffers
+        self._budget = broker.receive_budget
+        self._requests = broker.connections
+        self._handlers = broker.handlers
+        self._transport = transport
         self._admission: Admission | None = None
         self._held: Admission | None = None
         self._seen_bytes = self._stalled_sweeps = 0
         self._closed = False
-        self.receiver = Receiver(max_request_bytes)
+        self.receiver = Receiver(broker.max_request_bytes)
         self.owned: OwnedBuffer | None = None
         self.expects_long_frame = False
         self.busy = False
@@ -80,9 +63,6 @@ class Inbound:
         self.queued = False
         """A whole request is here and waits for another one of this connection."""
         self.reading = True
-
-    def opened(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
 
     def close(self) -> None:
         """Give everything back but what `hold` keeps."""
@@ -177,13 +157,13 @@ class Inbound:
     # ---- when to read ---------------------------------------------------------------------------------------------
 
     def pause_reading(self) -> None:
-        if self.reading and not self._closed and self._transport is not None:
+        if self.reading and not self._closed:
             self.reading = False
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         full = self.busy and self._requests.queued >= self._requests.max_queued
-        if not (self.reading or self._closed or full) and self._transport is not None:
+        if not (self.reading or self._closed or full):
             self.reading = True
             self._transport.resume_reading()
 

@@ -85,7 +85,6 @@ class OpenListeners:
         for listener in list(self._sockets):
             await self._serve(listener, broker)
         broker.topic_configs.on_broker_changed.append(self.follow)
-        broker.admin.settings.check_addresses = self.check
         self.follow()
         if self._left_aside:
             self._try_again_later()

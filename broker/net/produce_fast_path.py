@@ -24,11 +24,10 @@ from struct import Struct
 from time import time
 from typing import TYPE_CHECKING
 
-from gregor.broker.net.responses import encode_frame
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.protocol.framing import HEAD_BYTES, SIZE_BYTES
+from gregor.protocol.framing import HEAD_BYTES, RESPONSE_HEADS, SIZE_BYTES
 from gregor.protocol.messages import ProduceRequest, ProduceResponse, response_header_version
 from gregor.protocol.records.batch import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT
 from gregor.protocol.topic_names import INTERNAL_TOPICS
@@ -318,7 +317,9 @@ def _answer_template(topic: ProduceRequest.TopicProduceData, version: int) -> tu
             )
         ]
     )
-    frame, _ = encode_frame(response_header_version(ApiKey.PRODUCE, version), version, 0, response)
+    frame = bytearray(RESPONSE_HEADS[response_header_version(ApiKey.PRODUCE, version)])
+    response.encode_into(frame, version)
+    _INT32.pack_into(frame, 0, len(frame) - SIZE_BYTES)
     return frame, frame.index(_PARTITION.pack(*_MARKS))
 
 

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gregor.protocol.deferred import Deferred
-from gregor.protocol.framing import SIZE_BYTES
+from gregor.protocol.framing import RESPONSE_HEADS, SIZE_BYTES
 
 if TYPE_CHECKING:
     from gregor.broker.net.outbound import Chunk, FileRegion
@@ -17,42 +17,30 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 _INT32 = Struct(">i")
-# Size field and correlation id; from header version 1 on, no tagged fields.
-_HEADS = (bytes(8), bytes(9))
 
 
 class EncodedResponse:
-    """A response of which the bytes are known already, in pieces."""
+    """A response of which the bytes are known already, in pieces; their version is that of the request."""
 
     __slots__ = ("parts",)
 
     def __init__(self, parts: list[bytes]) -> None:
         self.parts = parts
 
-    def encode_into(self, out: bytearray, _version: int, _splices: list[Any]) -> None:
-        """As a message does it; the version is that of the bytes."""
-        for part in self.parts:
-            out += part
 
-
-def encode_frame(
-    header_version: int, version: int, correlation_id: int, response: Any
-) -> tuple[bytearray, list[tuple[int, FileRegion]]]:
-    """Size field, header and message; and the file regions of its records fields with their positions in the bytes."""
-    out = bytearray(_HEADS[header_version])
-    splices: list[tuple[int, Any]] = []
-    response.encode_into(out, version, splices)
+def encode_response(entry: Entry, version: int, correlation_id: int, response: Any) -> list[Chunk]:
+    """Size field, header and message as chunks: bytes, and the file regions that the records fields hold."""
+    out = bytearray(RESPONSE_HEADS[entry.header_versions[version][1]])
+    splices: list[tuple[int, FileRegion]] = []
+    if isinstance(response, EncodedResponse):
+        out += b"".join(response.parts)
+    else:
+        response.encoders[version](response, out, splices)
     size = len(out) - SIZE_BYTES
     for _, region in splices:
         size += region.size_bytes
     _INT32.pack_into(out, 0, size)
     _INT32.pack_into(out, SIZE_BYTES, correlation_id)
-    return out, splices
-
-
-def encode_response(entry: Entry, version: int, correlation_id: int, response: Any) -> list[Chunk]:
-    """The frame of a response as chunks: bytes, and the file regions that its records fields hold."""
-    out, splices = encode_frame(entry.header_versions[version][1], version, correlation_id, response)
     if not splices:
         return [out]
     chunks: list[Chunk] = []
@@ -69,7 +57,7 @@ def encode_response(entry: Entry, version: int, correlation_id: int, response: A
 
 def encode_in_steps(entry: Entry, version: int, correlation_id: int, response: Any) -> Generator[None, None, bytearray]:
     """The frame of a response that holds no pieces of files, with a turn for others after each short step."""
-    out = bytearray(_HEADS[entry.header_versions[version][1]])
+    out = bytearray(RESPONSE_HEADS[entry.header_versions[version][1]])
     yield from response.encode_in_steps(out, version)
     _INT32.pack_into(out, 0, len(out) - SIZE_BYTES)
     _INT32.pack_into(out, SIZE_BYTES, correlation_id)

@@ -129,6 +129,14 @@ _NETWORK = (
         no_effect="controller.socket.timeout.ms and replica.socket.timeout.ms say how long it waits",
     ),
     ConfigDef("max.request.partition.size.limit", "int", 2000, "Partitions one describe answer may list.", minimum=1),
+    ConfigDef(
+        "gregor.allow.unprotected",
+        "boolean",
+        False,
+        "Whether the broker starts, with a warning, although authorizer.class.name or zookeeper.ssl.client.enable asks "
+        "for a protection that gregor does not have.",
+        internal=True,
+    ),
 )
 
 _TOPICS = (

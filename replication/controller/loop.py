@@ -18,7 +18,7 @@ from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
 from gregor.replication.channels.senders import RETRY_DELAY_S, BrokerChannels, Sender
 from gregor.replication.controller import orders as controller_orders
-from gregor.replication.controller.context import Cluster
+from gregor.replication.controller.context import Cluster, LiveBroker
 from gregor.replication.controller.controller_election import ControllerElection
 from gregor.replication.controller.decide import decide
 from gregor.replication.controller.events import (
@@ -130,6 +130,11 @@ class ControllerLoop:
     @property
     def is_active(self) -> bool:
         return self.cluster is not None
+
+    @property
+    def live_brokers(self) -> Mapping[int, LiveBroker]:
+        """By id; none unless active."""
+        return {} if self.cluster is None else self.cluster.brokers
 
     async def start(self) -> None:
         """Stand for election. Returns when this broker is the controller and has told its own replicas and metadata

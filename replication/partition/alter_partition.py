@@ -20,6 +20,7 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.replication.channels.controller_channel import RETRY_DELAY_S
 from gregor.replication.store.metadata_store import BadVersion, MetadataStore, NoNode, StoreError
 from gregor.replication.store.nodes import (
     ISR_CHANGE_PREFIX,
@@ -33,10 +34,9 @@ from gregor.replication.store.nodes import (
 from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
-    from gregor.replication.channels.controller_channel import ControllerLink
+    from gregor.replication.channels.controller_channel import ControllerChannel
     from gregor.replication.partition.partition import Partition
 
-RETRY_DELAY_S = 0.05
 MAX_PARTITIONS = 500
 """So many are asked about in one request: more would keep the loop from others for too long."""
 REFUSALS_NAMED = 10
@@ -96,7 +96,7 @@ class AlterPartitionManager:
     def __init__(
         self,
         broker_id: int,
-        link: ControllerLink,
+        link: ControllerChannel,
         store: MetadataStore,
         broker_epoch: Callable[[], int],
         clock_ms: Callable[[], int],

@@ -24,9 +24,9 @@ OWN = -1
 
 
 class LocalBroker:
-    """Also a BrokerChannels for a cluster of one. `broker_epoch` is to be set at registration: before that nothing is
-    done, as it cannot be told whether this life of the broker is meant or the one before, whose registration may still
-    stand. That one had records which this one may have lost."""
+    """Also a BrokerChannels for a cluster of one. `registered` is to be called at each registration: before the first
+    one nothing is done, as it cannot be told whether this life of the broker is meant or the one before, whose
+    registration may still stand. That one had records which this one may have lost."""
 
     def __init__(self, replicas: ReplicaManager, image: MetadataImage, configs: TopicConfigs) -> None:
         self._broker_epoch = NOT_REGISTERED
@@ -44,8 +44,8 @@ class LocalBroker:
         """NOT_REGISTERED before the first registration."""
         return self._broker_epoch
 
-    @broker_epoch.setter
-    def broker_epoch(self, epoch: int) -> None:
+    def registered(self, epoch: int) -> None:
+        """This broker is registered, with this epoch."""
         self._broker_epoch = epoch
         self._registered.set()
 

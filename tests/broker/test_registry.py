@@ -45,5 +45,5 @@ def test_entries_know_their_messages_and_headers() -> None:
             assert entry.response_header_version(version) == response_header_version(key, version)
         request = request_class(key)
         assert request is not None
-        decoded, _ = entry.decode(memoryview(request().encode(entry.max_version)), entry.max_version, 0)
+        decoded, _ = entry.decoders[entry.max_version](memoryview(request().encode(entry.max_version)), 0)
         assert decoded == request.decode(request().encode(entry.max_version), entry.max_version)[0]

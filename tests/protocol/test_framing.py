@@ -6,6 +6,7 @@ import itertools
 import random
 import struct
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,6 @@ from gregor.protocol.framing import (
     FramingError,
     Receiver,
     ResponseQueue,
-    client_id_at,
     frame_size,
     request_head,
     request_header,
@@ -54,15 +54,15 @@ def test_a_request_head() -> None:
 
 
 def test_client_ids() -> None:
-    assert client_id_at(b"\x00\x02ab!", 0, 5) == ("ab", 4)
-    assert client_id_at(b"\xff\xff!", 0, 3) == (None, 2)
-    assert client_id_at(b"\x00\x00", 0, 2) == ("", 2)
+    assert request_header(b"\x00\x02ab!", 0, 5, 1) == ("ab", 4)
+    assert request_header(b"\xff\xff!", 0, 3, 1) == (None, 2)
+    assert request_header(b"\x00\x00", 0, 2, 1) == ("", 2)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x00\x03ab", b"\xff\xfe", b"\x00\x01\xff"])
 def test_broken_client_ids_are_refused(data: bytes) -> None:
     with pytest.raises(FramingError):
-        client_id_at(data, 0, len(data))
+        request_header(data, 0, len(data), 1)
 
 
 def test_tagged_fields_are_skipped() -> None:
@@ -73,7 +73,11 @@ def test_tagged_fields_are_skipped() -> None:
 @given(st.binary(max_size=40))
 @settings(max_examples=200, deadline=None)
 def test_random_header_bytes_give_only_framing_errors(data: bytes) -> None:
-    for parse in (client_id_at, skip_tagged_fields):
+    for parse in (
+        partial(request_header, header_version=1),
+        partial(request_header, header_version=2),
+        skip_tagged_fields,
+    ):
         try:
             parse(data, 0, len(data))
         except FramingError:

@@ -17,6 +17,7 @@ from gregor.broker.context import Call
 from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.jobs.turns import Gate
+from gregor.broker.net.advertised_addresses import OwnAddresses
 from gregor.broker.net.responses import encode_response
 from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
@@ -30,7 +31,7 @@ from gregor.protocol.slices import Slices, run_slices
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.broker_channels import Brokers
-from gregor.replication.channels.controller_channel import ControllerLink
+from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.auto_leader_rebalance import AutoLeaderRebalance
 from gregor.replication.controller.context import LiveBroker
@@ -137,9 +138,8 @@ class Node:
             session_timeout_ms=config["zookeeper.session.timeout.ms"],
             end=self._end,
         )
-        channels = Brokers(broker_id, self.local, LISTENER, config["controller.socket.timeout.ms"])
+        channels = Brokers(broker_id, self.local, self._live, LISTENER, config["controller.socket.timeout.ms"])
         self.controller = ControllerLoop(broker_id, self.store, channels, self.configs, clock_ms, listener=LISTENER)
-        channels.live = self._live
         self.local.on_late_answer.append(self.controller.answered_late)
         self.answers = ControllerAnswers(self.controller, self.store)
         self.follower_sessions = FollowerSessions()
@@ -150,9 +150,9 @@ class Node:
         cluster = self.controller.cluster
         return {} if cluster is None else dict(cluster.brokers)
 
-    def _link(self) -> ControllerLink:
+    def _link(self) -> ControllerChannel:
         timeout_ms: int = self.config["controller.socket.timeout.ms"]
-        return ControllerLink(self.broker_id, self.image, self.answers, LISTENER, timeout_ms)
+        return ControllerChannel(self.broker_id, self.image, self.answers, LISTENER, timeout_ms)
 
     def _broker_epoch(self) -> int:
         return self.local.broker_epoch
@@ -246,7 +246,7 @@ class Node:
         broker.producer_ids = ProducerIdAllocator(self.store, self.broker_id, blocks.claim)
         broker.follower_sessions = self.follower_sessions
         broker.fetch_sessions = FetchSessions(1000)
-        broker.unadvertised = frozenset()
+        broker.addresses = OwnAddresses(self.config, True, self._clock_ms)
         broker.background = cast("Any", self)
         broker.sends_to_racks = self.config["replica.selector.class"] == RACK_AWARE_SELECTOR
 
@@ -323,7 +323,7 @@ class _ServerEnd:
         if key == ApiKey.API_VERSIONS:
             chunks = encode_response(entry, version, header.correlation_id, _offered())
             return b"".join(_read(chunk) for chunk in chunks)
-        request = entry.decode(view, version, position)[0]
+        request = entry.decoders[version](view, position)[0]
         call = Call(cast("Any", self), key, version, header.correlation_id, header.client_id)
         try:
             result = entry.handler(node.broker, request, call)

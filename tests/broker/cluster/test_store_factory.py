@@ -10,8 +10,8 @@ import pytest
 
 from gregor.broker.cluster import store_factory as store_choice
 from gregor.broker.cluster.store_factory import NoSuchStore, check_members, check_store, in_cluster
+from gregor.broker.node.store import StartError
 from gregor.broker.server import Server
-from gregor.broker.wiring import StartError
 from gregor.config.broker import BrokerConfig
 from tests.broker.test_server import run
 from tests.support.processes import free_port

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.wiring import Node, StartError
+from gregor.broker.node.store import StartError
+from gregor.broker.wiring import Node
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import MetadataRequest
@@ -274,7 +275,7 @@ def test_a_disk_that_fails_while_its_logs_are_loaded_takes_its_folder_offline(
     harness = started(tmp_path)
     if late:
         gate.append(True)
-    harness.until(lambda: harness.node._loading is None)
+    harness.until(lambda: harness.node._loading.is_over)
     if both:
         harness.until(lambda: bool(ended))
     else:
