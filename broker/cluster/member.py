@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
     from gregor.replication.channels.controller_channel import ControllerChannel
     from gregor.replication.controller.loop import ControllerLoop
-    from gregor.replication.partition.controller_request_handler import LocalBroker
+    from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.nodes import BrokerRegistration
@@ -41,7 +41,7 @@ class Member:
         self,
         config: BrokerConfig,
         store: ZooKeeperStore,
-        local: LocalBroker,
+        local: ControllerRequestHandler,
         replicas: ReplicaManager,
         image: MetadataImage,
         configs: TopicConfigs,

@@ -23,7 +23,7 @@ from gregor.replication.turns import first_turn, in_turns
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
-    from gregor.replication.partition.controller_request_handler import LocalBroker
+    from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.metadata_store import MetadataStore, WatchEvent
@@ -97,7 +97,7 @@ class Membership:
     def __init__(
         self,
         store: MetadataStore,
-        local: LocalBroker,
+        local: ControllerRequestHandler,
         replicas: ReplicaManager,
         background: Background,
         *,

@@ -29,7 +29,7 @@ FIRST_VERSION = 12
 """Of Fetch: the first in which a leader tells where the logs diverge."""
 LAST_VERSION_WITH_NAMES = 12
 STATE_FROM = 15
-MOST_PAUSE_S = 1.0
+MAX_PAUSE_S = 1.0
 """The rate of a throttle may be another by then."""
 FIRST_BACKOFF_MS = 20
 """Doubled with each error in a row, up to `replica.fetch.backoff.ms`. A new leader hears of itself when its followers
@@ -227,7 +227,7 @@ class Fetcher:
     def _left_ms(self, until_ms: int, now_ms: int) -> int:
         """Until then; but a clock that was set back makes no wait longer than waits are."""
         left_ms = until_ms - now_ms
-        return left_ms if 0 < left_ms <= max(self._settings.backoff_ms, MOST_PAUSE_S * 1000) else 0
+        return left_ms if 0 < left_ms <= max(self._settings.backoff_ms, MAX_PAUSE_S * 1000) else 0
 
     @property
     def max_version(self) -> int:
@@ -284,7 +284,7 @@ class Fetcher:
         wait_s = self._throttle.wait_s()
         if not wait_s:
             return False
-        followed.not_before_ms = now_ms + max(1, int(min(wait_s, MOST_PAUSE_S) * 1000))
+        followed.not_before_ms = now_ms + max(1, int(min(wait_s, MAX_PAUSE_S) * 1000))
         self._waiting[followed.key] = None
         return True
 

@@ -22,7 +22,7 @@ from gregor.replication.admin.configs import incremental, replacement
 from gregor.replication.admin.topics import NOTIFIED_WITHIN_MS, Admin, NewTopic
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.loop import ControllerLoop
-from gregor.replication.partition.controller_request_handler import LocalBroker
+from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.store import nodes
@@ -76,7 +76,7 @@ class Node:
             folder_removed=self.removed.append,
         )
         self.configs.on_topics_changed.append(self.settings_changed)
-        local = LocalBroker(self.replicas, self.image, self.configs)
+        local = ControllerRequestHandler(self.replicas, self.image, self.configs)
         endpoint = Listener("PLAINTEXT", "localhost", 9092, "PLAINTEXT")
         local.registered(await register(self.store, BrokerRegistration(0, (endpoint,), timestamp_ms=clock_ms())))
         self.controller = ControllerLoop(
