@@ -6,9 +6,11 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup demo run test test-all bench bench-cluster bench-scale chaos simulate check lint types imports rules stubs check-wheel jars all-jars java clean
 
-BIN := .venv/bin
+# Another environment beside the usual one, for another Python: make test VENV=.venv-newest PYTHON=python3.13
+VENV ?= .venv
+BIN := $(VENV)/bin
 # Touched after a successful installation; older than pyproject.toml means: install again.
-INSTALLED := .venv/.installed
+INSTALLED := $(VENV)/.installed
 # More words for `gregor start` (make run ARGS='--override num.partitions=3') or pytest (make test ARGS='-k group').
 ARGS ?=
 
@@ -24,9 +26,18 @@ help:
 	@echo 'make chaos       three brokers and a ZooKeeper under load while things break, judged; ARGS="--minutes 30 --seed 7"'
 	@echo 'make check       format, lint, types, import rules, generated files, the wheel'
 	@echo 'make setup       only the environment; leaves the command at $(BIN)/gregor'
-	@echo 'make clean       remove what was built and cached; data and .venv stay'
+	@echo 'make clean       remove what was built and cached; data and environments stay'
 
 setup: $(INSTALLED)
+
+# PySpark's own $(BIN)/spark-submit finds Spark, and starts driver and workers, by the first `python3` on the PATH. This one
+# hands over to the same Spark with the Python of this environment; PYSPARK_PYTHON and SPARK_HOME still win.
+define write_spark_submit
+	spark=$$($(BIN)/python -c 'import pyspark; print(pyspark.__path__[0])'); \
+	printf '%s\n' '#!/bin/sh' '# Written by make setup.' ': "$${PYSPARK_PYTHON:='"$$PWD/$(BIN)/python"'}"' \
+	  ': "$${SPARK_HOME:='"$$spark"'}"' 'export PYSPARK_PYTHON SPARK_HOME' \
+	  'exec "$$SPARK_HOME/bin/spark-submit" "$$@"' >$(BIN)/spark-submit
+endef
 
 # The first Python that is new enough, or a line that says how to get one.
 $(INSTALLED): pyproject.toml hatch_build.py
@@ -39,15 +50,16 @@ $(INSTALLED): pyproject.toml hatch_build.py
 	  exit 1; \
 	fi; \
 	if [ ! -x $(BIN)/python ]; then \
-	  echo "making .venv with $$("$$python" --version)"; \
-	  if ! "$$python" -m venv .venv; then \
-	    rm -rf .venv; \
+	  echo "making $(VENV) with $$("$$python" --version)"; \
+	  if ! "$$python" -m venv $(VENV); then \
+	    rm -rf $(VENV); \
 	    echo "no venv in this Python; install it with: sudo apt-get install $$(basename "$$python")-venv" >&2; \
 	    exit 1; \
 	  fi; \
 	fi
-	@echo 'installing gregor and what it needs into .venv'
+	@echo 'installing gregor and what it needs into $(VENV)'
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,spark]'
+	@$(call write_spark_submit)
 	@touch $@
 
 java:
@@ -114,4 +126,4 @@ check-wheel: setup
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -not -path './.venv*/*' -prune -exec rm -rf {} +

@@ -14,8 +14,9 @@ from gregor.config.cross_field import check_change, check_together
 from gregor.config.definitions import CLUSTER_WIDE, PER_BROKER, READ_ONLY, ConfigDef, ConfigError, ConfigValue
 from gregor.config.listeners import Listener
 from gregor.config.properties import PropertiesError, load_properties
+from gregor.config.protection import ALLOW_UNPROTECTED, missing_protection
 from gregor.config.tables.broker_keys import BROKER_KEYS, broker_synonyms
-from gregor.config.tables.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES, PROTECTION_KEYS
+from gregor.config.tables.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES
 from gregor.config.tables.no_effect_keys import inert_keys
 
 DEFAULT_CONFIG = "DEFAULT_CONFIG"
@@ -184,6 +185,9 @@ class BrokerConfig:
         and of which there is no warning.
         """
         ignored: list[str] = []
+        allowed = BROKER_KEYS[ALLOW_UNPROTECTED].parse(values.get(ALLOW_UNPROTECTED, "false"))
+        unprotected = missing_protection(values, allowed=allowed is True)
+        self.warnings.extend(unprotected.values())
         for key, text in values.items():
             if key in BROKER_KEYS or listener_key(key) in LISTENER_KEYS:
                 self.static_texts[key] = text
@@ -191,9 +195,7 @@ class BrokerConfig:
                 self.old_address[key] = text.strip()
             elif key in NO_EFFECT_KEYS or key.startswith(NO_EFFECT_PREFIXES) or key in inert_keys():
                 self.static_texts[key] = text
-                if key in PROTECTION_KEYS and text.strip() not in ("", "false"):
-                    self.warnings.append(f"{key} has no effect: gregor does not protect what it stands for")
-                else:
+                if key not in unprotected:
                     ignored.append(key)
             else:
                 self.unknown_texts[key] = text

@@ -14,7 +14,6 @@ slices, and not more is read than will be sent: a partition gives one piece of a
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -22,15 +21,18 @@ from typing import TYPE_CHECKING
 from gregor.broker.fetch.delayed import DelayedFetch
 from gregor.broker.fetch.reads import MOST_FETCHES, release_records
 from gregor.broker.handlers.k01_fetch import FetchRead, told_before_storage_errors
+from gregor.protocol.deferred import outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchResponse
 from gregor.protocol.records.batch import CorruptBatch
 from gregor.protocol.records.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
+from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.log.log import LogSlice
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call
+    from gregor.broker.fetch.context import FetchPathContext
     from gregor.broker.fetch.sessions import FetchContext, FetchedPartition
     from gregor.protocol.messages import FetchRequest
 
@@ -42,7 +44,7 @@ ANSWER_BYTES = 8 * 1024 * 1024
 """Consumers of version 3 ask for as much as 50 MB; they go on with the partitions that came too short."""
 
 
-async def fetch_converted(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse:
+async def fetch_converted(broker: FetchPathContext, request: FetchRequest, call: Call) -> FetchResponse:
     context = broker.fetch_sessions.context(request, False, broker.now_ms())
     asked_bytes = {(wanted.topic, wanted.index): wanted.max_bytes for wanted in context.partitions}
     for wanted in context.partitions:
@@ -65,25 +67,18 @@ async def fetch_converted(broker: Broker, request: FetchRequest, call: Call) -> 
         request.max_wait_ms = left_ms
 
 
-async def _fetch(broker: Broker, request: FetchRequest, call: Call, context: FetchContext) -> FetchResponse:
+async def _fetch(broker: FetchPathContext, request: FetchRequest, call: Call, context: FetchContext) -> FetchResponse:
     read = FetchRead(broker, request, call, context)
     read.collect()
     if not read.missing and (read.satisfied or request.max_wait_ms <= 0):
         return read.response()
     delayed = DelayedFetch(broker.loop, read, max(0, request.max_wait_ms) / 1000)
-    answered: asyncio.Future[FetchResponse] = broker.loop.create_future()
-
-    def answer(found: FetchResponse) -> None:
-        if answered.done():  # the client left in this turn of the loop
-            _release(found)
-        else:
-            answered.set_result(found)
-
-    delayed.then(answer)
     try:
-        return await answered
-    finally:
-        delayed.cancel()
+        return await outcome_of(delayed, broker.loop.create_future())
+    except BaseException:
+        if delayed.value is not None:  # the client left in the turn in which it was completed
+            _release(delayed.value)
+        raise
 
 
 def _release(response: FetchResponse) -> None:
@@ -99,11 +94,11 @@ class _Conversion:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: FetchPathContext,
         request: FetchRequest,
         call: Call,
         context: FetchContext,
-        asked_bytes: Mapping[tuple[str, int], int],
+        asked_bytes: Mapping[TopicPartitionKey, int],
     ) -> None:
         self._asked_bytes = asked_bytes
         self._broker = broker

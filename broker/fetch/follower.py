@@ -18,7 +18,7 @@ from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.log.log import LogSlice
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, DataContext
     from gregor.broker.fetch.follower_sessions import FollowerSession, FollowerSessions, Place
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.throttle import ReplicaThrottle
@@ -44,7 +44,7 @@ class FollowerRead(RepeatedRead):
 
     def __init__(
         self,
-        broker: Broker,
+        broker: DataContext,
         sessions: FollowerSessions,
         session: FollowerSession,
         request: FetchRequest,
@@ -284,7 +284,7 @@ class ParkedFetch(WaitingFetch):
 
     def give_way(self) -> None:
         """The follower has asked anew, by another connection, or its session is over."""
-        self._answer(FetchResponse(session_id=self._read.session.id))
+        self.complete(FetchResponse(session_id=self._read.session.id))
 
     def _wait_on(self) -> None:
         # Of a throttled replica no append tells that it may go on.

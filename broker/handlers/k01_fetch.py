@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 from gregor.broker.fetch.delayed import DelayedFetch
 from gregor.broker.fetch.follower_sessions import SESSIONS_FROM, replica_of
 from gregor.broker.fetch.reads import MOST_FETCHES, TOPIC_IDS_FROM, RepeatedRead, release_records
-from gregor.broker.registry import Later, handles
+from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
@@ -32,7 +33,8 @@ from gregor.replication.partition.replica_selector import closest_replica
 from gregor.storage.fs.cached_reads import NotCached
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call
+    from gregor.broker.fetch.context import FetchPathContext
     from gregor.broker.fetch.sessions import FetchContext, FetchedPartition
     from gregor.replication.partition.partition import Partition
 
@@ -44,7 +46,9 @@ READ_COMMITTED = 1
 
 
 @handles(ApiKey.FETCH, 0, 18)
-def fetch(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse | Later | Awaitable[FetchResponse]:
+def fetch(
+    broker: FetchPathContext, request: FetchRequest, call: Call
+) -> FetchResponse | Deferred[FetchResponse] | Awaitable[FetchResponse]:
     if call.version < BATCHES_FROM:
         from gregor.broker.fetch.down_conversion import fetch_converted
 
@@ -77,7 +81,9 @@ class FetchRead(RepeatedRead):
         "_read_committed",
     )
 
-    def __init__(self, broker: Broker, request: FetchRequest, call: Call, context: FetchContext) -> None:
+    _broker: FetchPathContext
+
+    def __init__(self, broker: FetchPathContext, request: FetchRequest, call: Call, context: FetchContext) -> None:
         super().__init__(broker, call)
         self._context = context
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])

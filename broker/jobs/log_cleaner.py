@@ -18,12 +18,13 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from gregor.broker.admin_socket.explain import size
 from gregor.broker.jobs.cleaner_process import CleanerProcess, CleaningFailed
 from gregor.broker.jobs.maintenance import flush_log, sliced
 from gregor.broker.jobs.worker_process import WorkerDied
 from gregor.broker.log import logger
+from gregor.broker.units import size
 from gregor.protocol.errors import KafkaError
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.cleaner.cleaner import CleanedGroup, CleaningJob
 from gregor.storage.fs.disk_errors import FULL, OF_THE_PROCESS
 from gregor.storage.fs.files import OsFiles
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from gregor.storage.folders.manager import LogManager
     from gregor.storage.log.compaction import DirtyRange
     from gregor.storage.log.log import Log
+    from gregor.storage.segment.segment import Segment
 
 IDLE_WORKER_S = 30.0
 """A worker without work ends after so long: it holds some 15 MB."""
@@ -47,8 +49,6 @@ PRODUCERS_AT_ONCE = 500
 UNLIMITED_BYTES_PER_SECOND = 1e15
 
 LOOKS_PER_SLICE = 64
-
-Key = tuple[str, int]
 
 
 class CleaningResult(NamedTuple):
@@ -89,12 +89,12 @@ class LogCleaner:
         self._files = OsFiles()
         self._wake = asyncio.Event()
         self._idle: list[tuple[CleanerProcess, float]] = []
-        self._running: dict[Key, CleanerProcess] = {}
-        self._ordered: dict[Key, tuple[Log, asyncio.Future[CleaningResult]]] = {}
-        self._carried_out: dict[Key, asyncio.Future[CleaningResult]] = {}
+        self._running: dict[TopicPartition, CleanerProcess] = {}
+        self._ordered: dict[TopicPartition, tuple[Log, asyncio.Future[CleaningResult]]] = {}
+        self._carried_out: dict[TopicPartition, asyncio.Future[CleaningResult]] = {}
         """The orders that are running."""
-        self._trouble: dict[Key, _Trouble] = {}
-        self._not_before_ms: dict[Key, int] = {}
+        self._trouble: dict[TopicPartition, _Trouble] = {}
+        self._not_before_ms: dict[TopicPartition, int] = {}
         """Of logs over which a run came to nothing."""
         self.next_look_ms = 0
         """When the logs are looked at next, if nothing happens before."""
@@ -109,16 +109,16 @@ class LogCleaner:
         return [process.pid for process in processes if process.pid is not None]
 
     def is_running(self, log: Log) -> bool:
-        return (log.topic, log.partition) in self._running
+        return TopicPartition(log.topic, log.partition) in self._running
 
     def trouble(self, log: Log) -> str | None:
         """Why the log is left alone, or waits for another attempt; None if nothing is wrong with it."""
-        found = self._trouble.get((log.topic, log.partition))
+        found = self._trouble.get(TopicPartition(log.topic, log.partition))
         return found.reason if found is not None and found.log is log else None
 
     async def compact_now(self, log: Log) -> CleaningResult:
         """Compacts all of the log that may be, however small the dirty part, ahead of all others."""
-        key = log.topic, log.partition
+        key = TopicPartition(log.topic, log.partition)
         waiting = self._ordered.get(key)
         if waiting is None or waiting[0] is not log:
             self._trouble.pop(key, None)
@@ -164,7 +164,7 @@ class LogCleaner:
                 self._begin(log, order)
         while len(self._running) < threads:
             found = await self._filthiest()
-            if found is None or (found.topic, found.partition) in self._running:
+            if found is None or TopicPartition(found.topic, found.partition) in self._running:
                 return
             self._begin(found, None)
 
@@ -195,7 +195,7 @@ class LogCleaner:
                 yield log
 
     def _look_at(self, log: Log, now_ms: int, due: list[tuple[float, Log]]) -> bool:
-        key = log.topic, log.partition
+        key = TopicPartition(log.topic, log.partition)
         if not log.config.compact or log.offline or log.cleaning or log.moving or key in self._running:
             return False
         if now_ms < self._not_before_ms.get(key, 0):
@@ -228,13 +228,13 @@ class LogCleaner:
 
     def _begin(self, log: Log, order: asyncio.Future[CleaningResult] | None) -> None:
         process = self._idle.pop()[0] if self._idle else CleanerProcess()
-        self._running[log.topic, log.partition] = process
+        self._running[TopicPartition(log.topic, log.partition)] = process
         if order is not None:
-            self._carried_out[log.topic, log.partition] = order
+            self._carried_out[TopicPartition(log.topic, log.partition)] = order
         self._background.spawn(self._run(log, process, order))
 
     async def _run(self, log: Log, process: CleanerProcess, order: asyncio.Future[CleaningResult] | None) -> None:
-        key = log.topic, log.partition
+        key = TopicPartition(log.topic, log.partition)
         result = _STOPPING
         try:
             result = await self._attempt(log, process)
@@ -248,7 +248,7 @@ class LogCleaner:
             self._wake.set()
 
     async def _attempt(self, log: Log, process: CleanerProcess) -> CleaningResult:
-        key = log.topic, log.partition
+        key = TopicPartition(log.topic, log.partition)
         generation = log.generation
         log.cleaning = True
         try:
@@ -280,16 +280,7 @@ class LogCleaner:
         generation = log.generation
         # No further than the log reaches now: of what is appended from here on, the producers below may say nothing.
         stable_offset = min(log.high_watermark, log.segments[-1].base_offset)
-        while log.recovery_point < stable_offset:
-            # A record that others are dropped for must not be lost by a crash of the machine that spares the rest, and
-            # a recovery must know that the gaps are none of such a crash.
-            await flush_log(log, self._background, self._clock_ms(), rolled_only=True)
-            if log.generation != generation or log.offline:
-                raise LogChanged(f"{log.topic}-{log.partition} changed before it was compacted")
-        errors = await self._background.run(self._logs.checkpoints())
-        self._logs.report(errors)
-        if self._logs.get(log.topic, log.partition) is log and self._logs.folder_of(log) in errors:
-            raise errors[self._logs.folder_of(log)]
+        await self._make_durable(log, stable_offset, generation)
         producers, open_from = await self._live_producers(log)
         now_ms = self._clock_ms()
         await self._background.search(log.looking(partial(log.dirty_range, now_ms)))
@@ -301,28 +292,14 @@ class LogCleaner:
         groups: list[CleanedGroup] = []
 
         async def swap(cleaned: CleanedGroup) -> None:
-            if not log.config.compact:
-                raise LogChanged(f"{log.topic}-{log.partition} is not a compacted topic's any more")
-            sources = [segments[base] for base in cleaned.sources]
-            plan = log.begin_swap(cleaned.base_offset, cleaned.size_bytes, sources, generation)
-            try:
-                await self._background.run(plan.sync)
-                replaced = log.finish_swap(plan)
-            except BaseException:
-                # Not put off: the broker may be about to stop.
-                paths = log.discard_swap(plan)
-                await self._background.run(partial(unlink_unfinished, self._files, log.directory, paths))
-                raise
-            # What was replaced goes only once its successor's name is durable.
-            await self._background.run(plan.sync)
-            self._background.remove_later(replaced, log.config.file_delete_delay_ms)
+            await self._swap(log, cleaned, [segments[base] for base in cleaned.sources], generation)
             groups.append(cleaned)
 
         limit = self._config["log.cleaner.io.max.bytes.per.second"] / max(1, len(self._running))
         end_offset = await process.clean(job, producers, None if limit > UNLIMITED_BYTES_PER_SECOND else limit, swap)
         if log.generation == generation:
             log.cleaned_offset = end_offset
-        self._logs.report(await self._background.run(self._logs.cleaner_checkpoints()))
+        self._logs.report(await self._background.run(self._logs.checkpoints.cleaned_offsets()))
         result = CleaningResult(
             True,
             "",
@@ -338,6 +315,36 @@ class LogCleaner:
             size(result.bytes_after), result.records_kept, result.records_read, result.elapsed_s,
         )  # fmt: skip
         return result
+
+    async def _make_durable(self, log: Log, stable_offset: int, generation: int) -> None:
+        """Flush the log below `stable_offset`, and its recovery point. A record that others are dropped for must not be
+        lost by a crash of the machine that spares the rest, and a recovery must know that the gaps are none of such a
+        crash."""
+        while log.recovery_point < stable_offset:
+            await flush_log(log, self._background, self._clock_ms(), rolled_only=True)
+            if log.generation != generation or log.offline:
+                raise LogChanged(f"{log.topic}-{log.partition} changed before it was compacted")
+        errors = await self._background.run(self._logs.checkpoints.recovery_points())
+        self._logs.report(errors)
+        if self._logs.get(log.topic, log.partition) is log and self._logs.folder_of(log) in errors:
+            raise errors[self._logs.folder_of(log)]
+
+    async def _swap(self, log: Log, cleaned: CleanedGroup, sources: list[Segment], generation: int) -> None:
+        """Put a cleaned segment in the place of its sources."""
+        if not log.config.compact:
+            raise LogChanged(f"{log.topic}-{log.partition} is not a compacted topic's any more")
+        plan = log.swap.begin(cleaned.base_offset, cleaned.size_bytes, sources, generation)
+        try:
+            await self._background.run(plan.sync)
+            replaced = log.swap.finish(plan)
+        except BaseException:
+            # Not put off: the broker may be about to stop.
+            paths = log.swap.discard(plan)
+            await self._background.run(partial(unlink_unfinished, self._files, log.directory, paths))
+            raise
+        # What was replaced goes only once its successor's name is durable.
+        await self._background.run(plan.sync)
+        self._background.remove_later(replaced, log.config.file_delete_delay_ms)
 
     def _job(self, log: Log, dirty: DirtyRange, segments: list[tuple[int, int]], now_ms: int) -> CleaningJob:
         config = self._config
@@ -371,7 +378,7 @@ class LogCleaner:
         return iter(some), open_from
 
     def _failed(self, log: Log, error: BaseException) -> CleaningResult:
-        key = log.topic, log.partition
+        key = TopicPartition(log.topic, log.partition)
         if self._logs.get(*key) is not log:
             return CleaningResult(False, "the partition was removed meanwhile")
         if isinstance(error, LogChanged):
@@ -388,7 +395,7 @@ class LogCleaner:
             retry_at_ms = None
         self._trouble[key] = _Trouble(log, reason, deaths, retry_at_ms)
         if retry_at_ms is None:
-            logger.error("%s-%d cannot be compacted and is left alone: %s", *key, reason)
+            logger.error("%s-%d cannot be compacted, compaction skips it: %s", *key, reason)
         else:
             logger.warning("%s-%d was not compacted, another attempt follows: %s", *key, reason)
         return CleaningResult(False, reason)

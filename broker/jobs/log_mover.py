@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.folders.move import CHUNK_BYTES, MOVED_FILE
 from gregor.storage.folders.names import MAX_NAME_LENGTH, FolderKind, marked_folder_name
 from gregor.storage.fs.disk_errors import is_full
@@ -37,8 +38,6 @@ _LOOK_EVERY_S = 0.25
 """How often a move that is held back looks whether it still is: the limit can be altered at any time."""
 _LEAST_CHUNK_BYTES = 64 * 1024
 _LIMIT = "replica.alter.log.dirs.io.max.bytes.per.second"
-
-Key = tuple[str, int]
 
 
 class LogMover:
@@ -71,7 +70,7 @@ class LogMover:
         Raises KafkaError: KAFKA_STORAGE_ERROR, INVALID_TOPIC_EXCEPTION (a name too long for the copy's), and what
         the lack of the partition is to be answered with is the caller's: REPLICA_NOT_AVAILABLE.
         """
-        key = topic, index
+        key = TopicPartition(topic, index)
         if len(marked_folder_name(topic, index, FolderKind.FUTURE, bytes(16))) > MAX_NAME_LENGTH:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is too long a name for a copy's folder")
         under_way = self._logs.moves.under_way.get(key)
@@ -92,7 +91,7 @@ class LogMover:
         try:
             move = self._logs.moves.begin(key, folder)
         except OSError as error:
-            self._logs.on_trouble(folder, None, error)
+            self._logs.disk_errors.report(folder, None, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder.path}: {error.strerror}") from error
         for path in move.garbage:
             self._remove(path)
@@ -106,9 +105,9 @@ class LogMover:
                 self.move(topic, index, folder)
             except KafkaError as error:
                 logger.warning("%s-%d is not moved to %s: %s", topic, index, folder.path, error)
-            self._remove(self._logs.moves.drop_left((topic, index)))  # if nobody goes on with it
+            self._remove(self._logs.moves.drop_left(TopicPartition(topic, index)))  # if nobody goes on with it
 
-    async def _run(self, key: Key, move: LogMove) -> None:
+    async def _run(self, key: TopicPartition, move: LogMove) -> None:
         done = f", {move.size_bytes / 1e6:.1f} MB are there already" if move.size_bytes else ""
         logger.info("moving %s-%d from %s to %s%s", *key, move.home.path, move.folder.path, done)
         try:
@@ -120,9 +119,9 @@ class LogMover:
                 self._remove(self._logs.moves.cancel(key))
                 cause = error if isinstance(error, OSError) else error.__cause__
                 if isinstance(cause, OSError):
-                    self._logs.on_trouble(move.failed_folder(cause), None, cause)
+                    self._logs.disk_errors.report(move.failed_folder(cause), None, cause)
 
-    async def _copy(self, key: Key, move: LogMove) -> None:
+    async def _copy(self, key: TopicPartition, move: LogMove) -> None:
         ready = False
         while not move.cancelled:
             limit = self._config[_LIMIT]
@@ -140,7 +139,7 @@ class LogMover:
                     move.copied(plan)
             elif not ready:
                 # What the target's checkpoints say of the log counts from the swap on: it must be there before.
-                errors = await self._background.run(self._logs.checkpoints())
+                errors = await self._background.run(self._logs.checkpoints.recovery_points())
                 self._logs.report(errors)
                 if (failure := errors.get(move.folder.path)) is not None:
                     raise failure
@@ -154,12 +153,12 @@ class LogMover:
                     if not is_full(error) or move.failed_folder(error) is not move.home:
                         raise
                     # No room for a longer name, on the disk that is to be relieved by the move: all else is done.
-                    self._logs.on_trouble(move.home, None, error)
+                    self._logs.disk_errors.report(move.home, None, error)
                     await asyncio.sleep(_FULL_RETRY_S)
                     continue
                 self._replicas.log_moved(moved)
-                logger.info("%s-%d lies in %s now", *key, move.folder.path)
-                self._logs.report(await self._background.run(self._logs.checkpoints()))
+                logger.info("%s-%d was moved to %s", *key, move.folder.path)
+                self._logs.report(await self._background.run(self._logs.checkpoints.recovery_points()))
                 self._remove(f"{moved.directory}/{MOVED_FILE}")
                 self._remove(old)
                 return

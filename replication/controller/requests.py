@@ -15,7 +15,9 @@ from gregor.protocol.messages import (
     StopReplicaResponse,
     UpdateMetadataRequest,
 )
-from gregor.replication.controller.context import Cluster, Partition, PartitionKey
+from gregor.protocol.topic_partition import TopicPartition
+from gregor.replication.controller.context import Cluster, Partition
+from gregor.replication.store.nodes import PartitionState
 
 # Leader of a partition in UpdateMetadata, and leader epoch in StopReplica, while its topic is being deleted.
 LEADER_DURING_DELETE = -2
@@ -24,17 +26,15 @@ EPOCH_DURING_DELETE = -2
 # Kafka's SecurityProtocol ids.
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
-BrokerRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
-
-KnownStates = dict[tuple[PartitionKey, bool], LeaderAndIsrRequest.LeaderAndIsrPartitionState]
+KnownStates = dict[tuple[TopicPartition, bool], LeaderAndIsrRequest.LeaderAndIsrPartitionState]
 
 
 def leader_and_isr(
     cluster: Cluster,
     broker_id: int,
-    keys: Iterable[PartitionKey],
-    new: Collection[PartitionKey],
+    keys: Iterable[TopicPartition],
+    new: Collection[TopicPartition],
     listener: str,
     known: KnownStates | None = None,
 ) -> LeaderAndIsrRequest | None:
@@ -60,44 +60,52 @@ def leader_and_isr(
         is_new = key in new or broker_id in partition.assignment.adding
         told = known.get((key, is_new))
         if told is None:
-            told = known[key, is_new] = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
-                partition_index=index,
-                controller_epoch=state.controller_epoch,
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-                isr=list(state.isr),
-                partition_epoch=partition.version,
-                replicas=list(partition.assignment.replicas),
-                adding_replicas=list(partition.assignment.adding),
-                removing_replicas=list(partition.assignment.removing),
-                is_new=is_new,
-                leader_recovery_state=int(state.recovering),
-            )
+            told = known[key, is_new] = _partition_state(index, partition, state, is_new)
         topic.partition_states.append(told)
         leaders.add(state.leader)
     if not topics:
         return None
-    live_leaders = []
-    for id_ in sorted(leaders & cluster.brokers.keys()):
-        for endpoint in cluster.brokers[id_].registration.endpoints:
-            if endpoint.name == listener:
-                live_leaders.append(
-                    LeaderAndIsrRequest.LeaderAndIsrLiveLeader(
-                        broker_id=id_, host_name=endpoint.host, port=endpoint.port
-                    )
-                )
     return LeaderAndIsrRequest(
         controller_id=cluster.controller_id,
         controller_epoch=cluster.epoch,
         broker_epoch=cluster.brokers[broker_id].epoch,
         topic_states=list(topics.values()),
-        live_leaders=live_leaders,
+        live_leaders=_live_leaders(cluster, leaders, listener),
     )
+
+
+def _partition_state(
+    index: int, partition: Partition, state: PartitionState, is_new: bool
+) -> LeaderAndIsrRequest.LeaderAndIsrPartitionState:
+    return LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+        partition_index=index,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        partition_epoch=partition.version,
+        replicas=list(partition.assignment.replicas),
+        adding_replicas=list(partition.assignment.adding),
+        removing_replicas=list(partition.assignment.removing),
+        is_new=is_new,
+        leader_recovery_state=int(state.recovering),
+    )
+
+
+def _live_leaders(
+    cluster: Cluster, leaders: set[int], listener: str
+) -> list[LeaderAndIsrRequest.LeaderAndIsrLiveLeader]:
+    return [
+        LeaderAndIsrRequest.LeaderAndIsrLiveLeader(broker_id=id_, host_name=endpoint.host, port=endpoint.port)
+        for id_ in sorted(leaders & cluster.brokers.keys())
+        for endpoint in cluster.brokers[id_].registration.endpoints
+        if endpoint.name == listener
+    ]
 
 
 def metadata_of(
     cluster: Cluster,
-    keys: Iterable[PartitionKey],
+    keys: Iterable[TopicPartition],
     deleted: Iterable[tuple[str, Uuid, Collection[int]]] = (),
 ) -> list[UpdateMetadataRequest.UpdateMetadataTopicState]:
     """The state of `keys`, and the end of topics being `deleted` (name, id, partitions)."""
@@ -156,7 +164,7 @@ def update_metadata(
 
 
 def _partition_metadata(
-    cluster: Cluster, key: PartitionKey, index: int, partition: Partition
+    cluster: Cluster, key: TopicPartition, index: int, partition: Partition
 ) -> UpdateMetadataRequest.UpdateMetadataPartitionState:
     state = partition.state
     assert state is not None
@@ -173,12 +181,12 @@ def _partition_metadata(
 
 
 def stop_replicas(
-    cluster: Cluster, broker_id: int, keys: Iterable[PartitionKey], delete: bool
+    cluster: Cluster, broker_id: int, keys: Iterable[TopicPartition], delete: bool
 ) -> StopReplicaRequest | None:
     """Stop, and with `delete` remove, these replicas on one broker; None if there are none."""
     topics: dict[str, StopReplicaRequest.StopReplicaTopicState] = {}
     for name, index in keys:
-        partition = cluster.partition((name, index))
+        partition = cluster.partition(TopicPartition(name, index))
         epoch = -1 if partition is None or partition.state is None else partition.state.leader_epoch
         if name not in cluster.topics or cluster.topics[name].deleting:
             epoch = EPOCH_DURING_DELETE
@@ -202,12 +210,12 @@ def stop_replicas(
 
 def answered_with(
     error: ErrorCode, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
-) -> frozenset[PartitionKey]:
+) -> frozenset[TopicPartition]:
     """The partitions that were answered with this error."""
     names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
     code = int(error)
     return frozenset(
-        (names[topic.topic_id], partition.partition_index)
+        TopicPartition(names[topic.topic_id], partition.partition_index)
         for topic in response.topics
         for partition in topic.partition_errors
         if partition.error_code == code
@@ -216,13 +224,17 @@ def answered_with(
 
 def removed_by(
     request: StopReplicaRequest, response: StopReplicaResponse
-) -> tuple[frozenset[PartitionKey], frozenset[PartitionKey]]:
+) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition]]:
     """The partitions that were to be deleted, and are; and those that are not."""
     asked = {
-        (topic.topic_name, partition.partition_index)
+        TopicPartition(topic.topic_name, partition.partition_index)
         for topic in request.topic_states
         for partition in topic.partition_states
         if partition.delete_partition
     }
-    done = {(entry.topic_name, entry.partition_index) for entry in response.partition_errors if not entry.error_code}
+    done = {
+        TopicPartition(entry.topic_name, entry.partition_index)
+        for entry in response.partition_errors
+        if not entry.error_code
+    }
     return frozenset(asked & done), frozenset(asked - done)

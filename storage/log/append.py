@@ -13,25 +13,31 @@ from typing import TYPE_CHECKING, NoReturn
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.checksum import crc32c
-from gregor.storage.log.prepare import PreparedBatch, prepare_quickly
-from gregor.storage.log.state import LogState
+from gregor.storage.log.prepare import PreparedBatch, is_special, prepare_quickly
+from gregor.storage.log.state import NEVER
 from gregor.storage.log.validate import check_batch, stamp_append_time
 from gregor.storage.segment.batches import (
     CRC_START,
     HEADER,
-    HEADER_BYTES,
     LENGTH_OVERHEAD,
     MAX_CODEC,
     NO_TIMESTAMP,
     PLACE,
     SEQUENCE_MASK,
     TRANSACTIONAL_BIT,
-    ScannedBatch,
+    BatchHeader,
+    BatchWalk,
+    Defect,
 )
 from gregor.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from gregor.storage.producers.state import AppendedBatch
+    from gregor.config.topic import LogConfig
+    from gregor.storage.log.epochs import LeaderEpochs
+    from gregor.storage.log.roll import Roller
+    from gregor.storage.log.segments import Segments
+    from gregor.storage.log.state import AppendLimits, LogHealth, LogOffsets
+    from gregor.storage.producers.state import AppendedBatch, ProducerStates
 
 _unpack_header = HEADER.unpack_from
 _place = PLACE.pack_into
@@ -58,17 +64,64 @@ class AppendInfo:
         return f"AppendInfo({self.first_offset}..{self.last_offset}{', duplicate' if self.duplicate else ''})"
 
 
-class LogAppends(LogState):
-    """The writing half of Log."""
+class Appender:
+    """Writes batches behind the end of one log."""
 
-    __slots__ = ()
+    __slots__ = (
+        "_config",
+        "_epochs",
+        "_health",
+        "_index_interval_bytes",
+        "_limits",
+        "_max_message_bytes",
+        "_offsets",
+        "_producers",
+        "_roller",
+        "_segments",
+        "_stamps_append_time",
+        "_timestamp_after_max_ms",
+        "_timestamp_before_max_ms",
+        "is_special",
+    )
+
+    def __init__(
+        self,
+        offsets: LogOffsets,
+        segments: Segments,
+        limits: AppendLimits,
+        health: LogHealth,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        roller: Roller,
+        config: LogConfig,
+    ) -> None:
+        self._offsets = offsets
+        self._segments = segments
+        self._limits = limits
+        self._health = health
+        self._producers = producers
+        self._epochs = epochs
+        self._roller = roller
+        self.configure(config)
+
+    def configure(self, config: LogConfig) -> None:
+        self._config = config
+        self._max_message_bytes = config.max_message_bytes
+        self._index_interval_bytes = config.index_interval_bytes
+        self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
+        self._timestamp_after_max_ms = NEVER if self._stamps_append_time else config.message_timestamp_after_max_ms
+        self._timestamp_before_max_ms = NEVER if self._stamps_append_time else config.message_timestamp_before_max_ms
+        self.is_special = is_special(config)
+        """Whether batches of the usual kind need more than a check of their header."""
 
     def append_as_leader(
         self, records: memoryview | bytes | bytearray, leader_epoch: int, now_ms: int, *, from_client: bool = True
     ) -> AppendInfo:
         """Appends exactly one record batch, giving it the next offsets and the leader epoch: in place if the buffer is
         writable, else in a copy. `from_client` is False for what the broker itself writes. A batch whose records must
-        be looked at, or compressed anew, is refused with NeedsPreparation unless it is small (log.prepare).
+        be checked one by one, or compressed anew, is refused with NeedsPreparation unless it is small (log.prepare).
+
+        One function on purpose, however long: every call within it would cost each produce request.
 
         Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
         INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE, and those of ProducerStates.check,
@@ -114,8 +167,9 @@ class LogAppends(LogState):
                     producer_epoch,
                     first_sequence,
                     last_sequence,
-                    self.high_watermark,
+                    self._offsets.high_watermark,
                     now_ms,
+                    self._segments.items,
                     from_client=from_client,
                 )
                 if duplicate is not None:
@@ -130,20 +184,21 @@ class LogAppends(LogState):
         elif view.readonly:
             view = memoryview(bytearray(view))
 
-        first_offset = self.log_end_offset
+        offsets, limits = self._offsets, self._limits
+        first_offset = offsets.log_end_offset
         last_offset = first_offset + offset_delta
         if leader_epoch != self._epochs.latest:
             self.assign_epoch(leader_epoch, first_offset)
-        segment = self._active
+        segment = self._segments.active
         position = segment.size_bytes
         if (
-            position + size_bytes > self._roll_at_position
-            or max_timestamp > self._roll_at_timestamp
-            or now_ms > self._roll_at_ms
-            or last_offset > self._roll_at_offset
+            position + size_bytes > limits.position
+            or max_timestamp > limits.timestamp
+            or now_ms > limits.ms
+            or last_offset > limits.offset
         ):
             try:
-                segment = self._make_room(size_bytes, first_offset, last_offset, max_timestamp, now_ms)
+                segment = self._roller.make_room(size_bytes, first_offset, last_offset, max_timestamp, now_ms)
             except KafkaError:
                 if entry is not None:
                     entry.lost_sequence = first_sequence
@@ -160,8 +215,8 @@ class LogAppends(LogState):
             if segment.bytes_since_index_entry > self._index_interval_bytes:
                 segment.append_index_entries(last_offset, position)
                 segment.bytes_since_index_entry = size_bytes
-                if self._indexes_full():
-                    self._roll_at_position = -1
+                if self._roller.indexes_full():
+                    limits.check_next()
             else:
                 segment.bytes_since_index_entry += size_bytes
         except OSError as error:
@@ -169,14 +224,14 @@ class LogAppends(LogState):
                 entry.lost_sequence = first_sequence
             self._take_back(segment, position, error)
         segment.size_bytes = position + size_bytes
-        self.log_end_offset = last_offset + 1
+        offsets.log_end_offset = last_offset + 1
         if producer_id >= 0:
             if entry is None:
                 entry = self._producers.entry(producer_id)
             entry.add(producer_epoch, (last_sequence, last_offset, offset_delta, max_timestamp))
             if attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset < 0:
                 entry.transaction_first_offset = first_offset
-        return AppendInfo(first_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
+        return AppendInfo(first_offset, last_offset, log_append_time_ms, offsets.log_start_offset, False)
 
     def append_as_follower(self, records: memoryview | bytes | bytearray, now_ms: int) -> AppendInfo:
         """Appends batches as a leader sent them: offsets, epochs and timestamps are the leader's. A batch that is cut
@@ -186,95 +241,87 @@ class LogAppends(LogState):
         the log; then nothing is appended. With KAFKA_STORAGE_ERROR some of the first batches may have been.
         """
         view = records if type(records) is memoryview else memoryview(records)
-        batches = _checked_batches(view, self.log_end_offset)
-        first_offset = batches[0][2] if batches else self.log_end_offset
-        run: list[ScannedBatch] = []  # what goes into the active segment with one write
+        offsets, limits = self._offsets, self._limits
+        batches = _checked_batches(view, offsets.log_end_offset)
+        first_offset = batches[0].base_offset if batches else offsets.log_end_offset
+        run: list[BatchHeader] = []  # what goes into the active segment with one write
         run_bytes = 0
         for batch in batches:
-            _, size_bytes, base_offset, last_offset, epoch, _, max_timestamp, *_ = batch
+            size_bytes, last_offset, max_timestamp = batch.size_bytes, batch.last_offset, batch.max_timestamp
             if (
-                self._active.size_bytes + run_bytes + size_bytes > self._roll_at_position
-                or max_timestamp > self._roll_at_timestamp
-                or now_ms > self._roll_at_ms
-                or last_offset > self._roll_at_offset
+                self._segments.active.size_bytes + run_bytes + size_bytes > limits.position
+                or max_timestamp > limits.timestamp
+                or now_ms > limits.ms
+                or last_offset > limits.offset
             ):
                 self._write_run(view, run)
                 run, run_bytes = [], 0
-                self._make_room(size_bytes, base_offset, last_offset, max_timestamp, now_ms)
-            if epoch >= 0 and epoch != self._epochs.latest:
-                self.assign_epoch(epoch, base_offset)
+                self._roller.make_room(size_bytes, batch.base_offset, last_offset, max_timestamp, now_ms)
+            if batch.leader_epoch >= 0 and batch.leader_epoch != self._epochs.latest:
+                self.assign_epoch(batch.leader_epoch, batch.base_offset)
             run.append(batch)
             run_bytes += size_bytes
         self._write_run(view, run)
-        return AppendInfo(first_offset, self.log_end_offset - 1, NO_TIMESTAMP, self.log_start_offset, False)
+        return AppendInfo(first_offset, offsets.log_end_offset - 1, NO_TIMESTAMP, offsets.log_start_offset, False)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Notes that a leader epoch begins at an offset (once: again, it changes nothing)."""
+        """Note that a leader epoch begins at an offset (once: again, it changes nothing)."""
         try:
             self._epochs.assign(epoch, start_offset)
         except OSError as error:
-            self._fail(error, "cannot write the leader epochs")
+            self._health.fail(error, "cannot write the leader epochs")
 
     def _repeated(self, batch: AppendedBatch) -> AppendInfo:
-        return AppendInfo(batch.first_offset, batch.last_offset, batch.timestamp, self.log_start_offset, True)
+        return AppendInfo(batch.first_offset, batch.last_offset, batch.timestamp, self._offsets.log_start_offset, True)
 
-    def _write_run(self, view: memoryview, run: list[ScannedBatch]) -> None:
+    def _write_run(self, view: memoryview, run: list[BatchHeader]) -> None:
         if not run:
             return
-        segment = self._active
-        start, end = run[0][0], run[-1][0] + run[-1][1]
+        segment = self._segments.active
+        start, end = run[0].position, run[-1].position + run[-1].size_bytes
         position = segment.size_bytes
         try:
             if segment.log.write(view[start:end]) != end - start:
                 raise OSError(errno.ENOSPC, "short write")
-            for at, size_bytes, _, last_offset, _, _, max_timestamp, *_ in run:
-                if max_timestamp > segment.max_timestamp:
-                    segment.max_timestamp = max_timestamp
-                    segment.max_timestamp_offset = last_offset
+            for batch in run:
+                if batch.max_timestamp > segment.max_timestamp:
+                    segment.max_timestamp = batch.max_timestamp
+                    segment.max_timestamp_offset = batch.last_offset
                 if segment.bytes_since_index_entry > self._index_interval_bytes:
-                    segment.append_index_entries(last_offset, position + at - start)
+                    segment.append_index_entries(batch.last_offset, position + batch.position - start)
                     segment.bytes_since_index_entry = 0
-                segment.bytes_since_index_entry += size_bytes
+                segment.bytes_since_index_entry += batch.size_bytes
         except OSError as error:
             self._take_back(segment, position, error)
         segment.size_bytes = position + end - start
-        self.log_end_offset = run[-1][3] + 1
-        if self._indexes_full():
-            self._roll_at_position = -1
+        self._offsets.log_end_offset = run[-1].last_offset + 1
+        if self._roller.indexes_full():
+            self._limits.check_next()
         for batch in run:
             self._producers.replay(batch)
 
     def _take_back(self, segment: Segment, position: int, error: OSError) -> NoReturn:
         """Undoes a write that failed half way."""
         try:
-            segment.truncate_to(position, self.log_end_offset)
+            segment.truncate_to(position, self._offsets.log_end_offset)
         except OSError as second:
-            self._take_offline(second)
-            self._fail(second, "cannot undo a failed append")
-        self._set_roll_limits()
-        self._fail(error, "cannot append")
+            self._health.take_offline(second)
+            self._health.fail(second, "cannot undo a failed append")
+        self._roller.set_limits()
+        self._health.fail(error, "cannot append")
 
 
-def _checked_batches(view: memoryview, next_offset: int) -> list[ScannedBatch]:
-    """The whole batches in what a leader sent, as `Segment.scan` would yield them."""
-    batches: list[ScannedBatch] = []
-    at, limit = 0, len(view)
-    while at + HEADER_BYTES <= limit:
-        (base_offset, length, leader_epoch, magic, crc, attributes, delta, _, max_timestamp, producer_id,
-         producer_epoch, base_sequence, _) = _unpack_header(view, at)  # fmt: skip
-        size_bytes = length + LENGTH_OVERHEAD
-        if magic != 2 or size_bytes < HEADER_BYTES or delta < 0:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no record batch at position {at} of a leader's answer")
-        end = at + size_bytes
-        if end > limit:
-            break
-        if crc32c(view[at + CRC_START : end]) != crc:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"wrong checksum at offset {base_offset} of a leader's answer")
-        if base_offset < next_offset:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {next_offset} expected, got {base_offset}")
-        last_offset = base_offset + delta
-        batches.append((at, size_bytes, base_offset, last_offset, leader_epoch, attributes, max_timestamp,
-                        producer_id, producer_epoch, base_sequence))  # fmt: skip
-        next_offset = last_offset + 1
-        at = end
+def _checked_batches(view: memoryview, next_offset: int) -> list[BatchHeader]:
+    """The whole batches in what a leader sent; a batch that is cut off at the end is left out."""
+    walk = BatchWalk(
+        lambda size_bytes, position: view[position : position + size_bytes],
+        0,
+        len(view),
+        next_offset=next_offset,
+        window_bytes=len(view),
+    )
+    batches = list(walk)
+    if walk.defect is not None and walk.defect is not Defect.CUT_OFF:
+        code = ErrorCode.OFFSET_OUT_OF_RANGE if walk.defect is Defect.OFFSETS else ErrorCode.CORRUPT_MESSAGE
+        raise KafkaError(code, f"a leader's answer holds {walk.problem}, at position {walk.position}")
     return batches

@@ -263,7 +263,7 @@ def test_what_is_on_the_disk_alone_is_read_on_threads(
     for segment in log.segments:
         segment.write_indexes()
         segment.close()
-    log._known_positions.clear()
+    log._segments.positions.clear()
     fetched: set[int] = set()
     waited: list[str] = []
     preadv, pread = os.preadv, os.pread

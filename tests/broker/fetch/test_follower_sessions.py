@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.fetch.follower_sessions import EVICT_AFTER_MS, FollowerSession
+from gregor.broker.fetch.follower_sessions import FollowerSession
+from gregor.broker.fetch.session_cache import EVICT_AFTER_MS
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
 from gregor.replication.partition.partition import Partition
@@ -93,7 +94,7 @@ def partition_of(harness: Harness, topic: str, index: int = 0) -> Partition:
 
 
 def busy(harness: Harness) -> list[int]:
-    (session,) = harness.broker.follower_sessions._sessions.values()
+    (session,) = harness.broker.follower_sessions.cache
     return [place.index for place in (*session.busy, *session.resting)]
 
 
@@ -107,7 +108,7 @@ def idle(harness: Harness, topic: str) -> tuple[Fetches, FollowerSession]:
     follower = Fetches(harness, topic)
     follower.ask({0: 0})
     follower.ask({})
-    (session,) = harness.broker.follower_sessions._sessions.values()
+    (session,) = harness.broker.follower_sessions.cache
     session.last_fetch_ms += 3_600_000
     return follower, session
 
@@ -253,7 +254,7 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
     alive: set[int] = set()
     monkeypatch.setattr(type(harness.broker), "now_ms", staticmethod(lambda: now_ms[0]))
     monkeypatch.setattr(harness.broker.metadata, "is_alive", alive.__contains__)
-    monkeypatch.setattr(sessions, "_slots", 3)
+    monkeypatch.setattr(sessions.cache, "slots", 3)
     first, *others = [Fetches(harness, topic, client_id=f"stranger {number}") for number in range(6)]
     for one in (first, *others):
         now_ms[0] += 1
@@ -275,7 +276,7 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
     assert follower.error({1: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     sessions.forget(alive.__contains__)
     assert len(sessions) == len(sessions._by_fetcher) == sessions._places == 0
-    monkeypatch.setattr(sessions, "_slots", 0)
+    monkeypatch.setattr(sessions.cache, "slots", 0)
     first.begin_anew()
     first.ask({0: 0})
     assert not first.session_id
@@ -284,7 +285,7 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
 def test_sessions_remember_only_so_many_partitions(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gregor.broker.fetch.follower_sessions.MOST_PLACES", 4)
+    monkeypatch.setattr("gregor.broker.fetch.follower_sessions.MAX_PLACES", 4)
     sessions = harness.broker.follower_sessions
     follower, other = Fetches(harness, topic), Fetches(harness, topic, client_id="other")
     follower.ask({0: 0, 1: 0})

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.wiring import Node, StartError
+from gregor.broker.node.store import StartError
+from gregor.broker.wiring import Node
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import MetadataRequest
@@ -110,7 +111,7 @@ def test_a_broken_device_needs_no_second_look(
     lost = partitions_in(harness, tmp_path / "b")
     monkeypatch.setattr(DataFolder, "probe", lambda self: pytest.fail("tried out"))
     log = harness.broker.logs.logs["orders", lost[0]]
-    log.on_error(log, OSError(errno.EIO, "Input/output error"))
+    harness.broker.logs.log_failed(log, OSError(errno.EIO, "Input/output error"))
     harness.turn()
     assert harness.produce("orders", b"x", partition=lost[1]).error_code == FAILED
     harness.stop()
@@ -131,7 +132,7 @@ def test_partitions_that_go_offline_in_turns_take_nothing_from_the_first_on(
     async def fail() -> None:
         log = partitions[0].log
         assert log is not None
-        log.on_error(log, OSError(errno.EIO, "Input/output error"))
+        harness.broker.logs.log_failed(log, OSError(errno.EIO, "Input/output error"))
         await asyncio.sleep(0)
         while not left or left[-1]:
             left.append(sum(partition.log is not None for partition in partitions))
@@ -151,7 +152,7 @@ def test_a_bad_file_takes_only_its_partition_offline(tmp_path: Path, ended: list
     harness = filled(tmp_path)
     first, second = partitions_in(harness, tmp_path / "b")
     log = harness.broker.logs.logs["orders", first]
-    log.on_error(log, PermissionError(errno.EACCES, "Permission denied"))
+    harness.broker.logs.log_failed(log, PermissionError(errno.EACCES, "Permission denied"))
     harness.until(lambda: led(harness)[first] == (-1, [0]))
     assert errors(harness) == {index: (FAILED, FAILED) if index == first else (0, 0) for index in range(4)}
     assert led(harness)[second] == (0, [])
@@ -161,7 +162,7 @@ def test_a_bad_file_takes_only_its_partition_offline(tmp_path: Path, ended: list
 def test_limits_of_the_process_take_nothing_offline(tmp_path: Path, ended: list[int]) -> None:
     harness = filled(tmp_path)
     log = harness.broker.logs.logs["orders", 0]
-    log.on_error(log, OSError(errno.EMFILE, "Too many open files"))
+    harness.broker.logs.log_failed(log, OSError(errno.EMFILE, "Too many open files"))
     harness.turn()
     assert errors(harness) == dict.fromkeys(range(4), (0, 0))
     harness.stop()
@@ -174,7 +175,7 @@ def test_without_any_folder_left_the_broker_ends(tmp_path: Path, ended: list[int
             log for log in harness.broker.logs.logs.values() if log.directory.startswith(f"{tmp_path}/{name}/")
         ]
         assert not ended
-        log.on_error(log, OSError(errno.EROFS, "Read-only file system"))
+        harness.broker.logs.log_failed(log, OSError(errno.EROFS, "Read-only file system"))
         harness.turn()
     assert len(ended) == 1
     assert harness.node.failed
@@ -222,7 +223,7 @@ def test_a_broken_node_is_named_at_the_start(tmp_path: Path) -> None:
 
     harness = Harness(tmp_path)
     harness.run(broken())
-    with pytest.raises(StartError, match="mend or delete it: /cluster/id"):
+    with pytest.raises(StartError, match="correct its value or delete it: /cluster/id"):
         harness.run(harness.node.open_storage())
     harness.stop()
 
@@ -274,7 +275,7 @@ def test_a_disk_that_fails_while_its_logs_are_loaded_takes_its_folder_offline(
     harness = started(tmp_path)
     if late:
         gate.append(True)
-    harness.until(lambda: harness.node._loading is None)
+    harness.until(lambda: harness.node._loading.is_over)
     if both:
         harness.until(lambda: bool(ended))
     else:
