@@ -290,6 +290,10 @@ class ReplicaManager:
             self.take_offline(left[start : start + TOLD_AT_A_TIME], error)
             yield
 
+    def follow_controller(self, epoch: int) -> None:
+        """Refuse the requests of earlier controllers from now on."""
+        self.controller_epoch = epoch
+
     def settings_changed(self) -> None:
         """Produce routes that were looked up under other settings of a topic are void."""
         self.generation += 1

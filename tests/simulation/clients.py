@@ -249,6 +249,7 @@ class Consumer(Client):
             await self.pause()
             return
         if told.preferred_read_replica >= 0:
+            self.world.ledger.sent_to(self.key, broker_id, told.preferred_read_replica, self._rack)
             self._preferred = told.preferred_read_replica, epoch
             return
         records: Any = told.records

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from gregor.broker.cluster.controlled_shutdown import hand_over
 from gregor.broker.cluster.membership import Membership
-from gregor.broker.cluster.recovering_partitions import LatePartitions
+from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.cluster.replication_service import Replicating
 from gregor.broker.context import Call
 from gregor.broker.fetch.follower_sessions import FollowerSessions
@@ -37,6 +37,7 @@ from gregor.replication.controller.auto_leader_rebalance import LeaderBalance
 from gregor.replication.controller.context import LiveBroker
 from gregor.replication.controller.loop import ControllerLoop
 from gregor.replication.partition.alter_partition import IsrChanges
+from gregor.replication.partition.controller_request_handler import LocalBroker
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -128,7 +129,8 @@ class Node:
             is_alive=self.image.is_alive,
             folder_removed=files.remove_directory,
         )
-        self.local = LatePartitions(self.replicas, self.image, self.configs, self.logs.is_loading)
+        self.recovering = RecoveringPartitions(self.replicas, self.logs.is_loading)
+        self.local = LocalBroker(self.replicas, self.image, self.configs, self.recovering.hold_back)
         self.member = Membership(
             self.store,
             self.local,
@@ -140,7 +142,7 @@ class Node:
         )
         channels = Brokers(broker_id, self.local, self._live, LISTENER, config["controller.socket.timeout.ms"])
         self.controller = ControllerLoop(broker_id, self.store, channels, self.configs, clock_ms, listener=LISTENER)
-        self.local.on_late_answer.append(self.controller.answered_late)
+        self.recovering.on_late_answer.append(self.controller.answered_late)
         self.answers = ControllerAnswers(self.controller, self.store)
         self.follower_sessions = FollowerSessions()
         self.handlers = load_handlers()
@@ -204,10 +206,10 @@ class Node:
         await asyncio.sleep(self._loading_s)
         for log in self._loading:
             if log is not None:
-                self.local.loaded(log)
+                self.recovering.loaded(log, self.local.broker_epoch)
                 await asyncio.sleep(self._loading_s)
-        self.local.all_loaded()
-        while self.local.must_be_asked:
+        self.recovering.all_loaded(self.local.broker_epoch)
+        while self.recovering.must_be_asked:
             try:
                 await announce_disk_event(self.store, self.broker_id)
                 return
