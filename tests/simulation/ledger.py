@@ -120,12 +120,12 @@ class Ledger:
 
     # -- promises --------------------------------------------------------------------------------------------------
 
-    def acknowledged(self, key: Key, base_offset: int, values: list[bytes], producer: str, asked_s: float) -> None:
-        """`asked_s`: when that was asked for which is answered now."""
+    def acknowledged(self, key: Key, base_offset: int, values: list[bytes], producer: str, sent_s: float) -> None:
+        """`sent_s`: when that was asked for which is answered now."""
         self.acknowledged_count += len(values)
         last = base_offset + len(values) - 1
         copies = self._world.copies(key, last)
-        if copies < MIN_IN_SYNC and not self._world.faults.has_lost_bytes(asked_s):
+        if copies < MIN_IN_SYNC and not self._world.faults.has_lost_bytes(sent_s):
             self.violation(f"{key}: offset {last} was acknowledged to {producer} with {copies} copies of it")
         for offset, value in enumerate(values, base_offset):
             self._promise(key, offset, value, f"acknowledged to {producer}")
