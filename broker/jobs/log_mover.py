@@ -100,12 +100,12 @@ class LogMover:
     def resume(self) -> None:
         """Go on with what was interrupted."""
         wishes, self._logs.moves.wishes = self._logs.moves.wishes, {}
-        for (topic, index), folder in wishes.items():
+        for key, folder in wishes.items():
             try:
-                self.move(topic, index, folder)
+                self.move(*key, folder)
             except KafkaError as error:
-                logger.warning("%s-%d is not moved to %s: %s", topic, index, folder.path, error)
-            self._remove(self._logs.moves.drop_left(TopicPartition(topic, index)))  # if nobody goes on with it
+                logger.warning("%s-%d is not moved to %s: %s", *key, folder.path, error)
+            self._remove(self._logs.moves.drop_left(key))  # if nobody goes on with it
 
     async def _run(self, key: TopicPartition, move: LogMove) -> None:
         done = f", {move.size_bytes / 1e6:.1f} MB are there already" if move.size_bytes else ""
