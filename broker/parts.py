@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
     from gregor.broker.jobs.turns import Gate
+    from gregor.broker.net.advertised_addresses import OwnAddresses
     from gregor.broker.net.connections import Connections
     from gregor.broker.net.context import ConnectionContext, ListenersContext
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
@@ -79,8 +80,7 @@ class Broker:
     fetch_sessions: FetchSessions
     follower_sessions: FollowerSessions
     encoded_topics: EncodedTopics
-    unadvertised: frozenset[str]
-    """Listeners without an advertised host: a client is told the address that it came in by."""
+    addresses: OwnAddresses
     sends_to_racks: bool = False
     """Whether consumers are sent to the replica in their rack (replica.selector.class)."""
 
@@ -92,7 +92,7 @@ class Broker:
         """Make the present log start offsets outlast a crash of this process. Where a disk refuses them they are tried
         again with the next checkpoints.
         """
-        self.logs.report(await self.background.run(self.logs.log_start_checkpoints()))
+        self.logs.report(await self.background.run(self.logs.checkpoints.log_starts()))
 
     def partition_of(self, topic: str, topic_id: Uuid, index: int) -> Partition | None:
         """The local replica that a request names, by id where it has one."""
@@ -103,12 +103,10 @@ class Broker:
     def endpoint_of(self, node_id: int, call: Call) -> NodeEndpoint | None:
         """Where this request's client reaches a live broker."""
         node = self.metadata.brokers.get(node_id)
-        listener = call.connection.listener
-        return (
-            None
-            if node is None
-            else endpoint_for(node, call.connection, own=node_id == self.broker_id and listener in self.unadvertised)
-        )
+        if node is None:
+            return None
+        own = node_id == self.broker_id and call.connection.listener in self.addresses.unadvertised
+        return endpoint_for(node, call.connection, own=own)
 
 
 if TYPE_CHECKING:

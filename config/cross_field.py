@@ -71,5 +71,5 @@ def check_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     for key, value in after.items():
         if key.endswith(_DOORS) and value == 0 != before.get(key):
             raise ConfigError(
-                key, 0, "must be at least 1 while the broker runs: nobody could connect to alter it again"
+                key, 0, "must be at least 1 while the broker runs: no client could connect to alter it again"
             )

@@ -88,7 +88,7 @@ def read_environment(
         elif is_for_others(name, text):
             for_nobody.append(name)
         elif not text.strip():
-            found.notes.append(f"{name} is empty and left aside")
+            found.notes.append(f"{name} is empty and ignored")
         else:
             _take(name, text.strip(), found)
     for name, instead in _COMMANDS.items():

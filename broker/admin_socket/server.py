@@ -210,7 +210,11 @@ class ControlSocket:
                 self._accepted, sock=listen(self._folder), limit=LONGEST_ORDER_BYTES
             )
         except (OSError, AttributeError) as error:  # no Unix sockets on this system or in this folder
-            logger.warning("no orders are taken in %s: %s", self._folder, error)
+            logger.warning(
+                "the admin socket in %s cannot be opened, so that `gregor compact` and `retention` do not work: %s",
+                self._folder,
+                error,
+            )
 
     async def stop(self) -> None:
         if self._server is None:
@@ -225,7 +229,7 @@ class ControlSocket:
         try:
             unlink(self._folder)
         except OSError as error:  # a disk that has failed: the logs on the others are to be closed all the same
-            logger.warning("the socket for orders in %s cannot be removed: %s", self._folder, error.strerror)
+            logger.warning("the admin socket in %s cannot be removed: %s", self._folder, error.strerror)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -61,7 +61,7 @@ Examples:
     default="gregor-cluster",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Where data and logs are kept; started on it again, the cluster goes on.",
+    help="Where data and logs are stored; a start on the same folder continues its cluster.",
 )
 @click.option("--override", "overrides", multiple=True, type=KEY_VALUE, help="A setting of all brokers; repeatable.")
 @click.option("--zookeeper", metavar="HOST:PORT,..", help="A ZooKeeper that runs already; without it one is started.")

@@ -62,7 +62,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--data-dir", metavar="DIR", help="where data is kept [gregor-zookeeper]")
     parser.add_argument("--client-port", type=_port, metavar="PORT", help="the port for brokers and tools [2181]")
     parser.add_argument(
-        "--bind", metavar="HOST", help="the address to listen on; 0.0.0.0 for all, which lets anybody in [localhost]"
+        "--bind",
+        metavar="HOST",
+        help="the address to listen on; 0.0.0.0 for all, which every host can reach [localhost]",
     )
     parser.add_argument("--heap-mb", type=_megabytes, default=512, metavar="MB", help="memory of the server [512]")
     return parser

@@ -17,7 +17,7 @@ from gregor.protocol.messages import ControlledShutdownRequest, ControlledShutdo
 
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
-    from gregor.replication.channels.controller_channel import ControllerLink
+    from gregor.replication.channels.controller_channel import ControllerChannel
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.metadata_store import MetadataStore
@@ -29,7 +29,7 @@ _TOLD_WITHIN_S = 2.0
 
 async def hand_over(
     config: BrokerConfig,
-    link: ControllerLink,
+    link: ControllerChannel,
     store: MetadataStore,
     image: MetadataImage,
     replicas: ReplicaManager,
@@ -55,21 +55,24 @@ async def hand_over(
                 pause_s,
             )
     if _leads_for_others(replicas):
-        logger.warning("stopping although this broker could not hand over all that it leads")
+        logger.warning(
+            "controlled shutdown: this broker stops although it still leads partitions that have other replicas"
+        )
     return False
 
 
-async def _asked(link: ControllerLink, request: ControlledShutdownRequest) -> bool:
+async def _asked(link: ControllerChannel, request: ControlledShutdownRequest) -> bool:
     try:
         answer: ControlledShutdownResponse = await link.ask(request)
     except OSError as error:
-        logger.info("the controller cannot be asked to let others lead: %s", error)
+        logger.info("controlled shutdown: the controller cannot be reached: %s", error)
         return False
     if answer.error_code:
-        logger.info("the controller does not let others lead: %s", ErrorCode(answer.error_code).name)
+        logger.info("controlled shutdown: the controller answers %s", ErrorCode(answer.error_code).name)
     elif answer.remaining_partitions:
         logger.info(
-            "%d partitions have no other replica in sync that could take over", len(answer.remaining_partitions)
+            "controlled shutdown: %d partitions have no other in-sync replica that could lead them",
+            len(answer.remaining_partitions),
         )
     return not answer.error_code and not answer.remaining_partitions
 

@@ -68,8 +68,8 @@ class Silence:
         if not leading or not await self._counts_as_dead():
             return
         logger.warning(
-            "for the others this broker is dead, which has heard nothing from ZooKeeper for %.0f s: no longer leading"
-            " %d partitions",
+            "fenced: the cluster considers this broker dead, as ZooKeeper has not answered it for %.0f s; it stops"
+            " leading %d partitions until it has a new session",
             self._silent_s(),
             len(leading),
         )

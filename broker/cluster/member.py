@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gregor.broker.fetch.follower_sessions import FollowerSessions
     from gregor.broker.jobs.background import Background
     from gregor.config.broker import BrokerConfig
-    from gregor.replication.channels.controller_channel import ControllerLink
+    from gregor.replication.channels.controller_channel import ControllerChannel
     from gregor.replication.controller.loop import ControllerLoop
     from gregor.replication.partition.controller_request_handler import LocalBroker
     from gregor.replication.partition.metadata_image import MetadataImage
@@ -46,7 +46,7 @@ class Member:
         image: MetadataImage,
         configs: TopicConfigs,
         controller: ControllerLoop,
-        link: Callable[[], ControllerLink],
+        link: Callable[[], ControllerChannel],
         sessions: FollowerSessions,
         background: Background,
         clock_ms: Callable[[], int],

@@ -85,7 +85,7 @@ async def until_informed(image: MetadataImage, most_s: float = INFORMED_WITHIN_S
     until = time.monotonic() + most_s
     while not image.is_informed:
         if time.monotonic() > until:
-            image.expects_topics = False
+            image.expect_topics(False)
             return False
         await asyncio.sleep(_LOOK_EVERY_S)
     return True
@@ -125,14 +125,14 @@ class Membership:
 
     async def _register(self) -> None:
         async with self._registering:
-            self._local.broker_epoch = await register_when_free(
-                self._store, self._registration(), self._session_timeout_ms
+            self._local.registered(
+                await register_when_free(self._store, self._registration(), self._session_timeout_ms)
             )
 
     def _session_expired(self) -> None:
         leading = [key for key, partition in self._replicas.partitions.items() if partition.is_leader]
         logger.warning(
-            "the ZooKeeper session had ended: no longer leading %d partitions, registering again", len(leading)
+            "the ZooKeeper session has ended: this broker stops leading %d partitions and registers again", len(leading)
         )
         resigning = self._replicas.take_offline_in_steps(leading, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         first_turn(resigning)  # at once, or as many of thousands as the loop has time for
@@ -151,5 +151,5 @@ class Membership:
             except SessionExpired:
                 return  # and called again for the next session
             except StoreError as error:
-                logger.warning("cannot register: %s; trying again", error)
+                logger.warning("broker.id cannot be registered: %s; the broker tries again", error)
                 await asyncio.sleep(_TRY_AGAIN_S)

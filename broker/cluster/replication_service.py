@@ -61,7 +61,7 @@ class Replicating:
         sessions.tells_at_once = config["replica.selector.class"] == RACK_AWARE_SELECTOR
         if config["replica.selector.class"] not in (None, RACK_AWARE_SELECTOR, LEADER_SELECTOR):
             logger.warning(
-                "replica.selector.class: only %s can be run here; consumers read from leaders", RACK_AWARE_SELECTOR
+                "replica.selector.class: gregor has only %s; consumers fetch from leaders", RACK_AWARE_SELECTOR
             )
         sessions.throttle = ReplicaThrottle(
             config.broker_id, lambda: config["leader.replication.throttled.rate"], time.monotonic
@@ -103,7 +103,7 @@ class Replicating:
         if self._isr_changes is not None:
             if self._proposed < _PROPOSALS_NAMED:
                 name = f"{partition.topic}-{partition.partition}"
-                logger.info("%s: in sync are to be %s, not %s", name, isr, partition.isr)
+                logger.info("%s: in-sync replicas %s are requested instead of %s", name, isr, partition.isr)
             if not self._proposed:
                 asyncio.get_running_loop().call_later(_PROPOSALS_TOLD_EVERY_S, self._tell_of_proposals)
             self._proposed += 1
@@ -113,7 +113,10 @@ class Replicating:
     def _tell_of_proposals(self) -> None:
         """A broker that goes or comes changes thousands of sets: a line for each holds the loop up."""
         if self._proposed > _PROPOSALS_NAMED:
-            logger.info("others are to be in sync of %d more partitions", self._proposed - _PROPOSALS_NAMED)
+            logger.info(
+                "alter partition: other in-sync replicas are requested for %d more partitions",
+                self._proposed - _PROPOSALS_NAMED,
+            )
         self._proposed = 0
 
     async def _shrink_again_and_again(self) -> None:
@@ -131,7 +134,9 @@ class Replicating:
                         self.propose(partition, isr)
                     partition.look_again(self._clock_ms())
                 except Exception:  # a bug: the other partitions, and the next look, must not be lost with it
-                    logger.exception("%s-%d: who is in sync was not looked at", partition.topic, partition.partition)
+                    logger.exception(
+                        "%s-%d: its in-sync replicas could not be checked", partition.topic, partition.partition
+                    )
 
     def _brokers_changed(self) -> None:
         alive = frozenset(self._image.brokers)

@@ -284,7 +284,7 @@ class ParkedFetch(WaitingFetch):
 
     def give_way(self) -> None:
         """The follower has asked anew, by another connection, or its session is over."""
-        self._answer(FetchResponse(session_id=self._read.session.id))
+        self.complete(FetchResponse(session_id=self._read.session.id))
 
     def _wait_on(self) -> None:
         # Of a throttled replica no append tells that it may go on.

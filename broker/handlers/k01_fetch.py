@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 from gregor.broker.fetch.delayed import DelayedFetch
 from gregor.broker.fetch.follower_sessions import SESSIONS_FROM, replica_of
 from gregor.broker.fetch.reads import MOST_FETCHES, TOPIC_IDS_FROM, RepeatedRead, release_records
-from gregor.broker.registry import Later, handles
+from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
@@ -47,7 +48,7 @@ READ_COMMITTED = 1
 @handles(ApiKey.FETCH, 0, 18)
 def fetch(
     broker: FetchPathContext, request: FetchRequest, call: Call
-) -> FetchResponse | Later | Awaitable[FetchResponse]:
+) -> FetchResponse | Deferred[FetchResponse] | Awaitable[FetchResponse]:
     if call.version < BATCHES_FROM:
         from gregor.broker.fetch.down_conversion import fetch_converted
 

@@ -18,11 +18,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from gregor.broker.admin_socket.explain import size
 from gregor.broker.jobs.cleaner_process import CleanerProcess, CleaningFailed
 from gregor.broker.jobs.maintenance import flush_log, sliced
 from gregor.broker.jobs.worker_process import WorkerDied
 from gregor.broker.log import logger
+from gregor.broker.units import size
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.cleaner.cleaner import CleanedGroup, CleaningJob
@@ -285,7 +285,7 @@ class LogCleaner:
             await flush_log(log, self._background, self._clock_ms(), rolled_only=True)
             if log.generation != generation or log.offline:
                 raise LogChanged(f"{log.topic}-{log.partition} changed before it was compacted")
-        errors = await self._background.run(self._logs.checkpoints())
+        errors = await self._background.run(self._logs.checkpoints.recovery_points())
         self._logs.report(errors)
         if self._logs.get(log.topic, log.partition) is log and self._logs.folder_of(log) in errors:
             raise errors[self._logs.folder_of(log)]
@@ -303,13 +303,13 @@ class LogCleaner:
             if not log.config.compact:
                 raise LogChanged(f"{log.topic}-{log.partition} is not a compacted topic's any more")
             sources = [segments[base] for base in cleaned.sources]
-            plan = log.begin_swap(cleaned.base_offset, cleaned.size_bytes, sources, generation)
+            plan = log.swap.begin(cleaned.base_offset, cleaned.size_bytes, sources, generation)
             try:
                 await self._background.run(plan.sync)
-                replaced = log.finish_swap(plan)
+                replaced = log.swap.finish(plan)
             except BaseException:
                 # Not put off: the broker may be about to stop.
-                paths = log.discard_swap(plan)
+                paths = log.swap.discard(plan)
                 await self._background.run(partial(unlink_unfinished, self._files, log.directory, paths))
                 raise
             # What was replaced goes only once its successor's name is durable.
@@ -321,7 +321,7 @@ class LogCleaner:
         end_offset = await process.clean(job, producers, None if limit > UNLIMITED_BYTES_PER_SECOND else limit, swap)
         if log.generation == generation:
             log.cleaned_offset = end_offset
-        self._logs.report(await self._background.run(self._logs.cleaner_checkpoints()))
+        self._logs.report(await self._background.run(self._logs.checkpoints.cleaned_offsets()))
         result = CleaningResult(
             True,
             "",
@@ -387,7 +387,7 @@ class LogCleaner:
             retry_at_ms = None
         self._trouble[key] = _Trouble(log, reason, deaths, retry_at_ms)
         if retry_at_ms is None:
-            logger.error("%s-%d cannot be compacted and is left alone: %s", *key, reason)
+            logger.error("%s-%d cannot be compacted, compaction skips it: %s", *key, reason)
         else:
             logger.warning("%s-%d was not compacted, another attempt follows: %s", *key, reason)
         return CleaningResult(False, reason)

@@ -176,7 +176,7 @@ class Stalls(StallMeter):
             if hasattr(signal, "setitimer"):
                 signal.setitimer(signal.ITIMER_PROF, 0)
                 signal.signal(signal.SIGCONT, signal.SIG_DFL)
-            logger.info("stalls of the event loop: %s", self.total)
+            logger.info("event loop lag: %s", self.total)
 
     # SIGPROF keeps its handler after `stop`: a signal that is still on its way would end the process.
     def worked(self, _signal: int, frame: FrameType | None) -> None:
@@ -210,7 +210,7 @@ class Stalls(StallMeter):
             self._minute_end_s = now_s + _WINDOW_S * _WINDOWS
             minute = self.last_minute()
             if minute.longest_ms >= LIMIT_MS:
-                logger.info("stalls of the event loop in the last minute: %s", minute)
+                logger.info("event loop lag in the last minute: %s", minute)
         self._tick_later(now_s)
 
     def _tick_later(self, now_s: float) -> None:

@@ -175,7 +175,7 @@ class Maintenance:
                 self._background.remove_later(paths, delays_ms[os.path.dirname(paths[0])])
 
     async def _checkpoint_high_watermarks(self) -> None:
-        plan = await self._background.in_slices(self._logs.high_watermark_checkpoints_in_slices())
+        plan = await self._background.in_slices(self._logs.checkpoints.high_watermarks_in_slices())
         self._logs.report(await self._background.run(plan))
 
     async def _checkpoint(self) -> None:
@@ -183,7 +183,7 @@ class Maintenance:
             await self._write_checkpoints()
 
     async def _write_checkpoints(self) -> None:
-        plan = await self._background.in_slices(self._logs.checkpoints_in_slices())
+        plan = await self._background.in_slices(self._logs.checkpoints.recovery_points_in_slices())
         self._logs.report(await self._background.run(plan))
 
     async def _forget_removed(self) -> None:

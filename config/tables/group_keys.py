@@ -48,7 +48,13 @@ def _timing(kind: str) -> tuple[ConfigDef, ...]:
         _group(
             f"{kind}.heartbeat.interval.ms", "int", _HEARTBEAT_MS, "How often a member sends a heartbeat.", minimum=1
         ),
-        _group(f"{kind}.session.timeout.ms", "int", _SESSION_MS, "A member silent for so long is removed.", minimum=1),
+        _group(
+            f"{kind}.session.timeout.ms",
+            "int",
+            _SESSION_MS,
+            "Time without a heartbeat after which a member is removed.",
+            minimum=1,
+        ),
     )
 
 
@@ -62,7 +68,7 @@ _DEFINITIONS = (
         "share.auto.offset.reset",
         "string",
         "latest",
-        "Where a new group begins: latest, earliest, or so long ago (by_duration:PnDTnHnMn.nS).",
+        "Where a new group begins: latest, earliest, or a time before now (by_duration:PnDTnHnMn.nS).",
         check=_check_reset,
     ),
     _group("share.delivery.count.limit", "int", 5, "How often a record is handed out.", minimum=2),

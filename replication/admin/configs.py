@@ -75,8 +75,15 @@ class ConfigAdmin:
     `check_addresses` is asked before a change of listeners is written; it raises ConfigError if one cannot be opened.
     """
 
-    def __init__(self, store: MetadataStore, config: BrokerConfig, broker_id: int, configs: TopicConfigs) -> None:
-        self.check_addresses: Callable[[Addresses], None] = lambda addresses: None
+    def __init__(
+        self,
+        store: MetadataStore,
+        config: BrokerConfig,
+        broker_id: int,
+        configs: TopicConfigs,
+        check_addresses: Callable[[Addresses], None] = lambda addresses: None,
+    ) -> None:
+        self._check_addresses = check_addresses
         self._store = store
         self._config = config
         self._broker_id = broker_id
@@ -222,7 +229,7 @@ class ConfigAdmin:
         else:
             addresses = config.check_dynamic(texts, config.dynamic_default_texts)
         if addresses.listeners != config.listeners:
-            self.check_addresses(addresses)
+            self._check_addresses(addresses)
 
 
 def _check_sizes(texts: Mapping[str, str]) -> None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
+from gregor.config.addresses import Addresses
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.topic import LogConfig
@@ -114,16 +115,20 @@ class Admin:
         controller: Controller,
         image: MetadataImage,
         configs: TopicConfigs,
+        *,
+        is_reserved: Callable[[str], bool] = lambda name: False,
+        check_addresses: Callable[[Addresses], None] = lambda addresses: None,
     ) -> None:
+        """`is_reserved` says whether a topic of that name exists which the metadata does not know yet (store.adoption);
+        `check_addresses` is for ConfigAdmin."""
         self._store = store
         self._config = config
         self._broker_id = broker_id
         self._controller = controller
         self._image = image
         self._configs = configs
-        self.settings = ConfigAdmin(store, config, broker_id, configs)
-        self.is_reserved: Callable[[str], bool] = lambda name: False
-        """Whether a topic of that name exists, which the metadata does not know yet (store.adoption)."""
+        self.settings = ConfigAdmin(store, config, broker_id, configs, check_addresses)
+        self._is_reserved = is_reserved
         # Who waits may learn from another controller how it ended.
         image.on_update.append(controller.look)
 
@@ -185,7 +190,7 @@ class Admin:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name == CLUSTER_METADATA_TOPIC:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is not for clients to create")
-        if await self._store.exists(nodes.topic_path(name)) is not None or self.is_reserved(name):
+        if await self._store.exists(nodes.topic_path(name)) is not None or self._is_reserved(name):
             raise self._exists(name)
         other = None
         if may_collide(name):

@@ -70,9 +70,9 @@ class _Wire(asyncio.BufferedProtocol):
             return
         size = SIZE_BYTES + int.from_bytes(self._view[:SIZE_BYTES])
         if self._answered is None or self._end > size:
-            self._fail("it says something nobody asked for")
+            self._fail("it sends a response without a request")
         elif size > MAX_ANSWER_BYTES:
-            self._fail(f"it announces an answer of {size} bytes")
+            self._fail(f"it announces a response of {size} bytes, more than {MAX_ANSWER_BYTES}")
         elif self._end == size:
             self._settle()
         elif self._end == len(self._buffer):

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple, TypeVar
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
+from gregor.replication.channels.senders import RETRY_DELAY_S, BrokerChannels, Sender
 from gregor.replication.controller import orders as controller_orders
-from gregor.replication.controller.context import Cluster
+from gregor.replication.controller.context import Cluster, LiveBroker
 from gregor.replication.controller.controller_election import ControllerElection
 from gregor.replication.controller.decide import decide
 from gregor.replication.controller.events import (
@@ -36,6 +38,7 @@ from gregor.replication.controller.events import (
     ReplicasRecovered,
     ReplicasStopped,
     Send,
+    Step,
     TopicsChanged,
     TopicsDoomed,
     UncleanChanged,
@@ -44,10 +47,8 @@ from gregor.replication.controller.events import (
 )
 from gregor.replication.controller.reader import ControllerReader
 from gregor.replication.controller.reassignment import reassignment_refusal
-from gregor.replication.controller.requests import BrokerRequest, answered_with, removed_by
-from gregor.replication.controller.senders import RETRY_DELAY_S, BrokerChannels, Sender
+from gregor.replication.controller.requests import answered_with, removed_by
 from gregor.replication.controller.writes import ControllerWrites, Fenced
-from gregor.replication.partition.controller_request_handler import BrokerResponse
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import (
     BadVersion,
@@ -81,10 +82,6 @@ class _Read(NamedTuple):
     """Something to read again: a path whose watch was called."""
 
     path: str
-
-
-Step = Callable[[Event], Awaitable[bool]]
-"""Decide and do; False if what was decided is void, as the picture was old."""
 
 
 class _Turn(NamedTuple):
@@ -133,6 +130,11 @@ class ControllerLoop:
     @property
     def is_active(self) -> bool:
         return self.cluster is not None
+
+    @property
+    def live_brokers(self) -> Mapping[int, LiveBroker]:
+        """By id; none unless active."""
+        return {} if self.cluster is None else self.cluster.brokers
 
     async def start(self) -> None:
         """Stand for election. Returns when this broker is the controller and has told its own replicas and metadata
@@ -248,7 +250,7 @@ class ControllerLoop:
             try:
                 await self._handle(item)
             except (Fenced, SessionExpired) as error:
-                _log.info("No longer the controller: %s", type(error).__name__)
+                _log.info("This broker is no longer the controller: %s", type(error).__name__)
                 self._resign()
                 self._put(_Read(nodes.CONTROLLER))
             except StoreFull:
@@ -261,11 +263,13 @@ class ControllerLoop:
                 self._stand_later()
             except Exception:
                 if self.is_active:
-                    _log.exception("The controller reads everything again after an error")
+                    _log.exception("The controller failed at an event and reads all nodes again")
                     await asyncio.sleep(RETRY_DELAY_S)
                     self._put(_Read("/"))
                 else:
-                    _log.exception("No election of a controller: is %s as it should be?", nodes.CONTROLLER_EPOCH)
+                    _log.exception(
+                        "The election of a controller failed; check the value of the node %s", nodes.CONTROLLER_EPOCH
+                    )
                     self._stand_later()
             finally:
                 # Also when this task ends: nobody shall wait for ever.
@@ -329,7 +333,7 @@ class ControllerLoop:
         term = await self._election.stand(self.is_active, self._resign)
         if term is None:
             return
-        _log.info("Controller with epoch %d", term.epoch)
+        _log.info("This broker is the controller, epoch %d", term.epoch)
         self._writes.epoch_version = term.epoch_version
         self.cluster = Cluster(self.broker_id, term.epoch)
         with suppress(NodeExists):
@@ -466,7 +470,7 @@ class ControllerLoop:
                     await self._writes.write(action)
         except (BadVersion, NoNode, NodeExists) as error:
             # The picture was old. What was decided on it is void.
-            _log.info("Reading everything again: %s: %s", type(error).__name__, error)
+            _log.info("The controller reads all nodes again: %s: %s", type(error).__name__, error)
             self._put(_Read("/"))
             return False
         self.cluster = cluster
@@ -476,7 +480,7 @@ class ControllerLoop:
             for action in sorted(actions, key=lambda one: not isinstance(one, Send) or one.broker_id == self.broker_id):
                 await self._do(action)
         except (BadVersion, NoNode, NodeExists) as error:
-            _log.info("Reading everything again: %s: %s", type(error).__name__, error)
+            _log.info("The controller reads all nodes again: %s: %s", type(error).__name__, error)
             self._put(_Read("/"))
         return True
 

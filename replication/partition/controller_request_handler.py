@@ -12,7 +12,7 @@ from gregor.protocol.messages import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from gregor.replication.controller.requests import BrokerRequest
+from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.store.topic_configs import TopicConfigs
@@ -22,13 +22,11 @@ NOT_REGISTERED = -1
 OWN = -1
 """The connection of the controller in this very process, which has none."""
 
-BrokerResponse = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse
-
 
 class LocalBroker:
-    """Also a BrokerChannels for a cluster of one. `broker_epoch` is to be set at registration: before that nothing is
-    done, as it cannot be told whether this life of the broker is meant or the one before, whose registration may still
-    stand. That one had records which this one may have lost."""
+    """Also a BrokerChannels for a cluster of one. `registered` is to be called at each registration: before the first
+    one nothing is done, as it cannot be told whether this life of the broker is meant or the one before, whose
+    registration may still stand. That one had records which this one may have lost."""
 
     def __init__(self, replicas: ReplicaManager, image: MetadataImage, configs: TopicConfigs) -> None:
         self._broker_epoch = NOT_REGISTERED
@@ -46,8 +44,8 @@ class LocalBroker:
         """NOT_REGISTERED before the first registration."""
         return self._broker_epoch
 
-    @broker_epoch.setter
-    def broker_epoch(self, epoch: int) -> None:
+    def registered(self, epoch: int) -> None:
+        """This broker is registered, with this epoch."""
         self._broker_epoch = epoch
         self._registered.set()
 

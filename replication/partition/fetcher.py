@@ -388,7 +388,7 @@ class Fetcher:
             self._session_id = NO_SESSION
         self._session_epoch = OPENS
         if code not in SESSION_ERRORS:
-            _log.warning("a leader refuses to be followed: error %d", code)
+            _log.warning("a leader refuses a follower's fetch: error %d", code)
             self._refused_until_ms = now_ms + self._settings.backoff_ms
 
     def _partition_refused(self, followed: _Followed, code: int, now_ms: int) -> None:
@@ -434,7 +434,7 @@ class Fetcher:
                         self._throttle.charge(len(records))
         except KafkaError as error:
             name, index = followed.key
-            _log.error("%s-%d: what its leader sent cannot be written: %s", name, index, error)
+            _log.error("%s-%d: the batches of its leader cannot be appended: %s", name, index, error)
             # A failed disk takes the partition from here soon; any other error may pass. The first of several batches
             # may have been written.
             followed.find_place()
@@ -459,11 +459,20 @@ class Fetcher:
         try:
             if end_offset < log.log_end_offset:
                 _log.warning(
-                    "%s-%d: cut back from %d to %d, where its leader ends", name, index, log.log_end_offset, end_offset
+                    "%s-%d: truncated from offset %d to %d, the log end offset of its leader",
+                    name,
+                    index,
+                    log.log_end_offset,
+                    end_offset,
                 )
                 log.truncate_to(end_offset, now_ms)
             elif start_offset > log.log_end_offset:
-                _log.warning("%s-%d: begins anew at %d, where its leader begins", name, index, start_offset)
+                _log.warning(
+                    "%s-%d: truncated as a whole; it begins at offset %d, the log start offset of its leader",
+                    name,
+                    index,
+                    start_offset,
+                )
                 log.truncate_fully_and_start_at(start_offset, now_ms)
             self._hold_if_cut(followed)
         except KafkaError as error:

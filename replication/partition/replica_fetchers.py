@@ -285,7 +285,7 @@ class _Link:
                 await self._ask_range(peer, outside)
             if self._failing:
                 self._failing = False
-                _log.info("broker %d at %s answers again", self.place[0], peer)
+                _log.info("broker %d at %s can be fetched from again", self.place[0], peer)
         except PeerError as error:
             self._asked_s = 0.0
             fetcher.failed(followers.clock_ms())
@@ -293,11 +293,11 @@ class _Link:
                 return  # disconnected by ourselves
             if not self._failing:
                 self._failing = True
-                _log.warning("broker %d cannot be followed for now: %s", self.place[0], error)
+                _log.warning("broker %d cannot be fetched from; its followers here try again: %s", self.place[0], error)
             await self._pause_after_failure()
         except Exception:  # a bug: the partitions must not stay behind for it
             self._asked_s = 0.0
-            _log.exception("an answer of broker %d was not understood", self.place[0])
+            _log.exception("a fetch response of broker %d could not be handled", self.place[0])
             fetcher.failed(followers.clock_ms())
             self._disconnect()
             await self._pause_after_failure()

@@ -290,6 +290,10 @@ class ReplicaManager:
             self.take_offline(left[start : start + TOLD_AT_A_TIME], error)
             yield
 
+    def settings_changed(self) -> None:
+        """Produce routes that were looked up under other settings of a topic are void."""
+        self.generation += 1
+
     def log_moved(self, log: Log) -> None:
         """The partition's log lies in another data folder from now on; all else is as it was."""
         partition = self.partitions.get((log.topic, log.partition))

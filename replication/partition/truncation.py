@@ -41,7 +41,7 @@ class CutLogs:
         if done not in waiting:
             waiting.append(done)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="cut logs")
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="flush truncated logs")
 
     async def close(self) -> None:
         """Waits for the one that is under way. The others are synced when they are closed."""
@@ -71,6 +71,8 @@ class CutLogs:
             await self._flush(log)
         except KafkaError as error:
             # The disk failed, which its own watch sees; or is full, and the log is written again later.
-            _log.warning("%s-%d was cut back, and that is not on the disk: %s", log.topic, log.partition, error)
+            _log.warning(
+                "%s-%d was truncated, and the truncation could not be flushed: %s", log.topic, log.partition, error
+            )
             return False
         return True

@@ -228,7 +228,7 @@ class TopicConfigs:
         try:
             self._broker.update_dynamic(own, default)
         except ConfigError as error:
-            _log.warning("Dynamic broker settings not taken over: %s", error)
+            _log.warning("Dynamic broker settings not applied: %s", error)
             return
         await in_turns(self._broker_changed())
 

@@ -125,7 +125,7 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
             try:
                 func(*args, **kwargs)
             except Exception:
-                _log.exception("The conversation with ZooKeeper ended by an error")
+                _log.exception("The thread of the ZooKeeper client failed")
                 self._failed(self)
 
         return super().spawn(run)
@@ -237,7 +237,7 @@ class ZooKeeperStore:
                 self._expired = True
             if self._lost_at is None:
                 self._lost_at = time.monotonic()
-                _log.warning("The connection to ZooKeeper is lost; looking for another")
+                _log.warning("The connection to ZooKeeper is lost; the broker connects again")
                 self._say_lost_later(self._lost_at)
 
     def _conversation_failed(self, handler: _LoopHandler) -> None:
@@ -254,13 +254,13 @@ class ZooKeeperStore:
         lost_at, self._lost_at = self._lost_at, None
         if expired:
             _log.warning(
-                "A new ZooKeeper session, 0x%x, instead of the last one, which was silent for longer than %d ms",
+                "A new ZooKeeper session, 0x%x; the last one expired after zookeeper.session.timeout.ms=%d",
                 self.session_id,
                 self._settings.session_timeout_ms,
             )
         elif lost_at is not None:
             seconds = time.monotonic() - lost_at
-            _log.info("Connected to ZooKeeper again, after %.1f s; session 0x%x goes on", seconds, self.session_id)
+            _log.info("Connected to ZooKeeper again, after %.1f s; session 0x%x continues", seconds, self.session_id)
         else:
             _log.info("Connected to ZooKeeper, session 0x%x", self.session_id)
 
@@ -273,7 +273,9 @@ class ZooKeeperStore:
         if self._lost_at == lost_at and not self._closed:
             seconds = time.monotonic() - lost_at
             servers = self._settings.connect.partition("/")[0]
-            _log.warning("No ZooKeeper answers for %.0f s now: is there one at %s?", seconds, servers)
+            _log.warning(
+                "No ZooKeeper has answered for %.0f s; check that one runs at zookeeper.connect=%s", seconds, servers
+            )
             self._say_lost_later(lost_at)
 
     # -- reading -----------------------------------------------------------------------------------------------

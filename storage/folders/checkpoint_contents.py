@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.log.log import Log
 
-
 LOGS_PER_SLICE = 500
 
 

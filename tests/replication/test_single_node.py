@@ -78,7 +78,7 @@ class Node:
         self.configs.on_topics_changed.append(self.settings_changed)
         local = LocalBroker(self.replicas, self.image, self.configs)
         endpoint = Listener("PLAINTEXT", "localhost", 9092, "PLAINTEXT")
-        local.broker_epoch = await register(self.store, BrokerRegistration(0, (endpoint,), timestamp_ms=clock_ms()))
+        local.registered(await register(self.store, BrokerRegistration(0, (endpoint,), timestamp_ms=clock_ms())))
         self.controller = ControllerLoop(
             0, self.store, local, self.configs, clock_ms, delete_topics=self.config["delete.topic.enable"]
         )

@@ -193,13 +193,13 @@ MUTANTS = (
     Mutant(
         "a proposal without an answer counts as refused",
         ISR_CHANGES,
-        '            self._say_once(f"The controller is not told of in-sync sets now: {error}")\n',
+        '            self._say_once(f"In-sync replicas cannot be altered, the controller is not reached: {error}")\n',
         "            for one in wanted:\n                one.partition.isr_refused(self._clock_ms())\n",
     ),
     Mutant(
         "a proposal without an answer is not repeated",
         ISR_CHANGES,
-        '            self._say_once(f"The controller is not told of in-sync sets now: {error}")\n',
+        '            self._say_once(f"In-sync replicas cannot be altered, the controller is not reached: {error}")\n',
         "            self._pending.clear()\n",
     ),
     Mutant(

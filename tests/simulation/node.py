@@ -17,19 +17,21 @@ from gregor.broker.context import Call
 from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.jobs.turns import Gate
+from gregor.broker.net.advertised_addresses import OwnAddresses
 from gregor.broker.net.responses import encode_response
 from gregor.broker.parts import Broker
-from gregor.broker.registry import Later, load_handlers
+from gregor.broker.registry import load_handlers
 from gregor.config.broker import BrokerConfig
 from gregor.config.listeners import Listener
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.deferred import Deferred, DeferredCancelled, outcome_of
 from gregor.protocol.framing import SIZE_BYTES
 from gregor.protocol.messages import ApiVersionsResponse, RequestHeader, request_header_version
 from gregor.protocol.slices import Slices, run_slices
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.broker_channels import Brokers
-from gregor.replication.channels.controller_channel import ControllerLink
+from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.auto_leader_rebalance import LeaderBalance
 from gregor.replication.controller.context import LiveBroker
@@ -136,9 +138,8 @@ class Node:
             session_timeout_ms=config["zookeeper.session.timeout.ms"],
             end=self._end,
         )
-        channels = Brokers(broker_id, self.local, LISTENER, config["controller.socket.timeout.ms"])
+        channels = Brokers(broker_id, self.local, self._live, LISTENER, config["controller.socket.timeout.ms"])
         self.controller = ControllerLoop(broker_id, self.store, channels, self.configs, clock_ms, listener=LISTENER)
-        channels.live = self._live
         self.local.on_late_answer.append(self.controller.answered_late)
         self.answers = ControllerAnswers(self.controller, self.store)
         self.follower_sessions = FollowerSessions()
@@ -149,9 +150,9 @@ class Node:
         cluster = self.controller.cluster
         return {} if cluster is None else dict(cluster.brokers)
 
-    def _link(self) -> ControllerLink:
+    def _link(self) -> ControllerChannel:
         timeout_ms: int = self.config["controller.socket.timeout.ms"]
-        return ControllerLink(self.broker_id, self.image, self.answers, LISTENER, timeout_ms)
+        return ControllerChannel(self.broker_id, self.image, self.answers, LISTENER, timeout_ms)
 
     def _broker_epoch(self) -> int:
         return self.local.broker_epoch
@@ -245,7 +246,7 @@ class Node:
         broker.producer_ids = ProducerIdAllocator(self.store, self.broker_id, blocks.claim)
         broker.follower_sessions = self.follower_sessions
         broker.fetch_sessions = FetchSessions(1000)
-        broker.unadvertised = frozenset()
+        broker.addresses = OwnAddresses(self.config, True, self._clock_ms)
         broker.background = cast("Any", self)
         broker.sends_to_racks = self.config["replica.selector.class"] == RACK_AWARE_SELECTOR
 
@@ -268,7 +269,7 @@ class Node:
         self.logs.close_all(self.local.broker_epoch)
 
     async def _checkpoint(self) -> None:
-        self.logs.report(self.logs.checkpoints()())
+        self.logs.report(self.logs.checkpoints.recovery_points()())
 
     async def _maintain(self) -> None:
         """What gregor.broker.jobs.maintenance does: flushes and checkpoints."""
@@ -284,7 +285,7 @@ class Node:
                     for path in log.delete_old_segments(self._clock_ms()):
                         self.files.unlink(path)
                 await self._checkpoint()
-            self.logs.report(self.logs.high_watermark_checkpoints()())
+            self.logs.report(self.logs.checkpoints.high_watermarks()())
 
 
 class _ServerEnd:
@@ -292,7 +293,7 @@ class _ServerEnd:
 
     def __init__(self, node: Node, host: str) -> None:
         self._node = node
-        self._owed: list[Later] = []
+        self._owed: list[Deferred[Any]] = []
         self.number = next(node.connection_numbers)
         self.host = host
         self.listener = LISTENER
@@ -322,14 +323,16 @@ class _ServerEnd:
         if key == ApiKey.API_VERSIONS:
             chunks = encode_response(entry, version, header.correlation_id, _offered())
             return b"".join(_read(chunk) for chunk in chunks)
-        request = entry.decode(view, version, position)
+        request = entry.decoders[version](view, position)[0]
         call = Call(cast("Any", self), key, version, header.correlation_id, header.client_id)
         try:
             result = entry.handler(node.broker, request, call)
-            if isinstance(result, Later):
+            if isinstance(result, Deferred):
                 result = await self._later(result)
             elif isinstance(result, Awaitable):
                 result = await result
+        except DeferredCancelled:
+            return None
         except StoreError as error:
             _log.info("%s: %r", ApiKey(key).name, error)
             return None
@@ -341,13 +344,12 @@ class _ServerEnd:
         chunks = encode_response(entry, version, header.correlation_id, result)
         return b"".join(_read(chunk) for chunk in chunks)
 
-    async def _later(self, later: Later) -> Any:
+    async def _later(self, later: Deferred[Any]) -> Any:
         self._owed.append(later)
-        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        later.then(answered.set_result)
-        result = await answered
-        self._owed.remove(later)
-        return result
+        try:
+            return await outcome_of(later, asyncio.get_running_loop().create_future())
+        finally:
+            self._owed.remove(later)
 
 
 @functools.cache

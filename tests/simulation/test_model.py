@@ -100,7 +100,7 @@ def test_a_session_survives_a_lost_connection_and_not_a_long_silence(
         client.client.break_connection()
         loop.run_for(60)
     assert [record.message.partition(",")[0] for record in caplog.records] == [
-        "The connection to ZooKeeper is lost; looking for another",
+        "The connection to ZooKeeper is lost; the broker connects again",
         "Connected to ZooKeeper again",
     ]
     # The watch is called: who set it looks again.

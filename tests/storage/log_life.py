@@ -166,7 +166,7 @@ class LogLife(LogModel):
         self.start_may_be = self.least_start, max(self.log.log_start_offset, offset)
         self.log.advance_log_start_offset(offset)
         self.start = max(self.start, offset)
-        self._report(self.manager.log_start_checkpoints()())
+        self._report(self.manager.checkpoints.log_starts()())
 
     def _report(self, errors: dict[str, OSError]) -> None:
         """What came of writing checkpoints, those of the log start offsets among them."""
@@ -208,11 +208,11 @@ class LogLife(LogModel):
             self.log.flushed(plan)
 
     def checkpoint(self) -> None:
-        manager = self.manager
-        for write in (manager.checkpoints, manager.high_watermark_checkpoints, manager.cleaner_checkpoints):
+        checkpoints = self.manager.checkpoints
+        for write in (checkpoints.recovery_points, checkpoints.high_watermarks, checkpoints.cleaned_offsets):
             if self.random.random() < 0.7:
                 errors = write()()
-                if write == manager.checkpoints:
+                if write == checkpoints.recovery_points:
                     self._report(errors)
 
     # Compaction, as gregor.broker.jobs.log_cleaner does it
@@ -222,7 +222,7 @@ class LogLife(LogModel):
         if self.cleaning is not None or "compact" not in self.policy or log.moving or log.offline:
             return
         self._flush_now(rolled_only=True)
-        errors = self.manager.checkpoints()()
+        errors = self.manager.checkpoints.recovery_points()()
         self._report(errors)
         if errors:
             return
@@ -251,24 +251,24 @@ class LogLife(LogModel):
                 plan, cleaning.swap = cleaning.swap, None
                 try:
                     plan.sync()
-                    replaced = log.finish_swap(plan)
+                    replaced = log.swap.finish(plan)
                 except Crash:
                     raise
                 except BaseException:
-                    unlink_unfinished(self.files, log.directory, log.discard_swap(plan))
+                    unlink_unfinished(self.files, log.directory, log.swap.discard(plan))
                     raise
                 plan.sync()
                 self.doomed += replaced
             elif cleaning.groups:
                 done = cleaning.run.clean(cleaning.groups.pop(0))
                 sources = [cleaning.segments[base] for base in done.sources]
-                cleaning.swap = log.begin_swap(done.base_offset, done.size_bytes, sources, cleaning.generation)
+                cleaning.swap = log.swap.begin(done.base_offset, done.size_bytes, sources, cleaning.generation)
             else:
                 log.cleaning = False
                 self.cleaning = None
                 if log.generation == cleaning.generation:
                     log.cleaned_offset = cleaning.run.end_offset
-                self.manager.report(self.manager.cleaner_checkpoints()())
+                self.manager.report(self.manager.checkpoints.cleaned_offsets()())
         except (LogChanged, KafkaError, OSError):
             log.cleaning = False
             self.cleaning = None
@@ -293,7 +293,7 @@ class LogLife(LogModel):
                 plan.run()
                 move.copied(plan)
                 return
-            errors = self.manager.checkpoints()()
+            errors = self.manager.checkpoints.recovery_points()()
             if move.folder.path in errors:
                 raise errors[move.folder.path]
             if not move.is_caught_up():
@@ -306,7 +306,7 @@ class LogLife(LogModel):
                 self.doomed.append(copy)
             raise
         self.log = moved
-        self._report(self.manager.checkpoints()())
+        self._report(self.manager.checkpoints.recovery_points()())
         self.doomed += [f"{moved.directory}/{MOVED_FILE}", old]
 
     def cancel_move(self) -> None:
@@ -332,7 +332,7 @@ class LogLife(LogModel):
         self._flush_now()
         # Of an empty one a flush makes durable the name alone.
         self.files.content(log.segments[-1].log.path).durable = self.files.read_bytes(log.segments[-1].log.path)
-        self._report(self.manager.checkpoints()())
+        self._report(self.manager.checkpoints.recovery_points()())
 
     # Ends
 
@@ -341,7 +341,7 @@ class LogLife(LogModel):
         self.files.steps_left = NEVER
         self.files._faults.clear()
         if self.cleaning is not None and self.cleaning.swap is not None:
-            paths = self.log.discard_swap(self.cleaning.swap)
+            paths = self.log.swap.discard(self.cleaning.swap)
             unlink_unfinished(self.files, self.log.directory, paths)
         self.finish_flush()
         offline = self.log.offline

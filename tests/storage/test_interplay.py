@@ -52,7 +52,7 @@ def swap_begun(files: MemoryFiles, log: Log) -> SwapPlan:
     run.build_map()
     result = run.clean(run.groups()[0])
     sources = [one for one in log.segments if one.base_offset in result.sources]
-    return log.begin_swap(result.base_offset, result.size_bytes, sources, log.generation)
+    return log.swap.begin(result.base_offset, result.size_bytes, sources, log.generation)
 
 
 def finished(slices: Slices[Any]) -> Any:
@@ -72,10 +72,10 @@ def test_deleted_records_stay_deleted_whatever_is_gathered_meanwhile(monkeypatch
     manager = started(files, "/data")
     log = made(manager)
     made(manager, "other")
-    slices = manager.checkpoints_in_slices()
+    slices = manager.checkpoints.recovery_points_in_slices()
     next(slices)  # has seen the first log
     log.advance_log_start_offset(7)
-    manager.log_start_checkpoints()()
+    manager.checkpoints.log_starts()()
     assert finished(slices)() == {}
     assert offsets_in(files, LOG_START_OFFSET_FILE) == {("orders", 0): 7}
 
@@ -89,7 +89,7 @@ def test_a_log_that_moves_while_checkpoints_are_gathered_is_in_those_of_its_new_
     log = made(manager)
     made(manager, "other")
     log.advance_log_start_offset(7)
-    slices = manager.checkpoints_in_slices()
+    slices = manager.checkpoints.recovery_points_in_slices()
     home, target = "/data", "/more"
     moved_to(manager, log, target, before_the_end=lambda: next(slices))
     assert finished(slices)() == {}
@@ -103,7 +103,7 @@ def moved_to(manager: LogManager, log: Log, path: str, before_the_end: Callable[
     while (plan := move.plan()) is not None:
         plan.run()
         move.copied(plan)
-    manager.checkpoints()()
+    manager.checkpoints.recovery_points()()
     before_the_end()
     assert move.is_caught_up()
     return manager.finish_move(move)[0]
@@ -119,7 +119,7 @@ def test_a_segment_that_was_compacted_after_it_was_copied_is_not_taken_for_synce
         plan.run()
         move.copied(plan)
     assert move.recovery_point == 12
-    log.finish_swap(swap)
+    log.swap.finish(swap)
     assert move.is_caught_up()
     assert move.recovery_point == 0
 
@@ -145,7 +145,7 @@ def test_the_leader_epochs_of_a_moved_log_are_synced() -> None:
     log = made(manager)
     log.append_as_leader(batch(1), 3, NOW_MS)
     moved_to(manager, log, "/more").flush(NOW_MS)
-    manager.checkpoints()()
+    manager.checkpoints.recovery_points()()
     files.crash()
     assert started(files, *FOLDERS).logs["orders", 0].epoch_entries() == [(0, 0), (3, 12)]
 
@@ -167,9 +167,9 @@ def test_a_log_that_failed_keeps_in_the_checkpoints_what_it_had_last() -> None:
     log = made(manager)
     log.flush(NOW_MS)
     log.advance_log_start_offset(7)
-    manager.write_checkpoints()
+    manager.checkpoints.write_all()
     manager.fail_log(log, OSError(errno.EACCES, "no more"))
-    manager.write_checkpoints()
+    manager.checkpoints.write_all()
     again = started(files, "/data").logs["orders", 0]
     assert again.log_start_offset == 7
     assert offsets_in(files, RECOVERY_POINT_FILE) == {("orders", 0): 12}
@@ -186,8 +186,8 @@ def test_a_topic_made_anew_under_a_compaction_of_its_predecessor() -> None:
     new = made(manager, count=3)
     before = sorted(entry.name for entry in files.list_directory(new.directory))
     with pytest.raises(LogChanged):
-        old.finish_swap(plan)
-    assert old.discard_swap(plan) == []
+        old.swap.finish(plan)
+    assert old.swap.discard(plan) == []
     assert sorted(entry.name for entry in files.list_directory(new.directory)) == before
 
 
@@ -214,10 +214,10 @@ def test_a_swap_that_fails_half_way_is_not_taken_back(renames: int) -> None:
     plan = swap_begun(files, log)
     files.fail("rename", after=renames, error=OSError(errno.ENOSPC, "no room for a longer name"))
     try:
-        log.finish_swap(plan)
+        log.swap.finish(plan)
     except KafkaError:
         assert log.offline
-        for path in log.discard_swap(plan):  # what somebody does who does not look at the kind of the error
+        for path in log.swap.discard(plan):  # what somebody does who does not look at the kind of the error
             files.unlink(path)
     again = started(files, "/data").logs["orders", 0]
     assert again.log_end_offset == 12
@@ -237,11 +237,11 @@ def test_a_crash_while_a_swap_is_taken_back_leaves_no_index_of_another_segment(r
     log.high_watermark = log.log_end_offset
     plan = swap_begun(files, log)
     log.flush(NOW_MS)
-    manager.write_checkpoints()
+    manager.checkpoints.write_all()
     files.fail("rename", after=renames)
     files.fail("unlink")
     with suppress(KafkaError):
-        log.discard_swap(plan)
+        log.swap.discard(plan)
     (again,) = started(files, "/data").logs.values()
     assert again.log_end_offset == 30
     for segment in again.segments:
@@ -267,14 +267,14 @@ def test_no_room_for_a_longer_name_leaves_nothing_of_a_swap(renames: int) -> Non
     unlink_unfinished(files, log.directory)
     plan = swap_begun(files, log)
     files.fail("rename", after=renames, error=full)
-    for path in log.discard_swap(plan):
+    for path in log.swap.discard(plan):
         files.unlink(path)
     assert not [entry for entry in files.list_directory(log.directory) if ".log." in entry.name]
     assert len(all_records(log)) == 12
 
 
 def offsets_of(segment: Any) -> list[int]:
-    return [one[2] for one in segment.scan(verify_crc=False)]
+    return [one.base_offset for one in segment.scan(verify_crc=False)]
 
 
 # Moves
@@ -291,7 +291,7 @@ def test_a_crash_after_a_move_forgets_no_producer() -> None:
     log.delete_segments(log.segments_count - 1, NOW_MS)
     log.flush(NOW_MS)
     moved_to(manager, log, "/more")
-    manager.write_checkpoints()
+    manager.checkpoints.write_all()
     again = started(files, *FOLDERS).logs["orders", 0]
     assert again.producer_ids()[7].epoch == 3
     assert read_offsets(again, again.first_segment_offset) == list(range(again.first_segment_offset, 13))
@@ -302,7 +302,7 @@ def test_a_power_cut_in_a_second_move_finds_one_newer_copy() -> None:
     files = MemoryFiles()
     manager = started(files, *FOLDERS)
     moved_to(manager, made(manager), "/more")
-    manager.write_checkpoints()
+    manager.checkpoints.write_all()
     manager = started(files, *FOLDERS)
     log = manager.logs["orders", 0]
     original = log.directory
@@ -350,7 +350,7 @@ def test_a_move_away_from_a_full_disk_needs_no_room_there() -> None:
     assert moved.recovery_point <= moved.segments[-2].base_offset
     moved.flush(NOW_MS)
     manager.folders[0].failure = OSError(errno.ENOSPC, "its checkpoints cannot be written")
-    manager.write_checkpoints()
+    manager.checkpoints.write_all()
     manager.folders[0].failure = None
     again = started(files, *FOLDERS).logs["orders", 0]
     assert [one.largest_timestamp_ms for one in again.segments if one.size_bytes][-1] == NOW_MS + 19

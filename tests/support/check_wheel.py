@@ -22,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 SOURCES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
 NEEDED = (
+    "build.txt",
     "config/server.properties",
     "config/tables/no_effect.tsv",
     "protocol/messages.pyi",
@@ -38,7 +39,7 @@ def copy_sources(folder: pathlib.Path) -> pathlib.Path:
     copy = folder / "source"
     for name in SOURCES:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "hatch_build.py", "pyproject.toml", "README.md"):
+    for name in ("__init__.py", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     return copy
 

@@ -17,6 +17,7 @@ import pytest
 
 from gregor.broker import wiring
 from gregor.broker.cluster.recovering_partitions import LatePartitions
+from gregor.broker.node import log_loading
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import (
     CreateTopicsRequest,
@@ -84,7 +85,7 @@ def harness(crashed: Path, gate: Gate) -> Iterator[Harness]:
 
 
 def loaded(harness: Harness) -> bool:
-    return harness.node._loading is None
+    return harness.node._loading.is_over
 
 
 def leaders(harness: Harness, name: str) -> list[int]:
@@ -116,7 +117,7 @@ def test_late_partitions_are_led_elsewhere_until_they_are_ready(harness: Harness
 def test_a_line_tells_how_far_it_is(
     crashed: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(wiring, "_PROGRESS_EVERY_S", 0)
+    monkeypatch.setattr(log_loading, "PROGRESS_EVERY_S", 0)
     caplog.set_level("INFO", "gregor")
     harness = Harness(crashed).start()
     harness.until(lambda: "recovering: " in caplog.text)
@@ -319,7 +320,8 @@ def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, g
 
 def test_what_was_said_to_an_earlier_life_is_not_done_late(harness: Harness, gate: Gate) -> None:
     assert harness.node._local is not None
-    harness.node._local.broker_epoch += 1  # as after the end of a session, while the logs were being checked
+    # As after the end of a session, while the logs were being checked.
+    harness.node._local.registered(harness.node._local.broker_epoch + 1)
     gate.open = True
     harness.until(lambda: loaded(harness))
     assert harness.node.broker.replicas.get("slow", 0) is None
@@ -351,7 +353,7 @@ async def _load_while_settings_are_read() -> None:
 
     parts: list[Any] = [Replicas(), None, Configs()]
     late = LatePartitions(*parts, lambda *key: key in loading)
-    late.broker_epoch = 5
+    late.registered(5)
     state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(partition_index=0)
     topic = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="slow", partition_states=[state])
     telling = asyncio.create_task(late.handle(LeaderAndIsrRequest(broker_epoch=5, topic_states=[topic])))

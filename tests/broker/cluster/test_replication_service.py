@@ -52,7 +52,7 @@ def test_a_partition_over_which_a_look_fails_keeps_no_other_from_it(caplog: pyte
         task.cancel()
 
     asyncio.run(watching())
-    assert "t-0: who is in sync was not looked at" in caplog.text
+    assert "t-0: its in-sync replicas could not be checked" in caplog.text
 
 
 def test_a_cut_log_is_flushed_on_the_thread_for_that(monkeypatch: pytest.MonkeyPatch) -> None:

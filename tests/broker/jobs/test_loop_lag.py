@@ -160,16 +160,14 @@ def test_the_log_tells_of_a_bad_minute_and_of_the_end(bench: Bench, caplog: pyte
     for _ in range(int(65 / TICK_S)):
         bench.tick_in_time()
     assert caplog.messages == [
-        "stalls of the event loop in the last minute: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"
+        "event loop lag in the last minute: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"
     ]
     for _ in range(int(65 / TICK_S)):
         bench.tick_in_time()
     assert len(caplog.messages) == 1
     bench.stalls.stop()
     bench.stalls.stop()
-    assert caplog.messages[1:] == [
-        "stalls of the event loop: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"
-    ]
+    assert caplog.messages[1:] == ["event loop lag: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"]
 
 
 def test_after_stop_a_late_signal_does_nothing(bench: Bench) -> None:
@@ -211,13 +209,13 @@ def test_figures() -> None:
 
 def test_they_are_told_on_the_broker_s_socket(tmp_path: Path) -> None:
     with running(tmp_path) as harness:
-        harness.broker.stalls.late(1.0, 30, 20, "")
+        harness.node.stalls.late(1.0, 30, 20, "")
 
         async def ask() -> list[dict[str, Any]]:
             return [answer async for answer in harness.node.control.carry_out({"command": "stalls"})]
 
         [answer] = harness.run(ask())
-    assert answer["total"] == answer["last_minute"] == harness.broker.stalls.total.figures()
+    assert answer["total"] == answer["last_minute"] == harness.node.stalls.total.figures()
     assert answer["total"]["longest_ms"] == 30
 
 

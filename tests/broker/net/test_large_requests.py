@@ -106,7 +106,7 @@ def test_what_comes_behind_it_waits_for_its_turn(wire: Wire, count: int) -> None
     large, small = acls(count), ApiVersionsRequest()
     stream = request_frame(small, 0) + request_frame(large, 1) + request_frame(small, 0) + request_frame(large, 2)
     deliver(wire, stream)
-    wire.harness.until(lambda: not wire.connection._busy and wire.connection._owned is None, 30)
+    wire.harness.until(lambda: not wire.connection._inbound.busy and wire.connection._inbound.owned is None, 30)
     wire.harness.turn()
     answers = split(bytes(wire.transport.written), (small, 0), (large, 1), (small, 0), (large, 2))
     assert [len(answers[1].results), len(answers[3].results)] == [count, count]
@@ -181,7 +181,7 @@ def test_fetches_and_awaited_answers(wire: Wire) -> None:
         assert len(frame) > LARGE_REQUEST_BYTES
         wire.send(frame)
         wire.harness.until(lambda begin=begin: len(wire.transport.written) > begin)  # type: ignore[misc]
-        wire.harness.until(lambda: not wire.connection._busy)
+        wire.harness.until(lambda: not wire.connection._inbound.busy)
         (answer,) = split(bytes(wire.transport.written[begin:]), (request, version))
         if request is moves:
             assert len(answer.results[0].partitions) == 10_000

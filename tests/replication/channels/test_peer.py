@@ -170,7 +170,7 @@ def silence(key: int, version: int, correlation_id: int) -> bytes:
 BAD: dict[str, tuple[Answer, str]] = {
     "closed": (lambda *_: None, "closed the connection"),
     "wrong request": (lambda key, version, number: metadata(key, version, number + 1), "answers request"),
-    "too much": (lambda key, version, number: metadata(key, version, number) + b"x", "nobody asked"),
+    "too much": (lambda key, version, number: metadata(key, version, number) + b"x", "without a request"),
     "huge": (lambda *_: struct.pack(">i", 2**31 - 1), "announces"),
     "malformed": (lambda key, version, number: frame(number, b"\xff" * 9, True), "MetadataResponse"),
     "empty": (lambda *_: struct.pack(">i", 0), "."),

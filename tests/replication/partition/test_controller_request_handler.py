@@ -33,7 +33,7 @@ def subject() -> tuple[LocalBroker, ReplicaManager, Configs]:
     configs: Any = Configs()
     replicas = ReplicaManager(0, logs, configs.log_config, HandClock())
     broker = LocalBroker(replicas, MetadataImage(), configs)
-    broker.broker_epoch = 10
+    broker.registered(10)
     return broker, replicas, configs
 
 
@@ -57,7 +57,7 @@ async def test_what_is_said_before_the_registration_waits_for_it() -> None:
     assert not any(answer.done() for answer in answers)
     assert fresh.broker_epoch == -1
     assert replicas.get("t", 0) is None
-    fresh.broker_epoch = 10
+    fresh.registered(10)
     codes = [(await answer).error_code for answer in answers]
     assert codes == [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
 

@@ -22,8 +22,9 @@ from gregor.storage.producers.state import (
     format_snapshot,
     parse_snapshot,
 )
+from gregor.storage.segment.batches import BatchHeader
 from gregor.storage.segment.segment import Segment
-from tests.storage.logs import NOW_MS, open_log, patched, sequenced
+from tests.storage.logs import NOW_MS, batch, open_log, patched, sequenced
 from tests.storage.memory_files import MemoryFiles
 
 LAST_SEQUENCE = 2**31 - 1
@@ -410,7 +411,16 @@ def test_transaction_is_remembered_until_its_marker() -> None:
     for scanned in log.segments[0].scan():
         states.replay(scanned)
     assert format_snapshot(states.entries.values()) == format_snapshot(log.producer_ids().values())
-    marker = (0, 100, 3, 3, 0, 0x30, NOW_MS + 9, 7, 1, -1)
+    marker = BatchHeader.read(
+        batch(
+            base_offset=3,
+            timestamp_ms=NOW_MS + 9,
+            producer_id=7,
+            producer_epoch=1,
+            transactional=True,
+            control=True,
+        )
+    )
     states.replay(marker, coordinator_epoch=4)
     entry = states.entries[7]
     assert (entry.transaction_first_offset, entry.coordinator_epoch, entry.epoch) == (-1, 4, 1)
@@ -419,7 +429,7 @@ def test_transaction_is_remembered_until_its_marker() -> None:
 
 def test_replay_passes_over_batches_without_a_producer() -> None:
     states = ProducerStates(MemoryFiles(), "/d")
-    states.replay((0, 100, 0, 4, 0, 0, NOW_MS, -1, -1, -1))
+    states.replay(BatchHeader.read(batch(5)))
     assert states.entries == {}
 
 
