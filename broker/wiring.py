@@ -14,7 +14,7 @@ from gregor.broker.admin_socket.server import Control
 from gregor.broker.answers.metadata import EncodedTopics
 from gregor.broker.cluster.auto_topics import TopicCreator
 from gregor.broker.cluster.group_log import GroupLog
-from gregor.broker.cluster.recovering_partitions import LatePartitions
+from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.cluster.store_factory import NoSuchStore, check_store, in_cluster
 from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.fetch.sessions import FetchSessions
@@ -45,6 +45,7 @@ from gregor.replication.channels.broker_channels import Brokers
 from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.loop import ControllerLoop
+from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -84,7 +85,8 @@ class _Base:
     configs: TopicConfigs
     image: MetadataImage
     replicas: ReplicaManager
-    local: LatePartitions
+    local: ControllerRequestHandler
+    recovering: RecoveringPartitions
     adoption: Adoption
 
 
@@ -103,6 +105,7 @@ class Node:
 
     broker: Broker
     controller: ControllerLoop
+    recovering: RecoveringPartitions
     cleaner: LogCleaner
     control: Control
 
@@ -121,7 +124,7 @@ class Node:
         self._addresses = OwnAddresses(config, self.in_cluster, now_ms)
         self._store: MetadataStore | None = None
         self._zookeeper: ZooKeeperStore | None = None
-        self._local: LatePartitions | None = None
+        self._local: ControllerRequestHandler | None = None
         self._member: Member | None = None
         self._opened = False
         self.failed = False
@@ -242,9 +245,10 @@ class Node:
             self._background.spawn(self._load_rest(base, mover, disk_watch))
 
     async def _load_rest(self, base: _Base, mover: LogMover, disk_watch: DiskWatch) -> None:
-        await self._loading.finish(base.local.loaded)
-        base.local.all_loaded()
-        if base.local.must_be_asked:
+        local, recovering = base.local, base.recovering
+        await self._loading.finish(lambda log: recovering.loaded(log, local.broker_epoch))
+        recovering.all_loaded(local.broker_epoch)
+        if recovering.must_be_asked:
             await disk_watch.tell_controller()
         await base.adoption.run()
         self._background.remove_later(self._logs.take_unlinkable(), 0)
@@ -268,9 +272,10 @@ class Node:
                 [folder, *logs.take_unlinkable()], config["log.segment.delete.delay.ms"]
             ),
         )
-        local = self._local = LatePartitions(replicas, image, configs, logs.is_loading)
+        recovering = self.recovering = RecoveringPartitions(replicas, logs.is_loading)
+        local = self._local = ControllerRequestHandler(replicas, image, configs, recovering.hold_back)
         adoption = Adoption(store, logs, config.broker_id, in_cluster=self.in_cluster)
-        return _Base(store, configs, image, replicas, local, adoption)
+        return _Base(store, configs, image, replicas, local, recovering, adoption)
 
     def _watch_disks(self, base: _Base, maintenance: Maintenance) -> DiskWatch:
         watch = DiskWatch(
@@ -311,7 +316,7 @@ class Node:
             listener=listener,
             delete_topics=config["delete.topic.enable"],
         )
-        base.local.on_late_answer.append(loop.answered_late)
+        base.recovering.on_late_answer.append(loop.answered_late)
         answers = ControllerAnswers(loop, base.store)
         return _Control(
             loop, answers, lambda: ControllerChannel(config.broker_id, base.image, answers, listener, timeout_ms)

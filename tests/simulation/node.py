@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from gregor.broker.cluster.controlled_shutdown import hand_over
 from gregor.broker.cluster.membership import Membership
-from gregor.broker.cluster.recovering_partitions import LatePartitions
+from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.cluster.replication_service import Replicating
 from gregor.broker.context import Call
 from gregor.broker.fetch.follower_sessions import FollowerSessions
@@ -33,10 +33,11 @@ from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.broker_channels import Brokers
 from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.controller.answers import ControllerAnswers
-from gregor.replication.controller.auto_leader_rebalance import LeaderBalance
+from gregor.replication.controller.auto_leader_rebalance import AutoLeaderRebalance
 from gregor.replication.controller.context import LiveBroker
 from gregor.replication.controller.loop import ControllerLoop
-from gregor.replication.partition.alter_partition import IsrChanges
+from gregor.replication.partition.alter_partition import AlterPartitionManager
+from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -128,7 +129,8 @@ class Node:
             is_alive=self.image.is_alive,
             folder_removed=files.remove_directory,
         )
-        self.local = LatePartitions(self.replicas, self.image, self.configs, self.logs.is_loading)
+        self.recovering = RecoveringPartitions(self.replicas, self.logs.is_loading)
+        self.local = ControllerRequestHandler(self.replicas, self.image, self.configs, self.recovering.hold_back)
         self.member = Membership(
             self.store,
             self.local,
@@ -140,7 +142,7 @@ class Node:
         )
         channels = Brokers(broker_id, self.local, self._live, LISTENER, config["controller.socket.timeout.ms"])
         self.controller = ControllerLoop(broker_id, self.store, channels, self.configs, clock_ms, listener=LISTENER)
-        self.local.on_late_answer.append(self.controller.answered_late)
+        self.recovering.on_late_answer.append(self.controller.answered_late)
         self.answers = ControllerAnswers(self.controller, self.store)
         self.follower_sessions = FollowerSessions()
         self.handlers = load_handlers()
@@ -183,7 +185,7 @@ class Node:
             self._clock_ms,
             self._broker_epoch,
             self._checkpoint,
-            IsrChanges(self.broker_id, self._link(), store, self._broker_epoch, self._clock_ms, self.spawn),
+            AlterPartitionManager(self.broker_id, self._link(), store, self._broker_epoch, self._clock_ms, self.spawn),
         )
         nothing: Any = dict.fromkeys(Broker.__slots__)
         self.broker = Broker(**nothing)
@@ -195,7 +197,7 @@ class Node:
         replicating.start()
         self.spawn(self._load_rest())
         Cleaner(self.config, self.logs, cast("Any", self), self._clock_ms).on(self.files).start()
-        self.spawn(LeaderBalance(self.controller, 0, BALANCE_S).run())
+        self.spawn(AutoLeaderRebalance(self.controller, 0, BALANCE_S).run())
         self.spawn(self._maintain())
         self.started = True
 
@@ -204,10 +206,10 @@ class Node:
         await asyncio.sleep(self._loading_s)
         for log in self._loading:
             if log is not None:
-                self.local.loaded(log)
+                self.recovering.loaded(log, self.local.broker_epoch)
                 await asyncio.sleep(self._loading_s)
-        self.local.all_loaded()
-        while self.local.must_be_asked:
+        self.recovering.all_loaded(self.local.broker_epoch)
+        while self.recovering.must_be_asked:
             try:
                 await announce_disk_event(self.store, self.broker_id)
                 return
@@ -261,7 +263,7 @@ class Node:
         epoch = self.local.broker_epoch
         if await hand_over(self.config, self._link(), self.store, self.image, self.replicas, epoch):
             await self.replicating.close()
-        await self.controller.until_told(TOLD_WITHIN_S)
+        await self.controller.until_notified(TOLD_WITHIN_S)
         self._network.stop_listening(host_of(self.broker_id), self.process)
         await self.controller.stop()
         await self.replicating.close()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gregor.broker import wiring
-from gregor.broker.cluster.recovering_partitions import LatePartitions
+from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.node import log_loading
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import (
@@ -30,6 +30,7 @@ from gregor.protocol.messages import (
     MetadataRequest,
     OffsetCommitRequest,
 )
+from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.storage.log.log import Log
 from gregor.storage.recovery import recovery
 from tests.broker.harness import Harness, Wire, batch, fetch_request, one_partition, produce_request
@@ -160,8 +161,7 @@ def test_a_topic_deleted_meanwhile_is_gone_when_its_logs_are_ready(harness: Harn
 
 
 def test_a_controller_on_another_broker_hears_of_late_deletions_too(harness: Harness, gate: Gate) -> None:
-    assert harness.node._local is not None
-    harness.node._local.on_late_answer.clear()  # the short way to a controller in the same process
+    harness.node.recovering.on_late_answer.clear()  # the short way to a controller in the same process
     deletion = harness.begin(DeleteTopicsRequest(topic_names=["slow"], timeout_ms=30_000), 5)
     gate.open = True
     assert harness.run(deletion).responses[0].error_code == 0
@@ -351,16 +351,18 @@ async def _load_while_settings_are_read() -> None:
         def apply(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
             return run_in_order(self.apply_in_steps(request))
 
-    parts: list[Any] = [Replicas(), None, Configs()]
-    late = LatePartitions(*parts, lambda *key: key in loading)
-    late.registered(5)
+    replicas: Any = Replicas()
+    recovering = RecoveringPartitions(replicas, lambda *key: key in loading)
+    parts: list[Any] = [replicas, None, Configs()]
+    local = ControllerRequestHandler(*parts, recovering.hold_back)
+    local.registered(5)
     state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(partition_index=0)
     topic = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="slow", partition_states=[state])
-    telling = asyncio.create_task(late.handle(LeaderAndIsrRequest(broker_epoch=5, topic_states=[topic])))
+    telling = asyncio.create_task(local.handle(LeaderAndIsrRequest(broker_epoch=5, topic_states=[topic])))
     await asyncio.sleep(0)
     loading.clear()
     log: Any = SimpleNamespace(topic="slow", partition=0)
-    late.loaded(log)
+    recovering.loaded(log, local.broker_epoch)
     assert applied == []
     read.set()
     await telling
