@@ -112,7 +112,7 @@ def test_without_its_help_the_broker_does_it_alone(
             asked.append("")
             return {"given_back": "too much"}
 
-        monkeypatch.setattr(WorkerProcess, "hear", heard)
+        monkeypatch.setattr(WorkerProcess, "receive", heard)
     else:
 
         async def start(_process: WorkerProcess) -> None:
