@@ -294,7 +294,7 @@ class Node:
         return watch
 
     def _group_coordinator(self, base: _Base, gate: Gate) -> GroupCoordinator:
-        group_log = GroupLog(base.replicas)
+        group_log = GroupLog(base.replicas, self._background)
         return GroupCoordinator(
             GroupConfig.from_broker(self._config),
             group_log,

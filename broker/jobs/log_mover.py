@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from gregor.broker.jobs.background import on_thread
 from gregor.broker.log import logger
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.topic_partition import TopicPartition
@@ -170,7 +171,7 @@ class LogMover:
     async def _in_thread(self, call: Callable[[], None]) -> None:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(1, "moves")
-        await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        await on_thread(self._threads, call)
 
     def close(self) -> None:
         """Waits for what the thread is about."""
