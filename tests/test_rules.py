@@ -42,17 +42,7 @@ FOLDERS_OF_MANY = {
     "broker/handlers": "one per API",
     "protocol/schema": "one per API",
 }
-KNOWN_CIRCLES: dict[frozenset[str], str] = {
-    frozenset(
-        {
-            "gregor.broker.fetch.delayed",
-            "gregor.broker.fetch.down_conversion",
-            "gregor.broker.fetch.follower",
-            "gregor.broker.fetch.follower_sessions",
-            "gregor.broker.handlers.k01_fetch",
-        }
-    ): "the consumer's read is in its handler, and waiting fetches and down-conversion use it",
-}
+KNOWN_CIRCLES: dict[frozenset[str], str] = {}
 """Import circles that are left, each with its reason. To be taken out with the circle."""
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
