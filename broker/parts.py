@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
-    from gregor.replication.partition.controller_request_handler import LocalBroker
+    from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
@@ -70,7 +70,7 @@ class Broker:
     replicas: ReplicaManager
     metadata: MetadataImage
     topic_configs: TopicConfigs
-    local_broker: LocalBroker
+    local_broker: ControllerRequestHandler
     controller: ControllerAnswers
     admin: Admin
     topic_creator: TopicCreator

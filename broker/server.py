@@ -19,7 +19,7 @@ from gregor.broker import log
 from gregor.broker.admin_socket.server import ControlSocket
 from gregor.broker.cluster.membership import until_informed
 from gregor.broker.jobs.descriptors import raise_limit
-from gregor.broker.jobs.gc_policy import Garbage
+from gregor.broker.jobs.gc_policy import GcPolicy
 from gregor.broker.jobs.reload import HangUp, reload_file
 from gregor.broker.log import logger
 from gregor.broker.net.advertised_addresses import leads_astray, own_name, told_to_clients
@@ -141,7 +141,7 @@ class Server:
             self._listeners.bound,
             list(self._config.log_dirs),
         )
-        garbage = Garbage()
+        garbage = GcPolicy()
         garbage.begin()
         broker.background.spawn(garbage.look_again_and_again())
         self._node.stalls.start(loop)

@@ -45,7 +45,7 @@ from gregor.replication.channels.broker_channels import Brokers
 from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.loop import ControllerLoop
-from gregor.replication.partition.controller_request_handler import LocalBroker
+from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -85,7 +85,7 @@ class _Base:
     configs: TopicConfigs
     image: MetadataImage
     replicas: ReplicaManager
-    local: LocalBroker
+    local: ControllerRequestHandler
     recovering: RecoveringPartitions
     adoption: Adoption
 
@@ -124,7 +124,7 @@ class Node:
         self._addresses = OwnAddresses(config, self.in_cluster, now_ms)
         self._store: MetadataStore | None = None
         self._zookeeper: ZooKeeperStore | None = None
-        self._local: LocalBroker | None = None
+        self._local: ControllerRequestHandler | None = None
         self._member: Member | None = None
         self._opened = False
         self.failed = False
@@ -272,7 +272,7 @@ class Node:
             ),
         )
         recovering = self.recovering = RecoveringPartitions(replicas, logs.is_loading)
-        local = self._local = LocalBroker(replicas, image, configs, recovering.hold_back)
+        local = self._local = ControllerRequestHandler(replicas, image, configs, recovering.hold_back)
         adoption = Adoption(store, logs, config.broker_id, in_cluster=self.in_cluster)
         return _Base(store, configs, image, replicas, local, recovering, adoption)
 

@@ -29,7 +29,7 @@ WARNED_KEYS = {
     "quota.producer.default": "gregor has no quotas, so no producer is throttled",
 }
 # Texts that ask for nothing; the last is the default of the quotas, no limit.
-_ASKS_FOR_NOTHING = ("", "false", str(LONG_MAX))
+_WITHOUT_PROTECTION = ("", "false", str(LONG_MAX))
 _SECRETS = ("delegation.token.master.key", "delegation.token.secret.key")
 
 
@@ -41,7 +41,7 @@ def missing_protection(texts: Mapping[str, str], *, allowed: bool) -> dict[str, 
     found: dict[str, str] = {}
     for key, text in texts.items():
         reason = REFUSED_KEYS.get(key) or WARNED_KEYS.get(key)
-        if reason is None or text.strip().lower() in _ASKS_FOR_NOTHING:
+        if reason is None or text.strip().lower() in _WITHOUT_PROTECTION:
             continue
         if key in REFUSED_KEYS and not allowed:
             remedy = f"remove {key}, or start without this protection by {ALLOW_UNPROTECTED}=true"

@@ -36,6 +36,7 @@ def test_the_list_is_sorted_and_names_known_words() -> None:
         ("goOn", ["go_on"]),
         ("MOST_BYTES", ["MOST_"]),
         ("_LEAST_BYTES", ["LEAST_"]),
+        ("take_offline_in_steps", []),
         ("mistake", []),
         ("stakes", []),
         ("lookup", []),

@@ -42,7 +42,7 @@ DEFAULTS: Mapping[str, str] = {
     "autopurge.snapRetainCount": "3",
     "autopurge.purgeInterval": "24",
 }
-LEAST_HEAP_MB = 32
+MIN_HEAP_MB = 32
 PORTS = ("clientPort", "secureClientPort")
 
 
@@ -77,8 +77,8 @@ def _port(text: str) -> int:
 
 
 def _megabytes(text: str) -> int:
-    if not text.isdecimal() or int(text) < LEAST_HEAP_MB:
-        raise argparse.ArgumentTypeError(f"'{text}' is no size; give {LEAST_HEAP_MB} or more, in megabytes")
+    if not text.isdecimal() or int(text) < MIN_HEAP_MB:
+        raise argparse.ArgumentTypeError(f"'{text}' is no size; give {MIN_HEAP_MB} or more, in megabytes")
     return int(text)
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.metadata_store import MetadataStore
 
-_LOOK_EVERY_S = 0.01
-_TOLD_WITHIN_S = 2.0
+_POLL_EVERY_S = 0.01
+_NOTIFIED_WITHIN_S = 2.0
 """So long this broker waits to be told by the controller what it said it has done."""
 
 
@@ -47,7 +47,7 @@ async def hand_over(
             return False
         controller_id = image.controller_id
         if await _asked(link, request):
-            await _until(lambda: not _leads_for_others(replicas), _TOLD_WITHIN_S)
+            await _until(lambda: not _leads_for_others(replicas), _NOTIFIED_WITHIN_S)
             return True
         if attempt < attempts - 1:
             await _until(
@@ -82,7 +82,7 @@ def _leads_for_others(replicas: ReplicaManager) -> bool:
 
 
 async def _until(holds: Callable[[], bool], most_s: float) -> None:
-    for _ in range(round(most_s / _LOOK_EVERY_S)):
+    for _ in range(round(most_s / _POLL_EVERY_S)):
         if holds():
             break
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_POLL_EVERY_S)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
 
-_LOOK_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0
 ANSWER_TIMEOUT_MS = 2000
 METADATA_VERSION = 9
 
@@ -36,7 +36,7 @@ async def live_brokers(host: str, port: int) -> set[int]:
         peer.close()
 
 
-class Silence:
+class Isolation:
     """One broker's. `silent_s()`: how long it has had no ZooKeeper; `listener`: the one that brokers talk on."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Silence:
     async def watch(self) -> None:
         """Look again and again."""
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_EVERY_S)
             await self.look()
 
     async def look(self) -> None:

@@ -23,7 +23,7 @@ from gregor.replication.turns import first_turn, in_turns
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
-    from gregor.replication.partition.controller_request_handler import LocalBroker
+    from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.metadata_store import MetadataStore, WatchEvent
@@ -35,7 +35,7 @@ FREED_WITHIN_MORE_MS = 5000
 _COUNTDOWN_EVERY_S = 2.0
 _TRY_AGAIN_S = 1.0
 INFORMED_WITHIN_S = 10.0
-_LOOK_EVERY_S = 0.02
+_POLL_EVERY_S = 0.02
 
 
 async def register_when_free(store: MetadataStore, broker: BrokerRegistration, session_timeout_ms: int) -> int:
@@ -87,7 +87,7 @@ async def until_informed(image: MetadataImage, most_s: float = INFORMED_WITHIN_S
         if time.monotonic() > until:
             image.expect_topics(False)
             return False
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_POLL_EVERY_S)
     return True
 
 
@@ -97,7 +97,7 @@ class Membership:
     def __init__(
         self,
         store: MetadataStore,
-        local: LocalBroker,
+        local: ControllerRequestHandler,
         replicas: ReplicaManager,
         background: Background,
         *,

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from gregor.storage.log.log import Log
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
-_PROPOSALS_NAMED = 20
-_PROPOSALS_TOLD_EVERY_S = 1.0
+_REQUESTS_LOGGED = 20
+_REQUESTS_LOGGED_EVERY_S = 1.0
 
 
-class IsrChanges(Protocol):
+class AlterPartitionManager(Protocol):
     """The way of a proposed in-sync set to the controller, and of its word back into the partition."""
 
     def submit(self, partition: Partition) -> None: ...
@@ -46,7 +46,7 @@ class Replicating:
         clock_ms: Callable[[], int],
         broker_epoch: Callable[[], int],
         withdraw: Callable[[], Awaitable[None]],
-        isr_changes: IsrChanges | None = None,
+        alter_partition: AlterPartitionManager | None = None,
     ) -> None:
         """`broker_epoch` tells the epoch of this broker's present registration, `withdraw` writes recovery points that
         fell to where they are kept."""
@@ -54,7 +54,7 @@ class Replicating:
         self._replicas = replicas
         self._background = background
         self._clock_ms = clock_ms
-        self._isr_changes = isr_changes
+        self._alter_partition = alter_partition
         self._proposed = 0  # since the log was told last
         if config["replica.selector.class"] not in (None, RACK_AWARE_SELECTOR, LEADER_SELECTOR):
             logger.warning(
@@ -102,22 +102,22 @@ class Replicating:
 
     def propose(self, partition: Partition, isr: list[int]) -> None:
         """Ask the controller for another in-sync set."""
-        if self._isr_changes is not None:
-            if self._proposed < _PROPOSALS_NAMED:
+        if self._alter_partition is not None:
+            if self._proposed < _REQUESTS_LOGGED:
                 name = f"{partition.topic}-{partition.partition}"
                 logger.info("%s: in-sync replicas %s are requested instead of %s", name, isr, partition.isr)
             if not self._proposed:
-                asyncio.get_running_loop().call_later(_PROPOSALS_TOLD_EVERY_S, self._tell_of_proposals)
+                asyncio.get_running_loop().call_later(_REQUESTS_LOGGED_EVERY_S, self._log_requests)
             self._proposed += 1
             partition.propose_isr(isr)
-            self._isr_changes.submit(partition)
+            self._alter_partition.submit(partition)
 
-    def _tell_of_proposals(self) -> None:
+    def _log_requests(self) -> None:
         """A broker that goes or comes changes thousands of sets: a line for each holds the loop up."""
-        if self._proposed > _PROPOSALS_NAMED:
+        if self._proposed > _REQUESTS_LOGGED:
             logger.info(
                 "alter partition: other in-sync replicas are requested for %d more partitions",
-                self._proposed - _PROPOSALS_NAMED,
+                self._proposed - _REQUESTS_LOGGED,
             )
         self._proposed = 0
 
@@ -143,10 +143,10 @@ class Replicating:
     def _brokers_changed(self) -> None:
         alive = frozenset(self._image.brokers)
         if not self._alive <= alive:
-            self._background.spawn(self._look_at_high_watermarks())
+            self._background.spawn(self._check_high_watermarks())
         self._alive = alive
 
-    async def _look_at_high_watermarks(self) -> None:
+    async def _check_high_watermarks(self) -> None:
         """A broker is gone: nobody waits for it any more."""
         turns = Turns()
         for partition in list(self._replicas.partitions.values()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gregor.broker.fetch.follower_sessions import replica_of
-from gregor.broker.fetch.reads import MOST_FETCHES, RepeatedRead, release_records
+from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, release_records
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
@@ -115,7 +115,7 @@ class FetchRead(RepeatedRead):
                 current_leader_epoch=wanted.current_leader_epoch,
                 replica_id=self._follower,
                 min_one_batch=first,
-                waits_for_disk=self._fetches >= MOST_FETCHES,
+                waits_for_disk=self._fetches >= MAX_FETCHES,
                 leader_only=self._leader_only,
             )
             size = piece.size_bytes

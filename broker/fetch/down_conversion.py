@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.fetch.consumer import FetchRead, told_before_storage_errors
 from gregor.broker.fetch.delayed import DelayedFetch
-from gregor.broker.fetch.reads import MOST_FETCHES, release_records
+from gregor.broker.fetch.reads import MAX_FETCHES, release_records
 from gregor.protocol.deferred import outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchResponse
@@ -165,11 +165,11 @@ class _Conversion:
         return b""
 
     async def _read(self, wanted: FetchedPartition, offset: int) -> LogSlice:
-        for look in range(MOST_FETCHES + 1):
+        for look in range(MAX_FETCHES + 1):
             partition = self._broker.replicas.get(wanted.topic, wanted.index)
             if partition is None:
                 break
-            waits = look == MOST_FETCHES
+            waits = look == MAX_FETCHES
             try:
                 return partition.read(offset, wanted.max_bytes, min_one_batch=True, waits_for_disk=waits)
             except NotCached as missing:

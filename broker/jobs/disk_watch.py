@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gregor.storage.folders.manager import LogManager
     from gregor.storage.log.log import Log
 
-_LOOK_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0
 _RETAIN_EVERY = 10
 """Looks between two retention runs on a full disk."""
 _ENOUGH_BYTES = 64 * 1024 * 1024
@@ -185,7 +185,7 @@ class DiskWatch:
                 await self._retain()
             self._background.remove_now()
             looks += 1
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_EVERY_S)
             if folder.failure is not None:
                 return
             if await self._background.run(lambda: _has_room(folder)):

@@ -163,12 +163,12 @@ class LogCleaner:
                 del self._ordered[key]
                 self._begin(log, order)
         while len(self._running) < threads:
-            found = await self._filthiest()
+            found = await self._dirtiest()
             if found is None or TopicPartition(found.topic, found.partition) in self._running:
                 return
             self._begin(found, None)
 
-    async def _filthiest(self) -> Log | None:
+    async def _dirtiest(self) -> Log | None:
         """The log to compact next; None if none is due."""
         now_ms = self._clock_ms()
         due: list[tuple[float, Log]] = []

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from gregor.storage.log.log import Log
 
 _SLICE_S = 0.001
-_FLUSH_LOOK_S = 1.0
+_FLUSH_CHECK_S = 1.0
 """How often flush.ms and rolled segments are looked at; and flush.messages, which clients' appends look at themselves,
 for what the broker writes.
 """
 
-_FORGET_LOOK_S = 1.0
-_LOGS_PER_LOOK = 1000
+_EXPIRY_CHECK_S = 1.0
+_LOGS_PER_CHECK = 1000
 
 ItemT = TypeVar("ItemT")
 
@@ -51,7 +51,7 @@ def _due(logs: list[Log], now_ms: int) -> Iterator[Log | None]:
     for count, log in enumerate(logs):
         if log.flushes_soon and not log.offline and log.flush_due(now_ms):
             yield log
-        if count % _LOGS_PER_LOOK == 0:
+        if count % _LOGS_PER_CHECK == 0:
             yield None
 
 
@@ -112,8 +112,8 @@ class Maintenance:
     def start(self) -> None:
         config = self._config
         for job, interval_s in (
-            (self._flush, _FLUSH_LOOK_S),
-            (self._forget_removed, _FORGET_LOOK_S),
+            (self._flush, _FLUSH_CHECK_S),
+            (self._forget_removed, _EXPIRY_CHECK_S),
             # Without the 30 s that Apache Kafka lets pass before its first look: a disk may be full already.
             (self.retain, config["log.retention.check.interval.ms"] / 1000),
             (self._checkpoint_high_watermarks, config["replica.high.watermark.checkpoint.interval.ms"] / 1000),

@@ -102,10 +102,10 @@ class ScanHelper:
     async def _walk(self, process: WorkerProcess, path: str, scan: Scan) -> None:
         await process.start()
         await process.tell(path=path, scan=scan.job())
-        answer = await process.hear()
+        answer = await process.receive()
         if "found" in answer:
-            offset_entries = await process.hear_bytes(answer["offset_bytes"])
-            time_entries = await process.hear_bytes(answer["time_bytes"])
+            offset_entries = await process.receive_bytes(answer["offset_bytes"])
+            time_entries = await process.receive_bytes(answer["time_bytes"])
             scan.take(answer["found"], offset_entries, time_entries)
             self.walks_done += 1
         else:

@@ -59,7 +59,7 @@ class Gate:
             if time.monotonic() > until_s:
                 return _Rest(self, steps)
 
-    async def take_rest(self, steps: Generator[None, None, ResultT]) -> ResultT:
+    async def finish_rest(self, steps: Generator[None, None, ResultT]) -> ResultT:
         try:
             while True:
                 await self.passed()
@@ -82,7 +82,7 @@ class _Rest(Awaitable[ResultT]):
         self._steps = steps
 
     def __await__(self) -> Generator[Any, None, ResultT]:
-        return self._gate.take_rest(self._steps).__await__()
+        return self._gate.finish_rest(self._steps).__await__()
 
 
 class Turns:

@@ -26,7 +26,7 @@ JOINED_BELOW_BYTES = 128 * 1024
 """Pieces up to here leave with what stands before them in one write."""
 
 WINDOW_BYTES = 2 * 1024 * 1024
-_LEAST_WINDOW_BYTES = 256 * 1024
+_MIN_WINDOW_BYTES = 256 * 1024
 _BURST_BYTES = 4 * 1024 * 1024
 """After so much (some milliseconds) the loop gets a turn, even if the peer takes everything at once."""
 
@@ -237,7 +237,7 @@ class Outbound:
                 self._region_sent = position - start
                 # Not more than the socket takes at once is read, or the rest would have to be read again.
                 if sent < got:
-                    self._window_bytes = max(_LEAST_WINDOW_BYTES, sent)
+                    self._window_bytes = max(_MIN_WINDOW_BYTES, sent)
                 else:
                     self._window_bytes = min(WINDOW_BYTES, self._window_bytes * 2)
                 if position >= burst_end and position < end:

@@ -113,7 +113,7 @@ def _check_limits(key: str, value: Any, broker: BrokerConfig) -> None:
         limit_key = f"group.{kind}.{bound}.{setting}"
         if limit_key not in inert_keys():
             continue
-        limit = broker.inert_value(limit_key)
+        limit = broker.value_without_effect(limit_key)
         if value < limit if bound == "min" else value > limit:
             words = "at least" if bound == "min" else "at most"
             raise ConfigError(key, value, f"must be {words} {limit_key}, {limit}")

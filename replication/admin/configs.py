@@ -116,7 +116,7 @@ class ConfigAdmin:
             await limit.within(partial(self._configs.refresh, name))
         elif entity_type == BROKERS:
             await limit.within(self._configs.refresh_broker)
-            _tell_of_no_effect(before, after)
+            _warn_of_no_effect(before, after)
 
     def _broker_entity(self, name: str) -> str:
         if not name:
@@ -249,7 +249,7 @@ def _dynamic_only(texts: Mapping[str, str], *, for_all: bool) -> dict[str, str]:
     return kept
 
 
-def _tell_of_no_effect(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+def _warn_of_no_effect(before: Mapping[str, str], after: Mapping[str, str]) -> None:
     for key, text in after.items():
         definition = broker_definition(key)
         if definition is not None and definition.no_effect and before.get(key) != text:

@@ -38,7 +38,7 @@ from gregor.replication.store.time_limit import DEFAULT_TIMEOUT_MS, TimeLimit
 from gregor.replication.store.topic_configs import TopicConfigs
 from gregor.replication.turns import Turns
 
-TOLD_WITHIN_MS = 1000
+NOTIFIED_WITHIN_MS = 1000
 """So long, at most, an answer waits for the other brokers to know what it tells."""
 
 ItemT = TypeVar("ItemT")
@@ -53,7 +53,7 @@ class Controller(Protocol):
 
     async def wait_until(self, predicate: Callable[[], bool], timeout_ms: int | None = None) -> bool: ...
 
-    async def until_told(self, most_s: float) -> None: ...
+    async def until_notified(self, most_s: float) -> None: ...
 
     async def elect(
         self, keys: Collection[TopicPartition], unclean: bool
@@ -294,7 +294,7 @@ class Admin:
         for name in names:
             await turns.next()
             try:
-                results.append(await limit.within(partial(self._doom, name)))
+                results.append(await limit.within(partial(self._queue_for_deletion, name)))
             except KafkaError as error:
                 results.append(error)
         doomed = [name for name, error in zip(names, results, strict=True) if error is None]
@@ -308,7 +308,7 @@ class Admin:
             for name, error in zip(names, results, strict=True)
         ]
 
-    async def _doom(self, name: str) -> KafkaError | None:
+    async def _queue_for_deletion(self, name: str) -> KafkaError | None:
         if not self._config["delete.topic.enable"]:
             return KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         # Not only for the answer: a name that is no topic's may be no node's either.
@@ -425,15 +425,15 @@ class Admin:
             if not isinstance(result, KafkaError):
                 elected[key] = result
 
-        def is_told(key: TopicPartition) -> bool:
+        def is_notified(key: TopicPartition) -> bool:
             state = self._image.partition(*key)
             return state is not None and state.leader == elected[key]
 
         if elected:
-            await self._wait(_all_of(elected, is_told), limit)
+            await self._wait(_all_of(elected, is_notified), limit)
         for key in elected:
             await turns.next()
-            if not is_told(key):
+            if not is_notified(key):
                 results[key] = KafkaError(
                     ErrorCode.REQUEST_TIMED_OUT, "the leader was elected, but is not known here yet"
                 )
@@ -477,7 +477,7 @@ class Admin:
         left_ms = limit.left_ms
         holds = left_ms > 0 and await self._controller.wait_until(predicate, left_ms)
         if holds:
-            await self._controller.until_told(min(limit.left_ms, TOLD_WITHIN_MS) / 1000)
+            await self._controller.until_notified(min(limit.left_ms, NOTIFIED_WITHIN_MS) / 1000)
         return holds
 
     def _is_led(self, name: str, partitions: int) -> bool:

@@ -16,7 +16,7 @@ from gregor.replication.controller.context import Cluster
 from gregor.replication.controller.election import elect_preferred
 from gregor.replication.turns import in_turns
 
-FIRST_LOOK_S = 5.0
+FIRST_CHECK_S = 5.0
 _PARTITIONS_PER_STEP = 500
 
 
@@ -60,7 +60,7 @@ def misled_in_steps(cluster: Cluster, percentage: int) -> Generator[None, None, 
     return misled
 
 
-class LeaderBalance:
+class AutoLeaderRebalance:
     """`run()` for as long as the broker runs: it looks only while this broker is the controller."""
 
     def __init__(self, controller: Controller, percentage: int, interval_s: float) -> None:
@@ -73,13 +73,13 @@ class LeaderBalance:
         looked_s = 0.0
         epoch = None
         while True:
-            await asyncio.sleep(min(FIRST_LOOK_S, self._interval_s))
+            await asyncio.sleep(min(FIRST_CHECK_S, self._interval_s))
             cluster = self._controller.cluster
             if cluster is None:
                 epoch = None
             elif cluster.epoch != epoch:
                 # Elected since: others may still be coming up.
-                epoch, looked_s = cluster.epoch, loop.time() - self._interval_s + FIRST_LOOK_S
+                epoch, looked_s = cluster.epoch, loop.time() - self._interval_s + FIRST_CHECK_S
             elif loop.time() - looked_s >= self._interval_s:
                 looked_s = loop.time()
                 await self.look()

@@ -23,6 +23,7 @@ from gregor.replication.controller.controller_election import ControllerElection
 from gregor.replication.controller.decide import decide
 from gregor.replication.controller.events import (
     Action,
+    AlterPartitionReceived,
     BrokersChanged,
     DiskEvents,
     DropDeletion,
@@ -30,7 +31,6 @@ from gregor.replication.controller.events import (
     Elected,
     Event,
     IsrChanged,
-    IsrProposed,
     PreferredElection,
     Reassigned,
     RemoveTopic,
@@ -40,7 +40,7 @@ from gregor.replication.controller.events import (
     Send,
     Step,
     TopicsChanged,
-    TopicsDoomed,
+    TopicsQueuedForDeletion,
     UncleanChanged,
     Write,
     WriteLast,
@@ -71,7 +71,7 @@ STAND_AGAIN_S = 1.0
 """So long after an election that failed the next one is tried."""
 _WATCHES = "watches"
 """In place of a path: some nodes are to be watched."""
-_LOOK_FIRST_S, _LOOK_EVERY_S = 0.001, 0.01
+_FIRST_CHECK_S, _POLL_EVERY_S = 0.001, 0.01
 
 _log = logging.getLogger(__name__)
 
@@ -183,18 +183,18 @@ class ControllerLoop:
         if not self._working:
             self._progress()
 
-    async def until_told(self, most_s: float) -> None:
+    async def until_notified(self, most_s: float) -> None:
         """Until all live brokers have answered what this controller has told them by now, but not longer than this."""
         now_s = asyncio.get_running_loop().time
         end_s = now_s() + most_s
         asked = [(sender, sender.count) for sender in self._senders.values()]
-        pause_s = _LOOK_FIRST_S
+        pause_s = _FIRST_CHECK_S
         while any(sender.answered_count < count and not sender.ended for sender, count in asked):
             left_s = end_s - now_s()
             if left_s <= 0:
                 break
             await asyncio.sleep(min(pause_s, left_s))
-            pause_s = min(2 * pause_s, _LOOK_EVERY_S)
+            pause_s = min(2 * pause_s, _POLL_EVERY_S)
 
     async def in_turn(self, work: Callable[[Cluster, Step], Awaitable[ResultT]]) -> ResultT:
         """What `work` returns: it gets the picture between two events, and may have more of them decided. Raises
@@ -339,7 +339,7 @@ class ControllerLoop:
         with suppress(NodeExists):
             if await self._store.exists(nodes.FEATURE) is None:
                 await self._store.create(nodes.FEATURE, nodes.encode_feature())
-        await self._drop_notices(nodes.ISR_CHANGES)
+        await self._drop_notices(nodes.ISR_CHANGE_NOTIFICATIONS)
         await self._drop_notices(nodes.LOG_DIR_EVENTS)
         await self._read_everything()
 
@@ -370,8 +370,8 @@ class ControllerLoop:
             await self._step(TopicsChanged(await self._reader.topics([name])))
         elif path == nodes.DELETE_TOPICS:
             await self._read_deletions()
-        elif path == nodes.ISR_CHANGES:
-            await self._read_isr_changes()
+        elif path == nodes.ISR_CHANGE_NOTIFICATIONS:
+            await self._read_isr_notifications()
         elif path == nodes.LOG_DIR_EVENTS:
             await self._read_disk_events()
         elif path == nodes.PREFERRED_ELECTION:
@@ -390,13 +390,13 @@ class ControllerLoop:
 
     async def _read_deletions(self) -> None:
         assert self.cluster is not None
-        names = await self._doomed()
+        names = await self._queued_for_deletion()
         if not names <= self.cluster.topics.keys():
             # Asked for in the same breath as it was created: its creation may not have been read yet.
             await self._read_topics()
-        await self._step(TopicsDoomed(names))
+        await self._step(TopicsQueuedForDeletion(names))
 
-    async def _doomed(self) -> frozenset[str]:
+    async def _queued_for_deletion(self) -> frozenset[str]:
         """The topics to delete; requests to do so are thrown away where that is not allowed."""
         names = frozenset(await self._reader.children(nodes.DELETE_TOPICS))
         if self._delete_topics:
@@ -407,8 +407,8 @@ class ControllerLoop:
                 await self._writes.guarded([Delete(nodes.delete_topic_path(name))])
         return frozenset()
 
-    async def _read_isr_changes(self) -> None:
-        states, paths = await self._reader.isr_changes()
+    async def _read_isr_notifications(self) -> None:
+        states, paths = await self._reader.isr_notifications()
         await self._step(IsrChanged(states))
         for path in paths:
             with suppress(NoNode):
@@ -452,8 +452,8 @@ class ControllerLoop:
         """Build the picture from nothing but the nodes, and act as if just elected."""
         assert self.cluster is not None
         self.cluster = await self._reader.cluster(self.cluster)
-        await self._step(Elected(await self._doomed()))
-        await self._read_isr_changes()
+        await self._step(Elected(await self._queued_for_deletion()))
+        await self._read_isr_notifications()
         await self._read_disk_events()
         await self._read_preferred_election()
         await self._read_reassignments()
@@ -491,7 +491,7 @@ class ControllerLoop:
             partitions = sum(len(read.assignment.partitions) for read in event.topics.values())
         elif isinstance(event, ReplicasStopped):
             partitions = len(event.deleted)
-        elif isinstance(event, IsrProposed):
+        elif isinstance(event, AlterPartitionReceived):
             partitions = len(event.states)
         else:
             partitions = sum(len(topic.partitions) for topic in cluster.topics.values())

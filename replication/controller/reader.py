@@ -181,9 +181,12 @@ class ControllerReader:
                     )
         return states
 
-    async def isr_changes(self) -> tuple[dict[TopicPartition, tuple[nodes.PartitionState, int]], list[str]]:
+    async def isr_notifications(self) -> tuple[dict[TopicPartition, tuple[nodes.PartitionState, int]], list[str]]:
         """The states that leaders say they changed, and the paths of their notices; watched."""
-        paths = [f"{nodes.ISR_CHANGES}/{name}" for name in sorted(await self.children(nodes.ISR_CHANGES))]
+        paths = [
+            f"{nodes.ISR_CHANGE_NOTIFICATIONS}/{name}"
+            for name in sorted(await self.children(nodes.ISR_CHANGE_NOTIFICATIONS))
+        ]
         keys: dict[TopicPartition, None] = {}
         for node in await self._store.get_many(paths):
             if node is not None:

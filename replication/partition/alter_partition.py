@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gregor.replication.channels.controller_channel import ControllerChannel
     from gregor.replication.partition.partition import Partition
 
-MOST_PARTITIONS = 500
+MAX_PARTITIONS = 500
 """So many are asked about in one request: more would keep the loop from others for too long."""
 REFUSALS_NAMED = 10
 NOTICE_DELAY_S = 1.0
@@ -90,7 +90,7 @@ class _Wanted(NamedTuple):
         )
 
 
-class IsrChanges:
+class AlterPartitionManager:
     """`submit` takes a partition that has just proposed a set (Partition.propose_isr)."""
 
     def __init__(
@@ -138,7 +138,7 @@ class IsrChanges:
     def _next_wanted(self) -> list[_Wanted]:
         wanted: list[_Wanted] = []
         for key, one in list(self._pending.items()):
-            if len(wanted) == MOST_PARTITIONS:
+            if len(wanted) == MAX_PARTITIONS:
                 break
             if one.stands:
                 wanted.append(one)
@@ -157,15 +157,15 @@ class IsrChanges:
                 version = min(version, NAMES_UNTIL)
             answer: AlterPartitionResponse = await self._link.ask(self._request(wanted, version), version)
         except (OSError, StoreError) as error:
-            self._say_once(f"In-sync replicas cannot be altered, the controller is not reached: {error}")
+            self._log_once(f"In-sync replicas cannot be altered, the controller is not reached: {error}")
             return False
         if answer.error_code:
-            self._say_once(f"In-sync replicas cannot be altered, the controller answers: error {answer.error_code}")
+            self._log_once(f"In-sync replicas cannot be altered, the controller answers: error {answer.error_code}")
             return False
         self._said = ""
         return await self._take(wanted, answer)
 
-    def _say_once(self, text: str) -> None:
+    def _log_once(self, text: str) -> None:
         """It is tried many times a second."""
         if text != self._said:
             self._said = text

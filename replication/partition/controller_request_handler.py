@@ -24,7 +24,7 @@ OWN = -1
 """The connection of the controller in this very process, which has none."""
 
 
-class LocalBroker:
+class ControllerRequestHandler:
     """Also a BrokerChannels for a cluster of one. `registered` is to be called at each registration: before the first
     one nothing is done, as it cannot be told whether this life of the broker is meant or the one before, whose
     registration may still stand. That one had records which this one may have lost."""

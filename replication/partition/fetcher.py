@@ -29,14 +29,14 @@ FIRST_VERSION = 12
 """Of Fetch: the first in which a leader tells where the logs diverge."""
 LAST_VERSION_WITH_NAMES = 12
 STATE_FROM = 15
-MOST_PAUSE_S = 1.0
+MAX_PAUSE_S = 1.0
 """The rate of a throttle may be another by then."""
 FIRST_BACKOFF_MS = 20
 """Doubled with each error in a row, up to `replica.fetch.backoff.ms`. A new leader hears of itself when its followers
 do; who asks too early must not be late for it."""
-MOST_NEWS = 500
+MAX_NEWS = 500
 """So many partitions are told of in one request, as long as there is a session to tell of the others next time."""
-MOST_BATCHES = 250
+MAX_BATCHES = 250
 """So many are written in one step, in a millisecond or less."""
 NO_SESSION = 0
 OPENS = 0
@@ -167,7 +167,7 @@ class Fetcher:
         followed = _Followed(partition, log)
         self.unfollow(followed.key)
         self._followed[followed.key] = followed
-        self._hold_if_cut(followed)
+        self._hold_if_truncated(followed)
         if len(self._names) > 2 * len(self._followed):  # others were deleted
             self._names = {one.topic_id: one.key[0] for one in self._followed.values()}
         self._names[followed.topic_id] = partition.topic
@@ -183,10 +183,10 @@ class Fetcher:
             self._without_id -= followed.topic_id == ZERO_UUID
 
     @property
-    def has_cut(self) -> bool:
+    def has_truncated(self) -> bool:
         return bool(self._cut)
 
-    def cut_logs(self) -> list[Log]:
+    def truncated_logs(self) -> list[Log]:
         """Of partitions that are not asked for until these are synced: `synced` says when."""
         return [self._followed[key].log for key in self._cut]
 
@@ -198,7 +198,7 @@ class Fetcher:
             del self._cut[key]
             self._changed[key] = None
 
-    def _hold_if_cut(self, followed: _Followed) -> None:
+    def _hold_if_truncated(self, followed: _Followed) -> None:
         if followed.log.is_cut:
             self._cut[followed.key] = None
             self._changed[followed.key] = None
@@ -227,7 +227,7 @@ class Fetcher:
     def _left_ms(self, until_ms: int, now_ms: int) -> int:
         """Until then; but a clock that was set back makes no wait longer than waits are."""
         left_ms = until_ms - now_ms
-        return left_ms if 0 < left_ms <= max(self._settings.backoff_ms, MOST_PAUSE_S * 1000) else 0
+        return left_ms if 0 < left_ms <= max(self._settings.backoff_ms, MAX_PAUSE_S * 1000) else 0
 
     @property
     def max_version(self) -> int:
@@ -247,9 +247,9 @@ class Fetcher:
         wanted: dict[str, FetchRequest.FetchTopic] = {}
         forgotten: list[FetchRequest.ForgottenTopic] = []
         changed, later = self._changed, {}
-        if self._has_sessions and len(changed) > MOST_NEWS:
+        if self._has_sessions and len(changed) > MAX_NEWS:
             keys = list(changed)
-            changed, later = dict.fromkeys(keys[:MOST_NEWS]), dict.fromkeys(keys[MOST_NEWS:])
+            changed, later = dict.fromkeys(keys[:MAX_NEWS]), dict.fromkeys(keys[MAX_NEWS:])
         for key in changed:
             if not self._ask(key, wanted, forgotten, now_ms):
                 later[key] = None
@@ -284,7 +284,7 @@ class Fetcher:
         wait_s = self._throttle.wait_s()
         if not wait_s:
             return False
-        followed.not_before_ms = now_ms + max(1, int(min(wait_s, MOST_PAUSE_S) * 1000))
+        followed.not_before_ms = now_ms + max(1, int(min(wait_s, MAX_PAUSE_S) * 1000))
         self._waiting[followed.key] = None
         return True
 
@@ -338,7 +338,7 @@ class Fetcher:
 
     def take(self, answer: FetchResponse, now_ms: int) -> list[TopicPartitionKey]:
         """Write what came. Returns the partitions whose place is outside the leader's log: `found_range` them."""
-        steps = self.take_in_steps(answer, now_ms)
+        steps = self.append_in_steps(answer, now_ms)
         while True:
             try:
                 next(steps)
@@ -346,7 +346,7 @@ class Fetcher:
                 outside: list[TopicPartitionKey] = end.value
                 return outside
 
-    def take_in_steps(self, answer: FetchResponse, now_ms: int) -> Generator[None, None, list[TopicPartitionKey]]:
+    def append_in_steps(self, answer: FetchResponse, now_ms: int) -> Generator[None, None, list[TopicPartitionKey]]:
         """`take`, at most a partition at a time; partitions may come and go in between."""
         if answer.error_code:
             self._refused(answer.error_code, now_ms)
@@ -414,15 +414,15 @@ class Fetcher:
     def _write(
         self, followed: _Followed, data: FetchResponse.PartitionData, now_ms: int
     ) -> Generator[None, None, None]:
-        """In steps of MOST_BATCHES: small ones are looked at for long."""
+        """In steps of MAX_BATCHES: small ones are looked at for long."""
         diverging = data.diverging_epoch
         try:
             if diverging.epoch >= 0 or diverging.end_offset >= 0:
                 followed.partition.truncate_to_epoch(diverging.epoch, diverging.end_offset, now_ms)
-                self._hold_if_cut(followed)
+                self._hold_if_truncated(followed)
             else:
                 begun = False
-                for records in runs_of_batches(memoryview(cast("memoryview", data.records or b"")), MOST_BATCHES):
+                for records in runs_of_batches(memoryview(cast("memoryview", data.records or b"")), MAX_BATCHES):
                     if begun:
                         yield
                         if self._followed.get(followed.key) is not followed or not followed.is_current:
@@ -474,7 +474,7 @@ class Fetcher:
                     start_offset,
                 )
                 log.truncate_fully_and_start_at(start_offset, now_ms)
-            self._hold_if_cut(followed)
+            self._hold_if_truncated(followed)
         except KafkaError as error:
             _log.error("%s-%d: %s", name, index, error)
             followed.find_place()

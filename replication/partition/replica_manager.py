@@ -25,10 +25,10 @@ EPOCH_UNKNOWN = -1
 EPOCH_DURING_DELETE = -2
 
 REFUSED_LATELY_MS = 30_000
-MOST_REFUSED = 1000
+MAX_REFUSED = 1000
 """So many producers are noted for a partition."""
 
-TOLD_AT_A_TIME = 50
+NOTIFIED_AT_A_TIME = 50
 """Of so many partitions the listeners hear in one step."""
 
 LeadershipListener = Callable[[list[Partition], list[Partition]], None]
@@ -61,7 +61,7 @@ class ReplicaManager:
         self.by_topic_id: dict[tuple[Uuid, int], Partition] = {}
         self.generation = 0
         self.controller_epoch = 0
-        # (new leaders, new followers) after each LeaderAndIsr, TOLD_AT_A_TIME; the stopped ones after each StopReplica.
+        # (new leaders, new followers) after each LeaderAndIsr, NOTIFIED_AT_A_TIME; the stopped after each StopReplica.
         self.on_leadership: list[LeadershipListener] = []
         self.on_stopped: list[StopListener] = []
         self.on_log_moved: list[Callable[[Partition], None]] = []
@@ -117,18 +117,18 @@ class ReplicaManager:
                     self.generation += 1
                     yield
                 topics.append(LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors))
-            while len(leaders) > TOLD_AT_A_TIME or len(followers) > TOLD_AT_A_TIME:
-                told = leaders[:TOLD_AT_A_TIME], followers[:TOLD_AT_A_TIME]
-                del leaders[:TOLD_AT_A_TIME], followers[:TOLD_AT_A_TIME]
-                self._tell_of_roles(*told)
+            while len(leaders) > NOTIFIED_AT_A_TIME or len(followers) > NOTIFIED_AT_A_TIME:
+                told = leaders[:NOTIFIED_AT_A_TIME], followers[:NOTIFIED_AT_A_TIME]
+                del leaders[:NOTIFIED_AT_A_TIME], followers[:NOTIFIED_AT_A_TIME]
+                self._notify_of_roles(*told)
                 yield
         finally:
             # Also if this is given up half way, as when the controller of this process steps down: the next controller
             # says again what has not been done, but of what has nobody would tell any more.
-            self._tell_of_roles(leaders, followers)
+            self._notify_of_roles(leaders, followers)
         return LeaderAndIsrResponse(topics=topics)
 
-    def _tell_of_roles(self, leaders: list[Partition], followers: list[Partition]) -> None:
+    def _notify_of_roles(self, leaders: list[Partition], followers: list[Partition]) -> None:
         if leaders or followers:
             for listener in self.on_leadership:
                 listener(leaders, followers)
@@ -159,7 +159,7 @@ class ReplicaManager:
             state.leader_epoch < partition.leader_epoch
             or (state.leader_epoch == partition.leader_epoch and partition.log is not None)
         ):
-            if state.leader_epoch < partition.leader_epoch or not self._take_topic_id(partition, topic_id):
+            if state.leader_epoch < partition.leader_epoch or not self._accept_topic_id(partition, topic_id):
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             if not partition.is_leader:
                 followers.append(partition)  # it is asked for by its id from now on
@@ -169,7 +169,7 @@ class ReplicaManager:
         if partition is None:
             partition = self._add(topic, state.partition_index, topic_id if topic_id != ZERO_UUID else known_id)
         else:
-            self._take_topic_id(partition, topic_id)
+            self._accept_topic_id(partition, topic_id)
         reopened = partition.log is None
         if reopened:
             try:
@@ -204,7 +204,7 @@ class ReplicaManager:
             noted = self._refused.setdefault(key, {})
             known_epoch, _, at_ms = noted.get(producer_id, (-1, 0, 0))
             if known_epoch != epoch or now_ms - at_ms > REFUSED_LATELY_MS:
-                if len(noted) >= MOST_REFUSED:
+                if len(noted) >= MAX_REFUSED:
                     noted.clear()
                 noted[producer_id] = epoch, sequence, now_ms
 
@@ -216,7 +216,7 @@ class ReplicaManager:
             if now_ms - at_ms <= REFUSED_LATELY_MS:
                 log.await_sequence(producer_id, epoch, sequence)
 
-    def _take_topic_id(self, partition: Partition, topic_id: Uuid) -> bool:
+    def _accept_topic_id(self, partition: Partition, topic_id: Uuid) -> bool:
         """Whether it had none so far: an old release made the topic, and a controller has given it one since."""
         if partition.topic_id != ZERO_UUID or topic_id == ZERO_UUID:
             return False
@@ -281,13 +281,13 @@ class ReplicaManager:
         self.generation += 1
         for partition in lost:
             partition.offline(error)
-        self._tell_of_stops(lost)
+        self._notify_of_stops(lost)
 
     def take_offline_in_steps(self, keys: Iterable[TopicPartitionKey], error: ErrorCode) -> Generator[None, None, None]:
         """`take_offline`, with pauses where there are many."""
         left = list(keys)
-        for start in range(0, len(left), TOLD_AT_A_TIME):
-            self.take_offline(left[start : start + TOLD_AT_A_TIME], error)
+        for start in range(0, len(left), NOTIFIED_AT_A_TIME):
+            self.take_offline(left[start : start + NOTIFIED_AT_A_TIME], error)
             yield
 
     def follow_controller(self, epoch: int) -> None:
@@ -337,16 +337,16 @@ class ReplicaManager:
                     )
                     self.generation += 1
                     yield
-            while len(stopped) > TOLD_AT_A_TIME:
-                told = stopped[:TOLD_AT_A_TIME]
-                del stopped[:TOLD_AT_A_TIME]
-                self._tell_of_stops(told)
+            while len(stopped) > NOTIFIED_AT_A_TIME:
+                told = stopped[:NOTIFIED_AT_A_TIME]
+                del stopped[:NOTIFIED_AT_A_TIME]
+                self._notify_of_stops(told)
                 yield
         finally:
-            self._tell_of_stops(stopped)
+            self._notify_of_stops(stopped)
         return StopReplicaResponse(partition_errors=errors)
 
-    def _tell_of_stops(self, stopped: list[Partition]) -> None:
+    def _notify_of_stops(self, stopped: list[Partition]) -> None:
         if stopped:
             for listener in self.on_stopped:
                 listener(stopped)

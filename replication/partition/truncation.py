@@ -18,13 +18,13 @@ from gregor.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from gregor.storage.log.log import Log
 
-MOST_TOGETHER = 50
+MAX_AT_ONCE = 50
 """Cut logs that are synced before all of them are told of."""
 
 _log = logging.getLogger(__name__)
 
 
-class CutLogs:
+class TruncatedLogs:
     """Each log is brought to the disk once, however often it is asked for meanwhile."""
 
     def __init__(self, flush: Callable[[Log], Awaitable[None]], withdraw: Callable[[], Awaitable[None]]) -> None:
@@ -52,7 +52,7 @@ class CutLogs:
     async def _run(self) -> None:
         try:
             while self._queue:
-                batch = list(islice(self._queue, MOST_TOGETHER))
+                batch = list(islice(self._queue, MAX_AT_ONCE))
                 failed = []
                 for log in batch:
                     if log in self._queue and not await self._sync(log):

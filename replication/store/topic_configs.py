@@ -29,7 +29,7 @@ from gregor.replication.turns import Turns, first_turn, in_turns
 # Notices are kept for brokers that are slow to read them (Kafka: 15 minutes).
 CHANGE_KEPT_MS = 15 * 60 * 1000
 _TOPICS_PER_READ = 100
-_TOPICS_TOLD_TOGETHER = 500
+_TOPICS_NOTIFIED_AT_ONCE = 500
 
 TopicsListener = Callable[[Collection[str]], Iterable[None]]
 """Gets the names of topics that have other settings now; its work goes on with each step that it is asked for."""
@@ -92,10 +92,10 @@ class TopicConfigs:
     async def refresh(self, topic: str) -> None:
         """Read a topic's settings again and tell, if they are others than before."""
         node = await self._store.get(config_path("topics", topic))
-        if self._takes_others(topic, b"" if node is None else node[0]):
+        if self._accepts_others(topic, b"" if node is None else node[0]):
             await in_turns(self._tell([topic]))
 
-    def _takes_others(self, topic: str, data: bytes) -> bool:
+    def _accepts_others(self, topic: str, data: bytes) -> bool:
         before = self.log_config(topic)
         self._take(topic, data)
         return self.log_config(topic) != before
@@ -177,7 +177,7 @@ class TopicConfigs:
             changed = {
                 topic
                 for topic, node in zip(part, found, strict=True)
-                if topic in self._overrides and self._takes_others(topic, b"" if node is None else node[0])
+                if topic in self._overrides and self._accepts_others(topic, b"" if node is None else node[0])
             }
             if changed:
                 await in_turns(self._tell(changed))
@@ -247,8 +247,8 @@ class TopicConfigs:
             return
         self._defaults = defaults
         topics = list(self._overrides)
-        for start in range(0, len(topics), _TOPICS_TOLD_TOGETHER):
-            part = set(topics[start : start + _TOPICS_TOLD_TOGETHER])
+        for start in range(0, len(topics), _TOPICS_NOTIFIED_AT_ONCE):
+            part = set(topics[start : start + _TOPICS_NOTIFIED_AT_ONCE])
             for topic in part:
                 yield
                 if self._defaults is not defaults:

@@ -46,7 +46,7 @@ from gregor.storage.segment.transaction_index import (
 if TYPE_CHECKING:
     from gregor.storage.fs.files import File, Files
 
-LEAST_WINDOW_BYTES = 64 * 1024
+MIN_WINDOW_BYTES = 64 * 1024
 
 
 class CleaningJob(NamedTuple):
@@ -253,7 +253,7 @@ class CleaningRun:
             segment.size_bytes,
             next_offset=segment.base_offset,
             checks_crc=False,
-            window_bytes=max(self._job.window_bytes, LEAST_WINDOW_BYTES),
+            window_bytes=max(self._job.window_bytes, MIN_WINDOW_BYTES),
         )
         for batch in walk:
             yield RecordBatch(walk.window, batch.position - walk.window_position)

@@ -321,7 +321,7 @@ def _checked_batches(view: memoryview, next_offset: int) -> list[BatchHeader]:
         window_bytes=len(view),
     )
     batches = list(walk)
-    if walk.defect is not None and walk.defect is not Defect.CUT_OFF:
+    if walk.defect is not None and walk.defect is not Defect.INCOMPLETE:
         code = ErrorCode.OFFSET_OUT_OF_RANGE if walk.defect is Defect.OFFSETS else ErrorCode.CORRUPT_MESSAGE
         raise KafkaError(code, f"a leader's answer holds {walk.problem}, at position {walk.position}")
     return batches

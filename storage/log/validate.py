@@ -32,7 +32,7 @@ from gregor.storage.segment.batches import (
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
 
-LEAST_MESSAGE_BYTES = 14
+MIN_MESSAGE_BYTES = 14
 """Length field of the smallest message of any format: an empty one of magic 0."""
 
 
@@ -104,7 +104,7 @@ def _batch_bytes(view: memoryview) -> int | None:
     if len(view) < LENGTH_OVERHEAD:
         return None
     length = int.from_bytes(view[LENGTH_POSITION:LENGTH_OVERHEAD], signed=True)
-    if length < LEAST_MESSAGE_BYTES:
+    if length < MIN_MESSAGE_BYTES:
         raise _refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch cannot have {length} bytes after its length")
     if len(view) <= MAGIC_POSITION:
         return None

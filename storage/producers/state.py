@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from gregor.storage.fs.files import Files
     from gregor.storage.segment.segment import Segment
 
-MOST_SEQUENCES_BACK = 1 << 30
+MAX_SEQUENCES_BACK = 1 << 30
 """A repetition of something older than that, and a batch far ahead, cannot be told apart: sequences go round."""
-MOST_AWAITED = 1000
+MAX_AWAITED = 1000
 NEW_LEADER_MS = 30_000
 """How long what the leader before left undone may take to come: clients wait so long for an answer that does not come
 (request.timeout.ms)."""
@@ -124,7 +124,7 @@ class ProducerEntry:
         known = (oldest - self.begins_at) & SEQUENCE_MASK
         back = (oldest - first_sequence) & SEQUENCE_MASK
         count = ((last_sequence - first_sequence) & SEQUENCE_MASK) + 1
-        return count <= back <= min(known, MOST_SEQUENCES_BACK)
+        return count <= back <= min(known, MAX_SEQUENCES_BACK)
 
     def recall(self, earlier: ProducerEntry) -> None:
         """Takes in what the log tells of the batches up to the one that was known first."""
@@ -172,7 +172,7 @@ class ProducerStates:
         self.entries: dict[int, ProducerEntry] = {}
         self.awaited: dict[int, tuple[int, int, int]] = {}
         """Producer id -> epoch, first and last of the batches that were refused for a reason that passes, by their
-        sequences. What was sent behind them must not be taken before. Of MOST_AWAITED producers, who may have made up
+        sequences. What was sent behind them must not be taken before. Of MAX_AWAITED producers, who may have made up
         their ids; those refused longest ago are forgotten, and taken as Kafka takes them."""
         self.led_since_ms: int | None = None
         """Since when this log is written to by clients that wrote to another one before; None: they did not."""
@@ -201,7 +201,7 @@ class ProducerStates:
             first = min(sequence, refused[0], key=lambda one: _ahead(one, expected))
             last = max(sequence, refused[1], key=lambda one: _ahead(one, expected))
         self.awaited.pop(producer_id, None)
-        if len(self.awaited) >= MOST_AWAITED:
+        if len(self.awaited) >= MAX_AWAITED:
             del self.awaited[next(iter(self.awaited))]
         self.awaited[producer_id] = epoch, first, last
 
@@ -466,7 +466,7 @@ class ProducerStates:
 def _ahead(sequence: int, expected: int) -> int:
     """How far it lies behind (less than 0) or before the one that is expected."""
     ahead = (sequence - expected) & SEQUENCE_MASK
-    return ahead if ahead < MOST_SEQUENCES_BACK else ahead - SEQUENCE_MASK - 1
+    return ahead if ahead < MAX_SEQUENCES_BACK else ahead - SEQUENCE_MASK - 1
 
 
 def _stored_before(entry: ProducerEntry, first_sequence: int, high_watermark: int) -> KafkaError:

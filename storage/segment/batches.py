@@ -117,7 +117,7 @@ class Defect(Enum):
     """No header of magic 2 with a length that holds one."""
     OFFSETS = 2
     """Offsets that go back, or lie too far from the first one."""
-    CUT_OFF = 3
+    INCOMPLETE = 3
     CHECKSUM = 4
 
 
@@ -214,7 +214,7 @@ class BatchWalk:
                     view = memoryview(window)
                     self.window = window
                     if limit < stop:
-                        self._stop(Defect.CUT_OFF, f"a batch of {stop} bytes, of which {limit} are there")
+                        self._stop(Defect.INCOMPLETE, f"a batch of {stop} bytes, of which {limit} are there")
                         return
                 if checks_crc and crc32c(view[at + CRC_START : stop]) != crc:
                     self.position = position + at
@@ -247,7 +247,7 @@ class BatchWalk:
             self._stop(Defect.OFFSETS, f"offset {last_offset} is too far from the segment's {base}")
         else:
             there = end - self.position
-            self._stop(Defect.CUT_OFF, f"a batch of {size_bytes} bytes, of which {there} are there")
+            self._stop(Defect.INCOMPLETE, f"a batch of {size_bytes} bytes, of which {there} are there")
 
     def _stop(self, defect: Defect, problem: str) -> None:
         self.defect, self.problem = defect, problem

@@ -42,7 +42,7 @@ WINDOW_BYTES = 128 * 1024
 _HEADER = Struct(">qiibIhi8xqqhi")
 """As batches.HEADER, without what nobody here looks at: the base timestamp and the record count."""
 
-_LEAST_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
+_MIN_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
 _HIGHEST_PLAIN_ATTRIBUTES = TRANSACTIONAL_BIT - 1
 
 _STATE = (
@@ -178,7 +178,7 @@ class Scan:
             )
             stop = at + length + LENGTH_OVERHEAD
             following = base_offset + delta + 1  # the delta is vouched for by the checksum
-            if magic != 2 or length < _LEAST_LENGTH or base_offset < next_offset or following > highest_next_offset:
+            if magic != 2 or length < _MIN_LENGTH or base_offset < next_offset or following > highest_next_offset:
                 self.valid = False
                 break
             if stop > filled:

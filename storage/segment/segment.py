@@ -158,7 +158,7 @@ class Segment:
             at, limit = 0, len(window) - HEADER_BYTES
             while at <= limit:
                 base_offset, length, _, magic, _, _, delta = _OFFSETS.unpack_from(window, at)
-                if magic != 2 or length < _LEAST_LENGTH:
+                if magic != 2 or length < _MIN_LENGTH:
                     raise KafkaError(
                         ErrorCode.KAFKA_STORAGE_ERROR, f"{self.log.path}: no record batch at position {position + at}"
                     )
@@ -331,4 +331,4 @@ class Segment:
 _OFFSETS = Struct(">qiibIhi")
 """The header up to the last offset delta."""
 
-_LEAST_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
+_MIN_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD

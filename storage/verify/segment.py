@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gregor.storage.segment.segment import Segment
 
 WINDOW_BYTES = 1024 * 1024
-MOST_PER_FILE = 20
+MAX_PER_FILE = 20
 """So many problems of one kind are told of a file; of a broken index every entry may be wrong."""
 
 
@@ -139,9 +139,9 @@ class _Entries:
 
     def tell(self, what: str, remedy: str, harmless: bool = False) -> None:
         self._told += 1
-        if self._told <= MOST_PER_FILE:
+        if self._told <= MAX_PER_FILE:
             self._found(Finding(self.path, what, remedy, harmless))
-        elif self._told == MOST_PER_FILE + 1:
+        elif self._told == MAX_PER_FILE + 1:
             self._found(Finding(self.path, "more of the same is left out", REBUILT, harmless))
 
 
@@ -311,7 +311,7 @@ class _Epochs:
             self._tell(Finding(place, what, EPOCHS_AGAIN))
 
     def _tell(self, finding: Finding) -> None:
-        if self._told < MOST_PER_FILE:
+        if self._told < MAX_PER_FILE:
             self._told += 1
             self._found(finding)
 

@@ -32,11 +32,11 @@ from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.broker_channels import Brokers
 from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.controller.answers import ControllerAnswers
-from gregor.replication.controller.auto_leader_rebalance import LeaderBalance
+from gregor.replication.controller.auto_leader_rebalance import AutoLeaderRebalance
 from gregor.replication.controller.context import LiveBroker
 from gregor.replication.controller.loop import ControllerLoop
-from gregor.replication.partition.alter_partition import IsrChanges
-from gregor.replication.partition.controller_request_handler import LocalBroker
+from gregor.replication.partition.alter_partition import AlterPartitionManager
+from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -129,7 +129,7 @@ class Node:
             folder_removed=files.remove_directory,
         )
         self.recovering = RecoveringPartitions(self.replicas, self.logs.is_loading)
-        self.local = LocalBroker(self.replicas, self.image, self.configs, self.recovering.hold_back)
+        self.local = ControllerRequestHandler(self.replicas, self.image, self.configs, self.recovering.hold_back)
         self.member = Membership(
             self.store,
             self.local,
@@ -182,7 +182,7 @@ class Node:
             self._clock_ms,
             self._broker_epoch,
             self._checkpoint,
-            IsrChanges(self.broker_id, self._link(), store, self._broker_epoch, self._clock_ms, self.spawn),
+            AlterPartitionManager(self.broker_id, self._link(), store, self._broker_epoch, self._clock_ms, self.spawn),
         )
         nothing: Any = dict.fromkeys(Broker.__slots__)
         self.broker = Broker(**nothing)
@@ -194,7 +194,7 @@ class Node:
         replicating.start()
         self.spawn(self._load_rest())
         Cleaner(self.config, self.logs, cast("Any", self), self._clock_ms).on(self.files).start()
-        self.spawn(LeaderBalance(self.controller, 0, BALANCE_S).run())
+        self.spawn(AutoLeaderRebalance(self.controller, 0, BALANCE_S).run())
         self.spawn(self._maintain())
         self.started = True
 
@@ -260,7 +260,7 @@ class Node:
         epoch = self.local.broker_epoch
         if await hand_over(self.config, self._link(), self.store, self.image, self.replicas, epoch):
             await self.replicating.close()
-        await self.controller.until_told(TOLD_WITHIN_S)
+        await self.controller.until_notified(TOLD_WITHIN_S)
         self._network.stop_listening(host_of(self.broker_id), self.process)
         await self.controller.stop()
         await self.replicating.close()

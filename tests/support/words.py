@@ -40,6 +40,8 @@ IN_NAMES = (
     *("hear", "hears", "heard", "say", "says", "said", "inert", "whoever", "nobody", "somebody", "anybody"),
     *("for_ever", "so_long", "mend", "mends"),
 )
+#: Set phrases of plain English.
+IDIOMS = ("take_offline", "take_snapshot", "look_up", "lookup")
 #: Constants that say a limit the wrong way round.
 AS_PREFIXES = ("MOST_", "LEAST_")
 
@@ -67,6 +69,8 @@ def parts(name: str) -> str:
 def banned_in(name: str) -> list[str]:
     """Return the replaced words that an identifier contains."""
     apart = parts(name)
+    for idiom in IDIOMS:
+        apart = apart.replace(f"_{idiom}_", "_")
     found = [word for word in IN_NAMES if f"_{word}_" in apart]
     return found + [prefix for prefix in AS_PREFIXES if name.lstrip("_").startswith(prefix)]
 

@@ -14,7 +14,7 @@ from gregor.protocol.messages import DescribeLogDirsResponse, MetadataResponse
 
 AHEAD_MS = 10_000
 """A newest record this far in the future is told of: clocks of machines that keep time differ by less."""
-LEAST_FREE_SHARE = 0.05
+MIN_FREE_SHARE = 0.05
 LITTLE_FREE_SHARE = 0.15
 _NAMES_SHOWN = 5
 
@@ -181,7 +181,7 @@ def check_folders(broker: SeenBroker) -> list[Finding]:
             remedy = "lower retention.ms or retention.bytes of large topics (`gregor log-dirs --describe`), or add room"
             level = Level.OK
             if share < LITTLE_FREE_SHARE:
-                level = Level.WRONG if share < LEAST_FREE_SHARE else Level.NOTE
+                level = Level.WRONG if share < MIN_FREE_SHARE else Level.NOTE
             found.append(Finding(level, text, remedy if level else ""))
     return found
 

@@ -85,7 +85,7 @@ def test_another_controller_is_asked_at_once() -> None:
 
 
 def test_who_has_nobody_to_take_over_does_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handing_over, "_TOLD_WITHIN_S", 0)
+    monkeypatch.setattr(handing_over, "_NOTIFIED_WITHIN_S", 0)
     last = Cluster()
     last.image.brokers = {1: None}
     assert not last.stop()

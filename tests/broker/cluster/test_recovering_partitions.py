@@ -30,7 +30,7 @@ from gregor.protocol.messages import (
     MetadataRequest,
     OffsetCommitRequest,
 )
-from gregor.replication.partition.controller_request_handler import LocalBroker
+from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.storage.log.log import Log
 from gregor.storage.recovery import recovery
 from tests.broker.harness import Harness, Wire, batch, fetch_request, one_partition, produce_request
@@ -354,7 +354,7 @@ async def _load_while_settings_are_read() -> None:
     replicas: Any = Replicas()
     recovering = RecoveringPartitions(replicas, lambda *key: key in loading)
     parts: list[Any] = [replicas, None, Configs()]
-    local = LocalBroker(*parts, recovering.hold_back)
+    local = ControllerRequestHandler(*parts, recovering.hold_back)
     local.registered(5)
     state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(partition_index=0)
     topic = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="slow", partition_states=[state])

@@ -10,12 +10,12 @@ import pytest
 
 from gregor.broker.fetch.delayed import DelayedFetch
 from gregor.protocol.errors import ErrorCode
-from gregor.replication.partition.purgatory import Waiters
+from gregor.replication.partition.purgatory import DelayedOperations
 
 
 class FakePartition:
     def __init__(self) -> None:
-        self.waiters = Waiters()
+        self.waiters = DelayedOperations()
 
     def watch(self, callback: Callable[[], None]) -> int:
         return self.waiters.watch(callback)

@@ -243,7 +243,7 @@ def test_a_fetcher_that_comes_back_takes_its_place_anew(harness: Harness, topic:
     assert len(harness.broker.follower_sessions) == 2
     harness.broker.follower_sessions.forget(lambda broker_id: broker_id != FOLLOWER)
     assert len(harness.broker.follower_sessions) == 0
-    assert not partition_of(harness, topic)._waiters.active
+    assert not partition_of(harness, topic)._delayed.active
 
 
 def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
@@ -321,7 +321,7 @@ def test_a_session_is_counted(harness: Harness, topic: str) -> None:
     gone = follower.request({})
     gone.forgotten_topics_data = [FetchRequest.ForgottenTopic(topic_id=follower.name, partitions=[0])]
     assert harness.ask(gone, 17).responses == []
-    assert not partition_of(harness, topic)._waiters.active
+    assert not partition_of(harness, topic)._delayed.active
 
 
 def test_who_catches_up_is_proposed(harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +347,7 @@ def test_many_that_may_not_join_the_set_keep_nobody_waiting_and_nobody_busy(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As while there is no controller: they are looked at in turns, and the others have theirs all the same."""
-    monkeypatch.setattr("gregor.broker.fetch.follower.MOST_PARTITIONS", 1)
+    monkeypatch.setattr("gregor.broker.fetch.follower.MAX_PARTITIONS", 1)
     looked: list[int] = []
     propose: Any = lambda partition, isr: looked.append(partition.partition)  # noqa: E731
     monkeypatch.setattr(harness.broker.follower_sessions, "propose_isr", propose)
@@ -375,7 +375,7 @@ def test_where_a_leadership_began_while_a_fetch_waited_the_next_one_counts(
 ) -> None:
     """The fetch came when this broker did not lead: it did not say where the follower stands. Without records nobody
     would look at it again, and it stayed out of the in-sync set for ever (of 5,000 new partitions on a slow disk)."""
-    monkeypatch.setattr("gregor.broker.fetch.follower.MOST_PARTITIONS", 1)
+    monkeypatch.setattr("gregor.broker.fetch.follower.MAX_PARTITIONS", 1)
     first, second = partition_of(harness, topic, 0), partition_of(harness, topic, 1)
     first.isr_decided([0], first.partition_epoch + 1, harness.broker.now_ms())
     role = state(0, second.leader_epoch, second.isr, second.replicas, second.partition_epoch)
@@ -395,7 +395,7 @@ def test_where_a_leadership_began_while_a_fetch_waited_the_next_one_counts(
 def test_many_that_are_throttled_keep_nobody_waiting_and_nobody_busy(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gregor.broker.fetch.follower.MOST_PARTITIONS", 1)
+    monkeypatch.setattr("gregor.broker.fetch.follower.MAX_PARTITIONS", 1)
     clock_s = [0.0]
     throttle = ReplicaThrottle(0, lambda: 1000, lambda: clock_s[0])
     monkeypatch.setattr(harness.broker.follower_sessions, "throttle", throttle)

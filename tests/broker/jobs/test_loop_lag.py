@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from gregor.broker.jobs.loop_lag import BOUNDS_MS, LIMIT_MS, TICK_S, WARN_MS, StallCounts, StallMeter, Stalls, where
+from gregor.broker.jobs.loop_lag import BOUNDS_MS, LIMIT_MS, TICK_S, WARN_MS, LagCounts, LagMeter, Stalls, where
 from tests.broker.harness import running
 
 
@@ -177,7 +177,7 @@ def test_after_stop_a_late_signal_does_nothing(bench: Bench) -> None:
 
 
 def test_warnings_are_rare(caplog: pytest.LogCaptureFixture) -> None:
-    meter = StallMeter()
+    meter = LagMeter()
     for second in range(20):
         meter.late(second, WARN_MS, 1, "here")
         meter.late(second, LIMIT_MS, 1, "here")
@@ -186,7 +186,7 @@ def test_warnings_are_rare(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_counts_add_up() -> None:
-    one, other = StallCounts(), StallCounts()
+    one, other = LagCounts(), LagCounts()
     for lasted_ms in (1, 1.9, 2, 9.99, 10, 999, 1000, 100_000):
         one.add(lasted_ms, lasted_ms / 2)
     assert one.counts == [2, 1, 1, 1, 0, 0, 0, 0, 1, 2]
@@ -198,7 +198,7 @@ def test_counts_add_up() -> None:
 
 
 def test_figures() -> None:
-    counts = StallCounts()
+    counts = LagCounts()
     counts.add(12.345, 3.21)
     assert counts.figures() == {
         "longest_ms": 12.3,

@@ -123,10 +123,10 @@ async def test_answers_larger_than_the_buffer_in_pieces(piece_bytes: int) -> Non
             assert found == records
 
 
-@pytest.mark.parametrize("over_bytes", [-1, 0, 1, peer_module.LEAST_BUFFER_BYTES])
+@pytest.mark.parametrize("over_bytes", [-1, 0, 1, peer_module.MIN_BUFFER_BYTES])
 def test_an_answer_may_end_where_the_buffer_does(over_bytes: int) -> None:
     """uvloop asks for room once more after the last byte, and takes a buffer without any for an error."""
-    whole_bytes = peer_module.LEAST_BUFFER_BYTES + over_bytes
+    whole_bytes = peer_module.MIN_BUFFER_BYTES + over_bytes
 
     def answer(key: int, version: int, correlation_id: int) -> bytes:
         def with_records(size_bytes: int) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 
 from gregor.config.listeners import Listener
 from gregor.protocol.topic_partition import TopicPartition
-from gregor.replication.controller.auto_leader_rebalance import LeaderBalance, misled_in_steps
+from gregor.replication.controller.auto_leader_rebalance import AutoLeaderRebalance, misled_in_steps
 from gregor.replication.controller.context import Cluster, LiveBroker, Partition, Topic
 from gregor.replication.store import nodes
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
@@ -77,7 +77,7 @@ async def test_a_broker_that_came_back_leads_again(tmp_path: Path) -> None:
         await subject.settle()
         await subject.join(2)
         await subject.settle()
-        balance = LeaderBalance(subject.loop, 10, 300)
+        balance = AutoLeaderRebalance(subject.loop, 10, 300)
         await balance.look()
         assert (await subject.state("t")).leader == 1, "not in sync yet"
         state = (await subject.state("t"))._replace(isr=(1, 2))
@@ -102,9 +102,9 @@ async def test_it_looks_after_every_election_and_then_in_its_time(monkeypatch: p
             if len(looks) == 3:
                 enough.set()
 
-    monkeypatch.setattr("gregor.replication.controller.auto_leader_rebalance.FIRST_LOOK_S", 0.001)
+    monkeypatch.setattr("gregor.replication.controller.auto_leader_rebalance.FIRST_CHECK_S", 0.001)
     controller = Controller()
-    task = asyncio.create_task(LeaderBalance(controller, 10, 0.002).run())
+    task = asyncio.create_task(AutoLeaderRebalance(controller, 10, 0.002).run())
     try:
         await asyncio.sleep(0.01)
         assert not looks

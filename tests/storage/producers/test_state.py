@@ -14,7 +14,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.storage.log.log import Log
 from gregor.storage.producers.state import (
     BATCHES_KEPT,
-    MOST_AWAITED,
+    MAX_AWAITED,
     NEW_LEADER_MS,
     AppendedBatch,
     ProducerEntry,
@@ -369,15 +369,15 @@ def test_who_is_unknown_where_records_were_deleted_begins_anywhere_at_a_new_lead
 def test_only_so_many_refused_producers_are_waited_for() -> None:
     """Their ids may be made up."""
     log = open_log(MemoryFiles())
-    for producer_id in range(MOST_AWAITED):
+    for producer_id in range(MAX_AWAITED):
         log.await_sequence(producer_id, 0, 0)
     log.await_sequence(0, 0, 1)  # lately again
-    for producer_id in range(MOST_AWAITED, MOST_AWAITED + 3):
+    for producer_id in range(MAX_AWAITED, MAX_AWAITED + 3):
         log.await_sequence(producer_id, 0, 0)
-    assert len(log.producers.awaited) == MOST_AWAITED
+    assert len(log.producers.awaited) == MAX_AWAITED
     assert {1, 2, 3}.isdisjoint(log.producers.awaited)
     assert log.producers.awaited[0] == (0, 0, 1)
-    for producer_id in (4, MOST_AWAITED + 2):
+    for producer_id in (4, MAX_AWAITED + 2):
         with pytest.raises(KafkaError):
             log.append_as_leader(sequenced(producer_id, 0, 1), 0, NOW_MS)
     assert log.append_as_leader(sequenced(1, 0, 1), 0, NOW_MS).first_offset == 0

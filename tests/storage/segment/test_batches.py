@@ -81,7 +81,7 @@ def test_a_walk_shows_each_header_whatever_its_windows(
         ((">i", 23, -1), Defect.FORMAT, "a last offset delta of -1"),
         ((">q", 0, 1), Defect.OFFSETS, "base offset 1 where 2 is the least"),
         ((">q", 0, 1 << 40), Defect.OFFSETS, "is too far from the segment's 0"),
-        ((">i", 8, 5000), Defect.CUT_OFF, "a batch of 5012 bytes"),
+        ((">i", 8, 5000), Defect.INCOMPLETE, "a batch of 5012 bytes"),
         ((">I", 17, 1), Defect.CHECKSUM, "offsets 2 to 3 is wrong"),
     ],
 )

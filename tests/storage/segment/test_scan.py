@@ -157,7 +157,7 @@ def test_the_process_answers_what_a_walk_of_ones_own_finds(tmp_path: Path) -> No
 def test_it_gives_back_what_it_cannot_read_or_would_be_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan_worker, "MOST_HEADERS", 4)
+    monkeypatch.setattr(scan_worker, "MAX_HEADERS", 4)
     many = order(tmp_path / "many.log", log_of([(7, "plain", 0, 0, 0)] * 5))
     few = order(tmp_path / "few.log", log_of([(7, "plain", 0, 0, 0)] * 4))
     missing = {**few, "path": str(tmp_path / "none.log")}
