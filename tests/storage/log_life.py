@@ -82,7 +82,7 @@ class LogLife(LogModel):
                 self._settle_after_error()
         finally:
             self.files.steps_left = NEVER
-            self.files._faults.clear()
+            self.files.clear_faults()
 
     def _settle_after_error(self) -> None:
         """What a broker would find in the log now is what counts."""
@@ -320,7 +320,7 @@ class LogLife(LogModel):
         # begins: a part of one does not go by itself, and leaves a gap.
         # Nothing fails here: a broker would truncate again what its leader does not have.
         self.files.steps_left = NEVER
-        self.files._faults.clear()
+        self.files.clear_faults()
         least = max(log.high_watermark, self.cleaned_to, log.log_start_offset)
         begins = [one[0] for one in self.history if one[0] >= least]
         offset = self.random.choice([*begins, self.end])
@@ -339,7 +339,7 @@ class LogLife(LogModel):
     def stop(self) -> None:
         self.trace.append("  stop")
         self.files.steps_left = NEVER
-        self.files._faults.clear()
+        self.files.clear_faults()
         if self.cleaning is not None and self.cleaning.swap is not None:
             paths = self.log.swap.discard(self.cleaning.swap)
             unlink_unfinished(self.files, self.log.directory, paths)
@@ -359,7 +359,7 @@ class LogLife(LogModel):
         machine = self.random.random() < 0.5
         self.trace.append(f"  crash of the {'machine' if machine else 'process'}")
         self.files.steps_left = NEVER
-        self.files._faults.clear()
+        self.files.clear_faults()
         synced = self.log.recovery_point
         if synced < self.log.first_segment_offset:
             synced = 0  # what was synced is deleted: nothing that is left needs to be found

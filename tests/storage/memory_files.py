@@ -187,6 +187,10 @@ class MemoryFiles:
         """Lets the next call of `operation` raise once `after` more have gone well."""
         self._faults[operation, self.calls[operation] + after] = error or OSError(errno.EIO, "made to fail")
 
+    def clear_faults(self) -> None:
+        """Let everything succeed from now on."""
+        self._faults.clear()
+
     def shorten(self, size_bytes: int, after: int = 0) -> None:
         """Lets a write take only so many bytes, once `after` more writes have gone well."""
         self._faults["write", self.calls["write"] + after] = size_bytes
