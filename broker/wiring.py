@@ -185,8 +185,7 @@ class Node:
         groups = self._group_coordinator(base, gate)
         control = self._controller_parts(base)
         self.controller = control.loop
-        sessions = FollowerSessions(self._config["max.incremental.fetch.session.cache.slots"])
-        member = self._member = self._cluster_member(base, control, maintenance, sessions)
+        member = self._member = self._cluster_member(base, control, maintenance)
         TopicEvents(base.replicas, base.image, base.configs, groups)
         self._follow_settings(base.configs)
         admin = Admin(
@@ -199,7 +198,7 @@ class Node:
             is_reserved=base.adoption.is_reserved,
             check_addresses=check_addresses,
         )
-        self.broker = self._serving_parts(base, control, admin, groups, gate, mover, sessions)
+        self.broker = self._serving_parts(base, control, admin, groups, gate, mover)
         stop_in_order(
             self._lifetimes,
             mover=mover,
@@ -294,7 +293,7 @@ class Node:
         return watch
 
     def _group_coordinator(self, base: _Base, gate: Gate) -> GroupCoordinator:
-        group_log = GroupLog(base.replicas)
+        group_log = GroupLog(base.replicas, self._background)
         return GroupCoordinator(
             GroupConfig.from_broker(self._config),
             group_log,
@@ -322,9 +321,7 @@ class Node:
             loop, answers, lambda: ControllerChannel(config.broker_id, base.image, answers, listener, timeout_ms)
         )
 
-    def _cluster_member(
-        self, base: _Base, control: _Control, maintenance: Maintenance, sessions: FollowerSessions
-    ) -> Member | None:
+    def _cluster_member(self, base: _Base, control: _Control, maintenance: Maintenance) -> Member | None:
         if self._zookeeper is None:
             return None
         from gregor.broker.cluster.member import Member  # a broker that is alone starts faster without
@@ -338,7 +335,6 @@ class Node:
             base.configs,
             control.loop,
             control.new_link,
-            sessions,
             self._background,
             now_ms,
             withdraw=maintenance.withdraw_recovery_points,
@@ -354,9 +350,9 @@ class Node:
         groups: GroupCoordinator,
         gate: Gate,
         mover: LogMover,
-        follower_sessions: FollowerSessions,
     ) -> Broker:
-        config = self._config
+        config, member = self._config, self._member
+        fetch_slots: int = config["max.incremental.fetch.session.cache.slots"]
         blocks = BlocksOfController(control.new_link(), base.store, config.broker_id, lambda: base.local.broker_epoch)
         return Broker(
             config=config,
@@ -378,12 +374,12 @@ class Node:
             local_broker=base.local,
             controller=control.answers,
             admin=admin,
-            topic_creator=TopicCreator(config, admin, self._member.topic_requests if self._member else None),
+            topic_creator=TopicCreator(config, admin, member.topic_requests if member else None),
             groups=groups,
             consumer_offsets=ConsumerOffsets(base.store),
             producer_ids=ProducerIdAllocator(base.store, config.broker_id, blocks.claim if self.in_cluster else None),
-            fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"]),
-            follower_sessions=follower_sessions,
+            fetch_sessions=FetchSessions(fetch_slots),
+            follower_sessions=member.follower_sessions if member else FollowerSessions(fetch_slots),
             encoded_topics=EncodedTopics(),
             addresses=self._addresses,
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,

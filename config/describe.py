@@ -127,11 +127,6 @@ def described_broker_keys(broker: BrokerConfig) -> list[str]:
     return list(dict.fromkeys((*listed, *given)))
 
 
-def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
-    """The settings of this broker."""
-    return [describe_broker_key(key, broker) for key in described_broker_keys(broker)]
-
-
 def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
     """The dynamic settings of all brokers together (a BROKER resource without a name)."""
     entries = []

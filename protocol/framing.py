@@ -24,6 +24,7 @@ FRAME_HEAD = Struct(">ihhi")
 
 SIZE_BYTES = _SIZE.size
 HEAD_BYTES = _HEAD.size
+_REQUEST_HEAD_BYTES = FRAME_HEAD.size
 RESPONSE_HEADS = (bytes(SIZE_BYTES + 4), bytes(SIZE_BYTES + 5))
 """Size field and response header, still zero, by header version: the correlation id, and from 1 on no tagged fields."""
 MAX_REQUESTS_AT_ONCE = 16
@@ -135,8 +136,13 @@ class Receiver:
 
         Raises FramingError where the first is no request; one behind others is found when it has become the first.
         """
+        if end - begin < _REQUEST_HEAD_BYTES:
+            return []
+        head = FRAME_HEAD.unpack_from(view, begin)
+        if begin + SIZE_BYTES + head[0] == end and head[0] <= self.max_frame_bytes:
+            return [head]  # the usual one, alone in its read
         heads: list[tuple[int, int, int, int]] = []
-        while end - begin >= SIZE_BYTES + HEAD_BYTES and len(heads) < MAX_REQUESTS_AT_ONCE:
+        while end - begin >= _REQUEST_HEAD_BYTES:
             head = FRAME_HEAD.unpack_from(view, begin)
             size = head[0]
             if not HEAD_BYTES <= size <= self.max_frame_bytes:
@@ -147,6 +153,8 @@ class Receiver:
             if begin > end:
                 break
             heads.append(head)
+            if begin == end or len(heads) == MAX_REQUESTS_AT_ONCE:
+                break
         return heads
 
     def keep(self, view: bytes | bytearray | memoryview, begin: int, end: int) -> None:

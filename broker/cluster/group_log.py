@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from gregor.storage.fs.cached_reads import NotCached
 
 if TYPE_CHECKING:
+    from gregor.broker.jobs.background import Background
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.storage.log.log import LogSlice
@@ -27,8 +27,9 @@ MAX_FETCHES = 64
 class GroupLog:
     """The coordinator's ports LogWriter and LogLoader over the replica manager."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, background: Background) -> None:
         self._replicas = replicas
+        self._background = background
 
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> int:
         """One batch; returns the offset after it. Raises KafkaError when nothing was appended."""
@@ -52,7 +53,7 @@ class GroupLog:
         try:
             if not piece.size_bytes:
                 return b""
-            data = memoryview(await asyncio.get_running_loop().run_in_executor(None, piece.read))
+            data = memoryview(await self._background.read(piece.read))
         finally:
             piece.release()
         return data[: sum(batch.size_bytes for batch in iter_batches(data))]
@@ -67,7 +68,7 @@ class GroupLog:
                 return read(offset, max_bytes, log.log_end_offset)
             except NotCached as missing:
                 with suppress(OSError):  # the next look finds it, too, and words it
-                    await asyncio.get_running_loop().run_in_executor(None, missing.fetcher())
+                    await self._background.read(missing.fetcher())
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _leader(self, partition: int) -> Partition:

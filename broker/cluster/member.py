@@ -47,7 +47,6 @@ class Member:
         configs: TopicConfigs,
         controller: ControllerLoop,
         link: Callable[[], ControllerChannel],
-        sessions: FollowerSessions,
         background: Background,
         clock_ms: Callable[[], int],
         *,
@@ -92,9 +91,14 @@ class Member:
             config.broker_id, link(), store, broker_epoch, clock_ms, background.spawn
         )
         self._replicating = Replicating(
-            config, replicas, image, sessions, background, clock_ms, broker_epoch, withdraw, alter_partition
+            config, replicas, image, background, clock_ms, broker_epoch, withdraw, alter_partition
         )
         configs.on_broker_changed.append(self._replicating.settings_changed)
+
+    @property
+    def follower_sessions(self) -> FollowerSessions:
+        """The fetch sessions of the followers of this broker."""
+        return self._replicating.follower_sessions
 
     async def join(self) -> None:
         """Register. Raises StoreError: BrokerIdTaken among others."""

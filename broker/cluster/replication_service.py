@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
+from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.jobs.maintenance import flush_log
 from gregor.broker.log import logger
 from gregor.replication.partition.replica_fetchers import Followers, FollowerSettings
@@ -15,7 +16,6 @@ from gregor.replication.partition.throttle import ReplicaThrottle
 from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
-    from gregor.broker.fetch.follower_sessions import FollowerSessions
     from gregor.broker.jobs.background import Background
     from gregor.config.broker import BrokerConfig
     from gregor.replication.partition.metadata_image import MetadataImage
@@ -42,7 +42,6 @@ class Replicating:
         config: BrokerConfig,
         replicas: ReplicaManager,
         image: MetadataImage,
-        sessions: FollowerSessions,
         background: Background,
         clock_ms: Callable[[], int],
         broker_epoch: Callable[[], int],
@@ -57,14 +56,17 @@ class Replicating:
         self._clock_ms = clock_ms
         self._alter_partition = alter_partition
         self._proposed = 0  # since the log was told last
-        sessions.propose_isr = self.propose
-        sessions.tells_at_once = config["replica.selector.class"] == RACK_AWARE_SELECTOR
         if config["replica.selector.class"] not in (None, RACK_AWARE_SELECTOR, LEADER_SELECTOR):
             logger.warning(
                 "replica.selector.class: gregor has only %s; consumers fetch from leaders", RACK_AWARE_SELECTOR
             )
-        sessions.throttle = ReplicaThrottle(
-            config.broker_id, lambda: config["leader.replication.throttled.rate"], time.monotonic
+        self.follower_sessions = sessions = FollowerSessions(
+            config["max.incremental.fetch.session.cache.slots"],
+            propose_isr=self.propose,
+            throttle=ReplicaThrottle(
+                config.broker_id, lambda: config["leader.replication.throttled.rate"], time.monotonic
+            ),
+            tells_at_once=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
         )
         takes = ReplicaThrottle(config.broker_id, lambda: config["follower.replication.throttled.rate"], time.monotonic)
         image.on_update.append(lambda: sessions.forget(image.is_alive))

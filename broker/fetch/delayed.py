@@ -17,8 +17,8 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import FetchResponse
 
 if TYPE_CHECKING:
+    from gregor.broker.fetch.consumer import FetchRead
     from gregor.broker.fetch.reads import RepeatedRead
-    from gregor.broker.handlers.k01_fetch import FetchRead
     from gregor.replication.partition.partition import Partition
 
 

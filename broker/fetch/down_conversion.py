@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from gregor.broker.fetch.consumer import FetchRead, told_before_storage_errors
 from gregor.broker.fetch.delayed import DelayedFetch
 from gregor.broker.fetch.reads import MAX_FETCHES, release_records
-from gregor.broker.handlers.k01_fetch import FetchRead, told_before_storage_errors
 from gregor.protocol.deferred import outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchResponse

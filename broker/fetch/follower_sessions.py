@@ -199,14 +199,21 @@ class FollowerSessions:
     """The sessions of all followers of this broker. Who poses as many of them gets no more than `slots`: the others are
     answered without a session, as Kafka does when its cache is full."""
 
-    def __init__(self, slots: int = DEFAULT_SLOTS) -> None:
+    def __init__(
+        self,
+        slots: int = DEFAULT_SLOTS,
+        *,
+        propose_isr: IsrProposal | None = None,
+        throttle: ReplicaThrottle | None = None,
+        tells_at_once: bool = False,
+    ) -> None:
+        """`propose_isr` is called when a follower has caught up that the controller does not count as in sync.
+        `tells_at_once`: a follower is told at once how far records are committed, as consumers may read from it."""
         self.cache: SessionCache[FollowerSession] = SessionCache(slots, self._ended)
         self._places = 0
-        self.propose_isr: IsrProposal | None = None
-        """Asked when a follower has caught up that is not in sync by the controller's word."""
-        self.throttle: ReplicaThrottle | None = None
-        self.tells_at_once = False
-        """Whether a follower is told at once how far records are committed: consumers may read from it."""
+        self.propose_isr = propose_isr
+        self.throttle = throttle
+        self.tells_at_once = tells_at_once
         self._by_fetcher: dict[tuple[int, str | None], int] = {}
 
     def __len__(self) -> int:

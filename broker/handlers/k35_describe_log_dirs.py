@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gregor.broker.registry import handles
@@ -54,7 +55,7 @@ async def describe_log_dirs(
         if time.monotonic() >= until:
             await asyncio.sleep(0)
             until = time.monotonic() + _SLICE_S
-    volumes = await broker.background.run(lambda: [_volume(folder) for folder in folders])
+    volumes = await broker.background.run(_volumes, folders)
     for folder, volume in zip(folders, volumes, strict=True):
         result = results[folder.path]
         if folder.failure is not None or volume is None:
@@ -63,6 +64,10 @@ async def describe_log_dirs(
         else:
             result.total_bytes, result.usable_bytes = volume
     return DescribeLogDirsResponse(results=list(results.values()))
+
+
+def _volumes(folders: Sequence[DataFolder]) -> list[tuple[int, int] | None]:
+    return [_volume(folder) for folder in folders]
 
 
 def _volume(folder: DataFolder) -> tuple[int, int] | None:

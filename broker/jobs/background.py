@@ -1,17 +1,19 @@
 """Work for threads: calls that release the GIL and would stall the loop (fsync, unlink, checkpoint files, codecs).
 
-fsync has an executor of its own: a slow disk must not keep deletions waiting, nor the other way round.
+fsync has an executor of its own: a slow disk must not keep deletions waiting, nor the other way round. Whole
+functions go to a thread by aiofiles, one hop per operation: each of several awaits would wait for a turn of the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import operator
+import os
 import shutil
 from collections.abc import Callable, Coroutine, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from gregor.broker.log import logger
 from gregor.protocol.slices import after_call
@@ -21,12 +23,37 @@ if TYPE_CHECKING:
     from gregor.storage.log.log import Log
 
 ResultT = TypeVar("ResultT")
+ArgsT = ParamSpec("ArgsT")
 
 READERS = 2
 GATHERED_S = 0.1
 """What is to be removed after the same delay, and begins within such a time, is removed together."""
 LARGE_BATCHES = 3
 """So many may be unpacked at a time, each to 64 MB at most."""
+
+
+@cache
+def _wrapped_call() -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return the wrapper of aiofiles around a call; the import takes 4 ms, which a start without such work saves."""
+    import aiofiles.os
+
+    wrapped: Callable[..., Coroutine[Any, Any, Any]] = aiofiles.os.wrap(operator.call)
+    return wrapped
+
+
+def on_thread(
+    executor: Executor, function: Callable[ArgsT, ResultT], *args: ArgsT.args, **kwargs: ArgsT.kwargs
+) -> Coroutine[Any, Any, ResultT]:
+    """Call `function` on a thread of `executor`."""
+    return _wrapped_call()(function, *args, executor=executor, **kwargs)
+
+
+def remove(path: str) -> None:
+    """Remove a file, or a folder with all that it holds."""
+    if os.path.isdir(path):
+        shutil.rmtree(path)
+    else:
+        os.remove(path)
 
 
 class Background:
@@ -48,15 +75,23 @@ class Background:
         self.flushes: dict[Log, asyncio.Event] = {}
         """Logs that somebody waits to see flushed, and what ends the flush under way (jobs.maintenance.flush_to)."""
 
-    async def fsync(self, call: Callable[[], ResultT]) -> ResultT:
-        return await asyncio.get_running_loop().run_in_executor(self._fsync, call)
+    def fsync(
+        self, function: Callable[ArgsT, ResultT], *args: ArgsT.args, **kwargs: ArgsT.kwargs
+    ) -> Coroutine[Any, Any, ResultT]:
+        """Call a function that waits for a disk to write, alone."""
+        return on_thread(self._fsync, function, *args, **kwargs)
 
-    async def run(self, call: Callable[[], ResultT]) -> ResultT:
-        return await asyncio.get_running_loop().run_in_executor(self._files, call)
+    def run(
+        self, function: Callable[ArgsT, ResultT], *args: ArgsT.args, **kwargs: ArgsT.kwargs
+    ) -> Coroutine[Any, Any, ResultT]:
+        """Call a function that reads, writes or removes small files."""
+        return on_thread(self._files, function, *args, **kwargs)
 
-    async def read(self, call: Callable[[], ResultT]) -> ResultT:
-        """A call that may wait for a disk to read."""
-        return await asyncio.get_running_loop().run_in_executor(self._reads, call)
+    def read(
+        self, function: Callable[ArgsT, ResultT], *args: ArgsT.args, **kwargs: ArgsT.kwargs
+    ) -> Coroutine[Any, Any, ResultT]:
+        """Call a function that may wait for a disk to read."""
+        return on_thread(self._reads, function, *args, **kwargs)
 
     async def in_slices(self, work: Slices[ResultT]) -> ResultT:
         """Work cut into slices, its calls on a thread. All works together get one slice in a turn of the loop, and each
@@ -111,8 +146,6 @@ class Background:
                 wait.set_result(None)
 
     async def _remove(self, paths: list[str], delay_ms: float) -> None:
-        import aiofiles.os
-
         if delay_ms > 0:
             loop = asyncio.get_running_loop()
             wait: asyncio.Future[None] = loop.create_future()
@@ -125,10 +158,7 @@ class Background:
                 self._removals.discard(wait)
         for path in paths:
             try:
-                if await aiofiles.os.path.isdir(path, executor=self._files):
-                    await self.run(lambda folder=Path(path): shutil.rmtree(folder))  # type: ignore[misc]
-                else:
-                    await aiofiles.os.remove(path, executor=self._files)
+                await self.run(remove, path)
             except FileNotFoundError:
                 continue
             except OSError as error:

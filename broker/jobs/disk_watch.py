@@ -188,7 +188,7 @@ class DiskWatch:
             await asyncio.sleep(_POLL_EVERY_S)
             if folder.failure is not None:
                 return
-            if await self._background.run(lambda: _has_room(folder)):
+            if await self._background.run(_has_room, folder):
                 break
         folder.full = False
         logger.info("%s has room again after %.0f s: writing resumes", folder.path, time.monotonic() - began_s)

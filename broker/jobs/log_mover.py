@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from gregor.broker.jobs.background import on_thread
 from gregor.broker.log import logger
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.topic_partition import TopicPartition
@@ -100,12 +101,12 @@ class LogMover:
     def resume(self) -> None:
         """Go on with what was interrupted."""
         wishes, self._logs.moves.wishes = self._logs.moves.wishes, {}
-        for (topic, index), folder in wishes.items():
+        for key, folder in wishes.items():
             try:
-                self.move(topic, index, folder)
+                self.move(*key, folder)
             except KafkaError as error:
-                logger.warning("%s-%d is not moved to %s: %s", topic, index, folder.path, error)
-            self._remove(self._logs.moves.drop_left(TopicPartition(topic, index)))  # if nobody goes on with it
+                logger.warning("%s-%d is not moved to %s: %s", *key, folder.path, error)
+            self._remove(self._logs.moves.drop_left(key))  # if nobody goes on with it
 
     async def _run(self, key: TopicPartition, move: LogMove) -> None:
         done = f", {move.size_bytes / 1e6:.1f} MB are there already" if move.size_bytes else ""
@@ -170,7 +171,7 @@ class LogMover:
     async def _in_thread(self, call: Callable[[], None]) -> None:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(1, "moves")
-        await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        await on_thread(self._threads, call)
 
     def close(self) -> None:
         """Waits for what the thread is about."""

@@ -41,6 +41,7 @@ class Connection(asyncio.BufferedProtocol):
         "_dispatcher",
         "_inbound",
         "_outbound",
+        "_pending",
         "_routes",
         "_shared_view",
         "_transport",
@@ -76,6 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         self._inbound = Inbound(self._broker, transport)
         self._outbound = Outbound(loop, transport, self.resume)
         self._dispatcher = Dispatcher(self, self._broker, self._routes, self._inbound, self._outbound)
+        self._pending = self._dispatcher.responses.pending
         refusal = connections.add(self)
         if refusal is not None:
             self.fail(refusal)
@@ -110,7 +112,8 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Dispatch the whole requests that are here and keep the rest; of 0 bytes, those that had to wait."""
         self.quiet_sweeps = 0
-        inbound, outbound, receiver = self._inbound, self._outbound, self._inbound.receiver
+        inbound = self._inbound
+        receiver = inbound.receiver
         if inbound.owned is None:
             view, start, end = self._shared_view, 0, nbytes
         elif inbound.received(nbytes):
@@ -119,16 +122,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         if inbound.queued:
             inbound.unqueue()
-        dispatcher = self._dispatcher
-        pending = dispatcher.responses.pending
+        outbound, pending = self._outbound, self._pending
         answers = b""  # of requests that came in one read: they leave in one write, and wake the peer once
-        failure = ""
         try:
-            while start < end and not (inbound.busy or outbound.blocked):
-                heads = receiver.requests(view, start, end)
-                if not heads:
-                    break
-                for size, key, version, correlation_id in heads:
+            while True:
+                before = start
+                for size, key, version, correlation_id in receiver.requests(view, start, end):
                     if inbound.busy or outbound.blocked:
                         break
                     begin = start + SIZE_BYTES
@@ -144,22 +143,27 @@ class Connection(asyncio.BufferedProtocol):
                             self._transport.write(answers)
                             answers = b""
                         if answer is not None:
-                            dispatcher.enqueue(answer)
+                            self._dispatcher.enqueue(answer)
                         else:
-                            dispatcher.dispatch(view, begin, stop, key, version, correlation_id)
+                            self._dispatcher.dispatch(view, begin, stop, key, version, correlation_id)
                             if self.closed:
                                 return
                     start = stop
+                if start == end:
+                    break
+                if start == before:  # the next one is not whole, or has to wait
+                    break
             if start < end:
                 inbound.keep(view, start, end)
             elif inbound.owned is not None or not inbound.reading:
                 inbound.release()
         except (FramingError, MalformedMessage) as error:
-            failure = str(error)
+            if answers:
+                self._transport.write(answers)
+            self.fail(str(error))
+            return
         if answers:
             self._transport.write(answers)
-        if failure:
-            self.fail(failure)
 
     # ---- pauses ---------------------------------------------------------------------------------------------------
 

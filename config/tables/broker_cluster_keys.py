@@ -6,7 +6,6 @@ from gregor.config.definitions import CLUSTER_WIDE, LONG_MAX, ConfigDef
 
 _W = CLUSTER_WIDE  # rows without `dynamic` are read-only
 
-_ALONE = "there are no other brokers"
 _NO_TRANSACTIONS = "gregor has no transactions yet"
 
 _METADATA_STORE = (

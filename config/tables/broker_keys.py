@@ -2,7 +2,7 @@
 
 Apache Kafka 4.3.1 decides names, types, defaults and ranges; 3.9.1 those of ZooKeeper mode. On purpose different:
 ``listeners`` (the loopback only), ``log.dir``, ``node.id`` (optional), ``zookeeper.connect`` (empty: the embedded
-store). Rows with ``no_effect`` change nothing here and say why; the other keys of 4.3.1 are in ``inert_keys.py``.
+store). Rows with ``no_effect`` change nothing here and say why; the other keys of 4.3.1 are in ``no_effect.tsv``.
 """
 
 from __future__ import annotations

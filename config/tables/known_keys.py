@@ -1,7 +1,7 @@
 """Broker settings of older releases of Apache Kafka without effect here: any stock server.properties starts gregor.
 
 Names of 3.9.1 (ZooKeeper mode) and of older brokers' stock files; those of 4.3.1 are in ``broker_keys.py`` and, where
-they change nothing, in ``inert_keys.py``.
+they change nothing, in ``no_effect.tsv``.
 """
 
 from __future__ import annotations

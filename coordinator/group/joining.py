@@ -5,7 +5,7 @@ protocol type is in the response. v9: a static leader that came back may be told
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gregor.coordinator.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
@@ -106,9 +106,11 @@ class Joining:
             current_state_timestamp=now_ms,
             members=[],
         )
-        result.records = [Record(GroupMetadataKey(group=request.group_id), value)]
-        result.on_failure = lambda error: self._soft.close(request.group_id, error)
-        return result
+        return replace(
+            result,
+            records=[Record(GroupMetadataKey(group=request.group_id), value)],
+            on_failure=lambda error: self._soft.close(request.group_id, error),
+        )
 
     # --- group.max.size
 

@@ -64,18 +64,30 @@ class _EncoderSource(Source):
         if not tagged:
             self.pending.append(("x", ""))
             return
+        self.packed_if(
+            " and ".join(self.looks_default(field, f"{source}.{field.name}") for field in tagged),
+            ("x", ""),
+            lambda: self.line_behind(f"{self.tag_function(struct)}({source}, {self.out})"),
+        )
+
+    def packed_if(self, condition: str, value: tuple[str, str], otherwise: Callable[[], None]) -> None:
+        """Write all that is pending, and with it `value` if the condition holds, else what `otherwise` writes."""
         pending = list(self.pending)
-        self.line(f"if {' and '.join(self.looks_default(field, f'{source}.{field.name}') for field in tagged)}:")
+        self.line(f"if {condition}:")
         self.depth += 1
-        self.pending.append(("x", ""))
+        self.pending.append(value)
         self.flush()
         self.depth -= 1
         self.line("else:")
         self.depth += 1
         self.pending = pending
+        otherwise()
         self.flush()
-        self.line(f"{self.tag_function(struct)}({source}, {self.out})")
         self.depth -= 1
+
+    def line_behind(self, line: str) -> None:
+        self.flush()
+        self.line(line)
 
     def flush(self, extra: str = "") -> None:
         """Writes what is pending."""
@@ -137,19 +149,8 @@ class _EncoderSource(Source):
                 self.line(f"    raise null_refused({where}, {self.version})")
             present()
             return
-        pending = list(self.pending)
-        self.line(f"if {name} is None:")
-        self.depth += 1
-        letter, null = ("x", "") if self.is_compact(field) else ("h" if field.type == "string" else "i", "-1")
-        self.pending.append((letter, null))
-        self.flush()
-        self.depth -= 1
-        self.line("else:")
-        self.depth += 1
-        self.pending = pending
-        present()
-        self.flush()
-        self.depth -= 1
+        null = ("x", "") if self.is_compact(field) else ("h" if field.type == "string" else "i", "-1")
+        self.packed_if(f"{name} is None", null, present)
 
     def length(self, field: Field, size: str, letter: str) -> None:
         """Writes a length together with everything pending."""
@@ -157,19 +158,9 @@ class _EncoderSource(Source):
             self.pending.append((letter, size))
             self.flush()
             return
-        pending = list(self.pending)
         self.line(f"n = {size} + 1")
-        self.line("if n < 128:")
-        self.depth += 1
-        self.pending.append(("B", "n"))
-        self.flush()
-        self.depth -= 1
-        self.line("else:")
-        self.depth += 1
-        self.pending = pending
-        self.flush()
-        self.line(f"write_{'string_length' if letter == 'h' else 'uvarint'}({self.out}, n)")
-        self.depth -= 1
+        long = f"write_{'string_length' if letter == 'h' else 'uvarint'}({self.out}, n)"
+        self.packed_if("n < 128", ("B", "n"), lambda: self.line_behind(long))
 
     def variable(self, field: Field, name: str) -> None:
         """A string, bytes or records that is not null."""

@@ -68,13 +68,6 @@ class Message(NamedTuple):
     codec: int
 
 
-def record_magic(data: Buffer) -> int:
-    """0 or 1 of a message set, 2 of record batches: byte 16 has it in all formats. CorruptBatch when there is none."""
-    if len(data) <= MAGIC_AT:
-        raise CorruptBatch(f"{len(data)} bytes are neither a message set nor a record batch")
-    return data[MAGIC_AT]
-
-
 def iter_messages(data: Buffer, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Iterator[Message]:
     """All messages, those in wrappers too, checksums verified. CorruptBatch is the only error, also for a partial last
     message. ``max_decompressed_bytes`` bounds all wrappers of the set together."""

@@ -119,8 +119,7 @@ class Admin:
         is_reserved: Callable[[str], bool] = lambda name: False,
         check_addresses: Callable[[Addresses], None] = lambda addresses: None,
     ) -> None:
-        """`is_reserved` says whether a topic of that name exists which the metadata does not know yet (store.adoption);
-        `check_addresses` is for ConfigAdmin."""
+        """`is_reserved`: whether a topic exists that the metadata does not know. `check_addresses`: see ConfigAdmin."""
         self._store = store
         self._config = config
         self._broker_id = broker_id

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
 
 RETRY_DELAY_S = 0.1
+_FIRST_CHECK_S, _POLL_EVERY_S = 0.001, 0.01
 
 # Level in the log, and whether with the trace.
 _NORMAL = logging.INFO, False
@@ -80,3 +81,45 @@ class Sender:
                 _log.exception(
                     "Broker %d: its response to %s could not be handled", self._broker_id, type(request).__name__
                 )
+
+
+class BrokerSenders:
+    """The senders of one term of a controller, by the broker's id and epoch."""
+
+    def __init__(
+        self, channels: BrokerChannels, answered: Callable[[int, BrokerRequest, BrokerResponse], None]
+    ) -> None:
+        """`answered` is called with each response."""
+        self._channels = channels
+        self._answered = answered
+        self._senders: dict[tuple[int, int], Sender] = {}
+
+    def put(self, broker_id: int, broker_epoch: int, request: BrokerRequest) -> None:
+        """Send the request behind those before it to this life of the broker."""
+        key = broker_id, broker_epoch
+        sender = self._senders.get(key)
+        if sender is None:
+            sender = self._senders[key] = Sender(broker_id, self._channels, self._answered)
+        sender.put(request)
+
+    def keep(self, alive: Iterable[tuple[int, int]]) -> None:
+        """Give up the requests to all lives of brokers but these."""
+        for key in self._senders.keys() - set(alive):
+            self._senders.pop(key).cancel()
+
+    def cancel(self) -> None:
+        """Give up all requests: the term is over."""
+        self.keep(())
+
+    async def until_answered(self, most_s: float) -> None:
+        """Wait until the requests that have been put by now are answered or given up, at most this long."""
+        now_s = asyncio.get_running_loop().time
+        end_s = now_s() + most_s
+        asked = [(sender, sender.count) for sender in self._senders.values()]
+        pause_s = _FIRST_CHECK_S
+        while any(sender.answered_count < count and not sender.ended for sender, count in asked):
+            left_s = end_s - now_s()
+            if left_s <= 0:
+                break
+            await asyncio.sleep(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, _POLL_EVERY_S)

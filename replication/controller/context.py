@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import Enum
 from typing import NamedTuple
 
 from gregor.protocol.ids import Uuid
@@ -11,31 +10,6 @@ from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
 
 NO_NODE = -1
-
-
-class Phase(Enum):
-    """States of a partition, as Kafka's PartitionStateMachine names them. They follow from its nodes:
-
-    | phase        | means                                           | may follow             |
-    |--------------|-------------------------------------------------|------------------------|
-    | NON_EXISTENT | not assigned, or its topic is being deleted     | any                    |
-    | NEW          | assigned, never had a leader: no state node     | NON_EXISTENT           |
-    | ONLINE       | a live broker leads it                          | NEW, ONLINE, OFFLINE   |
-    | OFFLINE      | it had a leader; that one is gone, nobody leads | ONLINE                 |
-    """
-
-    NON_EXISTENT = "NonExistent"
-    NEW = "New"
-    ONLINE = "Online"
-    OFFLINE = "Offline"
-
-
-LEGAL_PREDECESSORS: Mapping[Phase, frozenset[Phase]] = {
-    Phase.NON_EXISTENT: frozenset(Phase),
-    Phase.NEW: frozenset({Phase.NON_EXISTENT}),
-    Phase.ONLINE: frozenset({Phase.NEW, Phase.ONLINE, Phase.OFFLINE}),
-    Phase.OFFLINE: frozenset({Phase.ONLINE}),
-}
 
 
 class LiveBroker(NamedTuple):
@@ -112,12 +86,3 @@ class Cluster(NamedTuple):
     def offline_replicas(self, key: TopicPartition, partition: Partition) -> list[int]:
         alive = self.alive(key, partition)
         return [broker_id for broker_id in partition.assignment.replicas if broker_id not in alive]
-
-    def phase(self, key: TopicPartition) -> Phase:
-        topic = self.topics.get(key[0])
-        partition = self.partition(key)
-        if topic is None or partition is None or topic.deleting:
-            return Phase.NON_EXISTENT
-        if partition.state is None:
-            return Phase.NEW
-        return Phase.ONLINE if partition.state.leader in self.alive(key, partition) else Phase.OFFLINE

@@ -16,7 +16,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
-from gregor.replication.channels.senders import RETRY_DELAY_S, BrokerChannels, Sender
+from gregor.replication.channels.senders import RETRY_DELAY_S, BrokerChannels, BrokerSenders
 from gregor.replication.controller import orders as controller_orders
 from gregor.replication.controller.context import Cluster, LiveBroker
 from gregor.replication.controller.controller_election import ControllerElection
@@ -71,7 +71,6 @@ STAND_AGAIN_S = 1.0
 """So long after an election that failed the next one is tried."""
 _WATCHES = "watches"
 """In place of a path: some nodes are to be watched."""
-_FIRST_CHECK_S, _POLL_EVERY_S = 0.001, 0.01
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +120,7 @@ class ControllerLoop:
         self._queue: asyncio.Queue[_Item] = asyncio.Queue()
         self._queued: set[str] = set()  # paths waiting to be read again: reading once is enough
         self._working = False
-        self._senders: dict[tuple[int, int], Sender] = {}  # by broker id and epoch
+        self._senders = BrokerSenders(channels, self._answered)
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[bool]]] = []
         self._task: asyncio.Task[None] | None = None
         store.on_session_expired.append(self._session_expired)
@@ -185,16 +184,7 @@ class ControllerLoop:
 
     async def until_notified(self, most_s: float) -> None:
         """Until all live brokers have answered what this controller has told them by now, but not longer than this."""
-        now_s = asyncio.get_running_loop().time
-        end_s = now_s() + most_s
-        asked = [(sender, sender.count) for sender in self._senders.values()]
-        pause_s = _FIRST_CHECK_S
-        while any(sender.answered_count < count and not sender.ended for sender, count in asked):
-            left_s = end_s - now_s()
-            if left_s <= 0:
-                break
-            await asyncio.sleep(min(pause_s, left_s))
-            pause_s = min(2 * pause_s, _POLL_EVERY_S)
+        await self._senders.until_answered(most_s)
 
     async def in_turn(self, work: Callable[[Cluster, Step], Awaitable[ResultT]]) -> ResultT:
         """What `work` returns: it gets the picture between two events, and may have more of them decided. Raises
@@ -334,7 +324,7 @@ class ControllerLoop:
         if term is None:
             return
         _log.info("This broker is the controller, epoch %d", term.epoch)
-        self._writes.epoch_version = term.epoch_version
+        self._writes.begin_term(term.epoch_version)
         self.cluster = Cluster(self.broker_id, term.epoch)
         with suppress(NodeExists):
             if await self._store.exists(nodes.FEATURE) is None:
@@ -345,9 +335,7 @@ class ControllerLoop:
 
     def _resign(self) -> None:
         self.cluster = None
-        for sender in self._senders.values():
-            sender.cancel()
-        self._senders.clear()
+        self._senders.cancel()
 
     async def _drop_notices(self, path: str) -> None:
         """Notices to earlier controllers: everything is read now anyway."""
@@ -474,7 +462,7 @@ class ControllerLoop:
             self._put(_Read("/"))
             return False
         self.cluster = cluster
-        self._drop_senders()
+        self._senders.keep((id_, broker.epoch) for id_, broker in cluster.brokers.items())
         try:
             # The others first: they are at it while this broker is with its own replicas, thousands of which take long.
             for action in sorted(actions, key=lambda one: not isinstance(one, Send) or one.broker_id == self.broker_id):
@@ -518,17 +506,7 @@ class ControllerLoop:
         if broker_id == self.broker_id:
             self._answered(broker_id, request, await self._channels.send(broker_id, request))
             return
-        key = broker_id, self.cluster.brokers[broker_id].epoch
-        sender = self._senders.get(key)
-        if sender is None:
-            sender = self._senders[key] = Sender(broker_id, self._channels, self._answered)
-        sender.put(request)
-
-    def _drop_senders(self) -> None:
-        assert self.cluster is not None
-        alive = {(id_, broker.epoch) for id_, broker in self.cluster.brokers.items()}
-        for key in self._senders.keys() - alive:
-            self._senders.pop(key).cancel()
+        self._senders.put(broker_id, self.cluster.brokers[broker_id].epoch, request)
 
     def _answered(self, broker_id: int, request: BrokerRequest, response: BrokerResponse) -> None:
         if response.error_code:

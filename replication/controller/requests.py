@@ -185,8 +185,9 @@ def stop_replicas(
 ) -> StopReplicaRequest | None:
     """Stop, and with `delete` remove, these replicas on one broker; None if there are none."""
     topics: dict[str, StopReplicaRequest.StopReplicaTopicState] = {}
-    for name, index in keys:
-        partition = cluster.partition(TopicPartition(name, index))
+    for key in keys:
+        name, index = key
+        partition = cluster.partition(key)
         epoch = -1 if partition is None or partition.state is None else partition.state.leader_epoch
         if name not in cluster.topics or cluster.topics[name].deleting:
             epoch = EPOCH_DURING_DELETE

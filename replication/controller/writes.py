@@ -35,11 +35,15 @@ class Fenced(Exception):
 
 
 class ControllerWrites:
-    """`epoch_version` is to be set at each election."""
+    """`begin_term` is to be called at each election."""
 
     def __init__(self, store: MetadataStore) -> None:
         self.epoch_version = -1
         self._store = store
+
+    def begin_term(self, epoch_version: int) -> None:
+        """Writes are valid as long as the node of the controller epoch has this version."""
+        self.epoch_version = epoch_version
 
     async def write(self, write: Write | WriteLast) -> None:
         """Raises the first error; what comes behind it in the same second may have been done all the same."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import gregor.protocol.messages as m
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.records.batch import build_batch
-from gregor.protocol.records.message_sets import iter_messages, record_magic
+from gregor.protocol.records.batch import MAGIC_AT, build_batch
+from gregor.protocol.records.message_sets import iter_messages
 from tests.compat.old_message_sets import NOW_MS
 from tests.support.wire import RawConnection
 
@@ -65,7 +65,7 @@ def _comparable(value: Any) -> Any:
 def consumed(records: bytes) -> list[Any]:
     """What an old consumer finds in an answer, the piece of a message left out that Apache Kafka fills it up with. Of
     record batches: their bytes."""
-    if not records or record_magic(records) == 2:
+    if not records or records[MAGIC_AT] == 2:
         return [records] if records else []
     end = 0
     while len(records) - end >= 12:

@@ -7,16 +7,21 @@ import pytest
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigDef
 from gregor.config.describe import (
+    ConfigEntry,
     ConfigSynonym,
-    describe_broker,
     describe_broker_defaults,
     describe_broker_key,
     describe_topic,
     describe_topic_key,
+    described_broker_keys,
 )
 from gregor.config.tables.broker_keys import BROKER_KEYS
 from gregor.config.tables.no_effect_keys import inert_keys
 from gregor.config.tables.topic_keys import TOPIC_KEYS
+
+
+def described(broker: BrokerConfig) -> list[ConfigEntry]:
+    return [describe_broker_key(key, broker) for key in described_broker_keys(broker)]
 
 
 def test_a_topic_setting_through_all_layers() -> None:
@@ -86,11 +91,11 @@ def test_a_broker_setting() -> None:
 
 def test_all_settings_of_a_broker() -> None:
     broker = BrokerConfig()
-    names = [entry.name for entry in describe_broker(broker)]
+    names = [entry.name for entry in described(broker)]
     table = {**BROKER_KEYS, **inert_keys()}
     assert names == [key for key, definition in table.items() if not (definition.internal or definition.retired)]
     internal = BrokerConfig({"log.initial.task.delay.ms": "0"})
-    assert "log.initial.task.delay.ms" in [entry.name for entry in describe_broker(internal)]
+    assert "log.initial.task.delay.ms" in [entry.name for entry in described(internal)]
 
 
 def test_the_dynamic_settings_of_all_brokers() -> None:
@@ -121,7 +126,7 @@ def test_settings_without_effect_say_so() -> None:
 
 def test_what_is_retired_or_unknown_is_shown_where_it_is_set() -> None:
     given = {"zookeeper.session.timeout.ms": "5", "my.plugin.secret": "x", "listener.name.a.ssl.key.password": "y"}
-    found = {entry.name: entry for entry in describe_broker(BrokerConfig(given))}
+    found = {entry.name: entry for entry in described(BrokerConfig(given))}
     assert found["zookeeper.session.timeout.ms"].value == "5"
     unknown = found["my.plugin.secret"]
     assert (unknown.value, unknown.sensitive, unknown.read_only, unknown.type_id) == (None, True, True, 0)

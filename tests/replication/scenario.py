@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from enum import Enum
 
 from gregor.config.listeners import Listener
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from gregor.protocol.topic_partition import TopicPartition
-from gregor.replication.controller.context import LEGAL_PREDECESSORS, Cluster, Phase
+from gregor.replication.controller.context import Cluster
 from gregor.replication.controller.decide import decide
 from gregor.replication.controller.events import (
     Action,
@@ -39,6 +40,41 @@ from gregor.replication.store.node_tree import NodeTree
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
 
 
+class Phase(Enum):
+    """States of a partition, as Kafka's PartitionStateMachine names them. They follow from its nodes:
+
+    | phase        | means                                           | may follow             |
+    |--------------|-------------------------------------------------|------------------------|
+    | NON_EXISTENT | not assigned, or its topic is being deleted     | any                    |
+    | NEW          | assigned, never had a leader: no state node     | NON_EXISTENT           |
+    | ONLINE       | a live broker leads it                          | NEW, ONLINE, OFFLINE   |
+    | OFFLINE      | it had a leader; that one is gone, nobody leads | ONLINE                 |
+    """
+
+    NON_EXISTENT = "NonExistent"
+    NEW = "New"
+    ONLINE = "Online"
+    OFFLINE = "Offline"
+
+
+LEGAL_PREDECESSORS: Mapping[Phase, frozenset[Phase]] = {
+    Phase.NON_EXISTENT: frozenset(Phase),
+    Phase.NEW: frozenset({Phase.NON_EXISTENT}),
+    Phase.ONLINE: frozenset({Phase.NEW, Phase.ONLINE, Phase.OFFLINE}),
+    Phase.OFFLINE: frozenset({Phase.ONLINE}),
+}
+
+
+def phase_of(cluster: Cluster, key: TopicPartition) -> Phase:
+    topic = cluster.topics.get(key.topic)
+    partition = cluster.partition(key)
+    if topic is None or partition is None or topic.deleting:
+        return Phase.NON_EXISTENT
+    if partition.state is None:
+        return Phase.NEW
+    return Phase.ONLINE if partition.state.leader in cluster.alive(key, partition) else Phase.OFFLINE
+
+
 def key_of(text: str) -> TopicPartition:
     topic, _, index = text.rpartition("-")
     return TopicPartition(topic, int(index))
@@ -61,14 +97,14 @@ class Scenario:
         self.tree.apply(operations, 1)
 
     def run(self, command: str) -> list[str]:
-        before = {key: self.cluster.phase(key) for key, _, _ in self.cluster.partitions()}
+        before = {key: phase_of(self.cluster, key) for key, _, _ in self.cluster.partitions()}
         event = self.event(command)
         old = self.cluster
         kept = repr(old)
         self.cluster, actions = decide(old, event)
         assert repr(old) == kept, "a decision must leave the picture it was made from alone"
         for key, _, _ in self.cluster.partitions():
-            phase, previous = self.cluster.phase(key), before.get(key, Phase.NEW)
+            phase, previous = phase_of(self.cluster, key), before.get(key, Phase.NEW)
             if phase is not previous and not command.startswith("elected"):
                 assert previous in LEGAL_PREDECESSORS[phase], (key, previous, phase)
         return [line for action in actions for line in self.lines(action)]

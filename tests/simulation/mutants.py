@@ -22,7 +22,6 @@ from tests.support.processes import ROOT
 PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "storage")
 RARE = frozenset(
     {
-        "a compacted segment takes the place of a log that was truncated meanwhile",
         "a log deleted after its check is told to nobody",
         "a proposal that is repeated names a follower's present life",
         "a repetition of more than ten batches ago is a gap",
@@ -247,7 +246,7 @@ MUTANTS = (
         Edit("storage", "filter_batch", "offset < last_of(key)", "offset >= last_of(key)"),
     ),
     mutant(
-        "compaction forgets the keys of the last dirty segment",
+        "compaction takes the last record of a key for one that was replaced",
         Edit("storage", "build_map", "put(key, ANY)", "put(key, first + delta + 1)"),
     ),
     mutant(
@@ -258,10 +257,6 @@ MUTANTS = (
     mutant(
         "compaction takes a producer's last batch away",
         Edit("storage", "_is_last_of_producer", "batch.last_offset == last_offset", "False"),
-    ),
-    mutant(
-        "a compacted segment takes the place of a log that was truncated meanwhile",
-        Edit("storage", "_place_of", "generation != ANY", "False"),
     ),
     # Where consumers read.
     mutant(

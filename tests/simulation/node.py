@@ -14,7 +14,6 @@ from gregor.broker.cluster.membership import Membership
 from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.cluster.replication_service import Replicating
 from gregor.broker.context import Call
-from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.jobs.turns import Gate
 from gregor.broker.net.advertised_addresses import OwnAddresses
@@ -144,7 +143,6 @@ class Node:
         self.controller = ControllerLoop(broker_id, self.store, channels, self.configs, clock_ms, listener=LISTENER)
         self.recovering.on_late_answer.append(self.controller.answered_late)
         self.answers = ControllerAnswers(self.controller, self.store)
-        self.follower_sessions = FollowerSessions()
         self.handlers = load_handlers()
         self.broker: Any = None
 
@@ -180,7 +178,6 @@ class Node:
             self.config,
             self.replicas,
             self.image,
-            self.follower_sessions,
             cast("Any", self),
             self._clock_ms,
             self._broker_epoch,
@@ -246,7 +243,7 @@ class Node:
         broker.controller = self.answers
         blocks = BlocksOfController(self._link(), self.store, self.broker_id, self._broker_epoch)
         broker.producer_ids = ProducerIdAllocator(self.store, self.broker_id, blocks.claim)
-        broker.follower_sessions = self.follower_sessions
+        broker.follower_sessions = self.replicating.follower_sessions
         broker.fetch_sessions = FetchSessions(1000)
         broker.addresses = OwnAddresses(self.config, True, self._clock_ms)
         broker.background = cast("Any", self)

@@ -21,7 +21,13 @@ from tests.support.processes import answers_metadata, clean_environment, free_po
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 SOURCES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
-NEEDED = ("build.txt", "config/server.properties", "protocol/messages.pyi", "spark_jobs/log4j2.properties")
+NEEDED = (
+    "build.txt",
+    "config/server.properties",
+    "config/tables/no_effect.tsv",
+    "protocol/messages.pyi",
+    "spark_jobs/log4j2.properties",
+)
 FOREIGN_PACKAGES = ("storage", "protocol")
 """The foreign ones are packages here, and single modules for the other names."""
 START_TIMEOUT_S = 20.0

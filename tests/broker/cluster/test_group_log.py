@@ -25,7 +25,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
 
 @pytest.fixture
 def group_log(harness: Harness) -> GroupLog:
-    return GroupLog(harness.broker.replicas)
+    return GroupLog(harness.broker.replicas, harness.broker.background)
 
 
 def log_of(harness: Harness) -> Log:

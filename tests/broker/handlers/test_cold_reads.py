@@ -135,7 +135,7 @@ def test_a_slow_disk_holds_up_its_reader_alone(
 
 def test_the_offsets_topic_is_loaded_off_the_loop(cold: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     cold.ask(FindCoordinatorRequest(key="g"), 0)
-    group_log = GroupLog(cold.broker.replicas)
+    group_log = GroupLog(cold.broker.replicas, cold.broker.background)
     for number in range(400):
         group_log.append(0, [(b"key %d" % number, bytes(1500))])
     log = cold.broker.logs.get(GROUP_METADATA_TOPIC, 0)

@@ -6,12 +6,13 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from gregor.broker.jobs.background import Background
+from gregor.broker.jobs.background import Background, on_thread
 from gregor.protocol.slices import Slices
 
 ResultT = TypeVar("ResultT")
@@ -50,6 +51,39 @@ def test_calls_run_on_threads_and_a_slow_sync_keeps_no_other_work_waiting(loop: 
 
     sync, files = loop.run(both())
     assert sync.startswith("fsync") and files.startswith("files")
+
+
+def test_each_kind_of_work_has_our_own_threads_by_way_of_aiofiles(loop: Loop) -> None:
+    """A mixed-up executor would let a slow fsync hold up reads; the loop's own one is shared with name look-ups."""
+
+    def work(text: str, *, times: int) -> tuple[str, str]:
+        return threading.current_thread().name, text * times
+
+    background = loop.background
+    for start, kind in ((background.fsync, "fsync"), (background.run, "files"), (background.read, "reads")):
+        coroutine = start(work, "x", times=2)
+        assert coroutine.cr_code.co_filename.endswith("aiofiles/base.py")
+        name, result = loop.run(coroutine)
+        assert name.startswith(f"{kind}_") and result == "xx"
+    with ThreadPoolExecutor(1, "own") as threads:
+        assert loop.run(on_thread(threads, work, "x", times=1))[0].startswith("own_")
+    assert loop.loop._default_executor is None  # type: ignore[attr-defined]
+
+
+def test_one_operation_is_one_hop(loop: Loop, tmp_path: Path) -> None:
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
+    (tmp_path / "folder" / "inner" / "file").write_bytes(b"x")
+    hops = []
+    submit = loop.background._files.submit
+    loop.background._files.submit = lambda *call: hops.append(call) or submit(*call)  # type: ignore[func-returns-value, method-assign]
+
+    async def test() -> None:
+        loop.background.remove_later([str(tmp_path / "folder")], 0)
+        await asyncio.gather(*loop.background._tasks)
+
+    loop.run(test())
+    assert len(hops) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_errors_reach_who_asked(loop: Loop) -> None:

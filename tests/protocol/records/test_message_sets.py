@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gregor.protocol.records.batch import LOG_APPEND_TIME, CorruptBatch, Record, RecordBatch, build_batch
+from gregor.protocol.records.batch import LOG_APPEND_TIME, MAGIC_AT, CorruptBatch, Record, RecordBatch
 from gregor.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, compress
-from gregor.protocol.records.message_sets import Message, iter_messages, record_magic
+from gregor.protocol.records.message_sets import Message, iter_messages
 from gregor.protocol.records.up_conversion import upconvert
 from tests.support.foreign_records import aiokafka_batches, aiokafka_sets, kafka_batches, kafka_sets
 
@@ -79,7 +79,7 @@ def test_reads_foreign_sets(judge: Any, magic: int, codec: int) -> None:
         data = wrapper(LZ4, inner, magic=0, offset=len(PAIRS) - 1)
     else:
         data = foreign_set(judge, magic, codec)
-    assert record_magic(data) == magic
+    assert data[MAGIC_AT] == magic
     assert [one._replace(offset=0) for one in iter_messages(data)] == [
         one._replace(offset=0) for one in expected(magic, codec)
     ]
@@ -204,16 +204,6 @@ def test_the_limit_holds_for_all_wrappers_together() -> None:
     assert RecordBatch(upconvert(data, max_decompressed_bytes=3 * plain_bytes)).record_count == 3
     with pytest.raises(CorruptBatch, match="decompresses to more"):
         upconvert(data, max_decompressed_bytes=3 * plain_bytes - 1)
-
-
-def test_record_magic() -> None:
-    assert [record_magic(GOOD), record_magic(message(b"", magic=0)), record_magic(build_batch([(None, None)]))] == [
-        1,
-        0,
-        2,
-    ]
-    with pytest.raises(CorruptBatch):
-        record_magic(GOOD[:16])
 
 
 @given(data=st.binary(max_size=200))

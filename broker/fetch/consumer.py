@@ -1,0 +1,191 @@
+"""One fetch of a consumer, or of a follower of old versions: what is read for it, and its response."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gregor.broker.fetch.follower_sessions import replica_of
+from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, release_records
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import Uuid
+from gregor.protocol.messages import FetchRequest, FetchResponse
+from gregor.replication.partition.replica_selector import closest_replica
+from gregor.storage.fs.cached_reads import NotCached
+
+if TYPE_CHECKING:
+    from gregor.broker.context import Call
+    from gregor.broker.fetch.context import FetchPathContext
+    from gregor.broker.fetch.sessions import FetchContext, FetchedPartition
+    from gregor.replication.partition.partition import Partition
+
+RACKS_FROM = 11
+STORAGE_ERROR_FROM = 6
+ZSTD_FROM = 10
+READ_COMMITTED = 1
+
+
+class FetchRead(RepeatedRead):
+    """A consumer's fetch: read every partition, judge whether that is enough, word the answer."""
+
+    __slots__ = (
+        "_context",
+        "_follower",
+        "_leader_only",
+        "_max_bytes",
+        "_min_bytes",
+        "_rack",
+        "_racks",
+        "_read_committed",
+    )
+
+    _broker: FetchPathContext
+
+    def __init__(self, broker: FetchPathContext, request: FetchRequest, call: Call, context: FetchContext) -> None:
+        super().__init__(broker, call)
+        self._context = context
+        self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._read_committed = request.isolation_level == READ_COMMITTED
+        self._follower = replica_of(request, call.version)
+        self._leader_only = call.version < RACKS_FROM or self._follower >= 0
+        self._rack = request.rack_id if broker.sends_to_racks and not self._leader_only else ""
+        self._racks: dict[int, str | None] = {}
+
+    def partitions(self) -> list[Partition]:
+        """The replicas whose progress can satisfy the request."""
+        found = []
+        for wanted in self._context.partitions:
+            partition = self._broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
+            if partition is not None:
+                found.append(partition)
+        return found
+
+    def collect(self) -> None:
+        self.missing = []
+        left = self._max_bytes
+        total = 0
+        self.satisfied = not self._context.partitions
+        for wanted in self._context.partitions:
+            # Never null, not even beside an error: librdkafka takes null for a malformed answer and asks again at once.
+            data = FetchResponse.PartitionData(
+                partition_index=wanted.index, records=b"", aborted_transactions=[] if self._read_committed else None
+            )
+            try:
+                size = self._read(wanted, data, left, total == 0)
+                total += size
+                left -= size
+                if data.diverging_epoch.epoch >= 0:
+                    self.satisfied = True
+            except NotCached as missing:
+                self.missing.append(missing)
+                continue
+            except KafkaError as error:
+                release_records(data)
+                data.records = b""
+                data.error_code = self._told(error.code)
+                data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+                self.satisfied = True
+            self._found.append((wanted, data))
+        if total >= self._min_bytes:
+            self.satisfied = True
+
+    def _read(self, wanted: FetchedPartition, data: FetchResponse.PartitionData, left: int, first: bool) -> int:
+        broker = self._broker
+        partition = broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
+        if partition is None:
+            raise self._unknown(wanted.topic, wanted.topic_id, wanted.index)
+        log = partition.log
+        if self._call.version < ZSTD_FROM and log is not None and log.config.compression_type == "zstd":
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        partition.check_epoch(wanted.current_leader_epoch)
+        if wanted.last_fetched_epoch >= 0:
+            diverging = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+            if diverging is not None:
+                data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+        size = 0
+        if self._rack and (preferred := self._preferred(partition, wanted.fetch_offset)) is not None:
+            data.preferred_read_replica = preferred
+            self.satisfied = True
+        elif data.diverging_epoch.epoch < 0:
+            # The first batch goes out whole even if it is above every limit: a consumer must not get stuck on it.
+            limit = min(wanted.max_bytes, left) if left > 0 or first else 0
+            piece = partition.read(
+                wanted.fetch_offset,
+                limit,
+                current_leader_epoch=wanted.current_leader_epoch,
+                replica_id=self._follower,
+                min_one_batch=first,
+                waits_for_disk=self._fetches >= MAX_FETCHES,
+                leader_only=self._leader_only,
+            )
+            size = piece.size_bytes
+            if size:
+                data.records = piece
+                if not piece.active:
+                    # One segment a time: there is more behind it, which no later append would tell of.
+                    self.satisfied = True
+            else:
+                piece.release()
+            if self._follower >= 0:
+                # Where a diverging follower stands says nothing about what it has of this log.
+                partition.update_follower(
+                    self._follower, wanted.fetch_offset, broker.now_ms(), log_start_offset=wanted.log_start_offset
+                )
+                broker.follower_sessions.look_in_sync(partition, self._follower)
+        data.high_watermark = partition.high_watermark
+        data.last_stable_offset = partition.last_stable_offset
+        data.log_start_offset = partition.log_start_offset
+        return size
+
+    def _preferred(self, partition: Partition, offset: int) -> int | None:
+        racks = self._racks
+        if not racks:
+            listener = self._call.connection.listener
+            for node in self._broker.metadata.brokers.values():
+                if listener in node.endpoints:
+                    racks[node.id] = node.rack
+        return closest_replica(partition, offset, self._rack, racks)
+
+    def _told(self, error: ErrorCode) -> ErrorCode:
+        return error if self._call.version >= STORAGE_ERROR_FROM else told_before_storage_errors(error)
+
+    def response(self) -> FetchResponse:
+        session = self._context.session
+        topics: dict[tuple[str, Uuid], FetchResponse.FetchableTopicResponse] = {}
+        leaders: list[int] = []
+        for wanted, data in self._found:
+            if not self._is_news(wanted, data):
+                continue
+            self._name_leader(wanted.topic, wanted.topic_id, data, leaders)
+            key = (wanted.topic, wanted.topic_id)
+            topic = topics.get(key)
+            if topic is None:
+                topic = FetchResponse.FetchableTopicResponse(
+                    topic=wanted.topic, topic_id=wanted.topic_id, partitions=[]
+                )
+                topics[key] = topic
+            topic.partitions.append(data)
+            if session is not None:
+                wanted.told_high_watermark = data.high_watermark
+                wanted.told_log_start_offset = data.log_start_offset
+                if data.records:
+                    session.served(wanted)
+        self._found = []
+        return self._answer(self._context.session_id, list(topics.values()), leaders)
+
+    def _is_news(self, wanted: FetchedPartition, data: FetchResponse.PartitionData) -> bool:
+        if not self._context.incremental:
+            return True
+        return bool(
+            data.records
+            or data.error_code
+            or data.high_watermark != wanted.told_high_watermark
+            or data.log_start_offset != wanted.told_log_start_offset
+            or data.diverging_epoch.epoch >= 0
+            or data.preferred_read_replica >= 0
+        )
+
+
+def told_before_storage_errors(error: ErrorCode) -> ErrorCode:
+    """Clients of old versions do not know of failing disks: sent away, they come back with newer metadata."""
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if error == ErrorCode.KAFKA_STORAGE_ERROR else error
