@@ -38,7 +38,7 @@ Examples:
   gregor configs --describe --topic orders --all
   gregor configs --alter --topic orders --add-config retention.ms=86400000,cleanup.policy=[compact,delete]
   gregor configs --alter --topic orders --delete-config retention.ms
-  gregor configs --alter --broker-defaults --add-config log.retention.hours=24
+  gregor configs --alter --broker-defaults --add-config log.retention.ms=86400000
   gregor configs --describe --entity-type brokers --entity-name 0 --all
 """
 
