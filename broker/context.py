@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
     from gregor.broker.jobs.loop_lag import StallMeter
-    from gregor.broker.jobs.turns import Gate
+    from gregor.broker.jobs.turns import LoopGate
     from gregor.broker.net.connection import Connection
     from gregor.broker.net.connections import Connections
     from gregor.broker.net.endpoints import NodeEndpoint
@@ -52,7 +52,7 @@ class Broker:
     receive_budget: ReceiveBudget
     max_request_bytes: int
     background: Background
-    gate: Gate
+    gate: LoopGate
     logs: LogManager
     mover: LogMover
     replicas: ReplicaManager

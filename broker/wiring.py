@@ -26,7 +26,7 @@ from gregor.broker.jobs.log_mover import LogMover
 from gregor.broker.jobs.loop_lag import Stalls
 from gregor.broker.jobs.maintenance import Maintenance
 from gregor.broker.jobs.scan_helper import ScanHelper
-from gregor.broker.jobs.turns import Gate
+from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.log import logger
 from gregor.broker.net.advertised_addresses import own_name
 from gregor.broker.net.connections import Connections
@@ -102,7 +102,8 @@ class Node:
         self._config = config
         self._files = OsFiles(open_files_limit())
         self._logs = LogManager(config, self._files, now_ms)
-        self._background = Background()
+        self._gate = LoopGate()
+        self._background = Background(self._gate)
         self.in_cluster = in_cluster(config)
         self._store: MetadataStore | None = None
         self._controller: ControllerLoop | None = None
@@ -228,7 +229,7 @@ class Node:
         self._disk_watch = self._watch_disks(store, replicas, maintenance)
         local = self._local = LatePartitions(replicas, image, configs, logs.is_loading)
         group_log = GroupLog(replicas)
-        gate = Gate()
+        gate = self._gate
         self._groups = groups = GroupCoordinator(
             GroupConfig.from_broker(config),
             group_log,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.turns import run_all
 from gregor.storage.folders.move import CHUNK_BYTES, MOVED_FILE
 from gregor.storage.folders.names import MAX_NAME_LENGTH, FolderKind, marked_folder_name
 from gregor.storage.fs.disk_errors import is_full
@@ -140,7 +141,7 @@ class LogMover:
                     move.copied(plan)
             elif not ready:
                 # What the target's checkpoints say of the log counts from the swap on: it must be there before.
-                errors = await self._background.run(self._logs.checkpoints())
+                errors = await self._background.run(run_all(self._logs.checkpoints()))
                 self._logs.report(errors)
                 if (failure := errors.get(move.folder.path)) is not None:
                     raise failure
@@ -159,7 +160,7 @@ class LogMover:
                     continue
                 self._replicas.log_moved(moved)
                 logger.info("%s-%d lies in %s now", *key, move.folder.path)
-                self._logs.report(await self._background.run(self._logs.checkpoints()))
+                self._logs.report(await self._background.run(run_all(self._logs.checkpoints())))
                 self._remove(f"{moved.directory}/{MOVED_FILE}")
                 self._remove(old)
                 return

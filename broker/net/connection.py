@@ -375,7 +375,7 @@ class Connection(asyncio.BufferedProtocol):
             data = view[:stop]
         else:
             owned, data, position = None, memoryview(bytes(view[position:stop])), 0
-        decoded = self._broker.gate.take(entry.decode_in_steps(data, call.version, position))
+        decoded = self._broker.gate.start(entry.decode_in_steps(data, call.version, position))
         if not isinstance(decoded, Awaitable):
             self._owned = owned or self._owned
             return decoded[0]
@@ -451,7 +451,7 @@ class Connection(asyncio.BufferedProtocol):
         chunks: list[Chunk] = []
         try:
             if response is not None and may_be_long(entry, response):
-                frame = self._broker.gate.take(encode_in_steps(entry, version, correlation_id, response))
+                frame = self._broker.gate.start(encode_in_steps(entry, version, correlation_id, response))
                 if not isinstance(frame, bytearray):
                     self._encode_rest(slot or self._queue.open(), entry, version, frame)
                     return

@@ -12,7 +12,7 @@ its data may still be good. Not thread-safe; only what `checkpoints` returns may
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from gregor.config.topic import LogConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid, random_uuid, uuid_to_text
-from gregor.protocol.slices import run_slices
+from gregor.protocol.turns import ITEMS_PER_STEP, run_all
 from gregor.storage.folders.checkpoint_contents import gather, keep
 from gregor.storage.folders.checkpoint_plan import CheckpointOrder, CheckpointPlan
 from gregor.storage.folders.checkpoints import (
@@ -41,7 +41,7 @@ from gregor.storage.producers.state import ProducerStates
 
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
-    from gregor.protocol.slices import Slices
+    from gregor.protocol.turns import Steps
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.folders.move import LogMove
     from gregor.storage.fs.files import Files
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOOKS_PER_SLICE = 64
 
 _ALL_CHECKPOINTS = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
 
@@ -217,7 +216,7 @@ class LogManager(LogLoading):
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} may lie in a data folder that has failed"
             )
         if key in self._stale_keys:
-            plan = CheckpointPlan(self._files, self._order, run_slices(self._gather(_ALL_CHECKPOINTS)))
+            plan = CheckpointPlan(self._files, self._order, run_all(self._gather(_ALL_CHECKPOINTS)))
             if errors := plan.run(sync=False):
                 self.report(errors)
                 raise _storage_error("cannot write checkpoints", next(iter(errors.values())))
@@ -278,12 +277,12 @@ class LogManager(LogLoading):
 
     # From time to time
 
-    def looking_at_ages(self, now_ms: int) -> Slices[None]:
+    def looking_at_ages(self, now_ms: int) -> Steps[None]:
         """To be gone through before `retention_pass`, which then reads nothing."""
-        for count, log in enumerate(list(self.logs.values())):
+        for count, log in enumerate(list(self.logs.values()), 1):
             if not log.cleaning and not log.offline:
                 yield from log.looking(partial(log.old_segments_count, now_ms))
-            if count % LOOKS_PER_SLICE == 0:
+            if not count % ITEMS_PER_STEP:
                 yield None
 
     def retention_pass(
@@ -302,46 +301,39 @@ class LogManager(LogLoading):
                 continue
             yield paths
 
-    def checkpoints(self) -> Callable[[], dict[str, OSError]]:
-        """Recovery points and log start offsets as they are now, to be written by calling the result on a thread. What
-        that returns is for `report`."""
-        return self._plan_checkpoints(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE)
+    def checkpoints(self) -> Steps[Callable[[], dict[str, OSError]]]:
+        """Gather recovery points and log start offsets as they are now; the result is called on a thread to write them,
+        and what that returns is for `report`."""
+        return self._plan(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE)
 
-    def high_watermark_checkpoints(self) -> Callable[[], dict[str, OSError]]:
+    def high_watermark_checkpoints(self) -> Steps[Callable[[], dict[str, OSError]]]:
         """As `checkpoints`, for the high watermarks, which are wanted more often."""
-        return self._plan_checkpoints(HIGH_WATERMARK_FILE)
+        return self._plan(HIGH_WATERMARK_FILE)
 
     def log_start_checkpoints(self) -> Callable[[], dict[str, OSError]]:
         """The log start offsets alone, without a wait for the disk: DeleteRecords writes them before it answers."""
-        plan = CheckpointPlan(self._files, self._order, run_slices(self._gather([LOG_START_OFFSET_FILE])))
+        plan = CheckpointPlan(self._files, self._order, run_all(self._gather([LOG_START_OFFSET_FILE])))
         return lambda: plan.run(sync=False)
 
-    def cleaner_checkpoints(self) -> Callable[[], dict[str, OSError]]:
+    def cleaner_checkpoints(self) -> Steps[Callable[[], dict[str, OSError]]]:
         """As `checkpoints`, for the offsets up to which logs are compacted."""
-        return self._plan_checkpoints(CLEANER_OFFSET_FILE)
+        return self._plan(CLEANER_OFFSET_FILE)
 
     def write_checkpoints(self) -> dict[str, OSError]:
         """All of them, here and now; returns the errors by data folder."""
-        return self._plan_checkpoints(*_ALL_CHECKPOINTS)()
+        return run_all(self._plan(*_ALL_CHECKPOINTS))()
 
-    def checkpoints_in_slices(self) -> Slices[Callable[[], dict[str, OSError]]]:
-        """As `checkpoints`, with turns for others while the offsets are gathered."""
-        return self._plan_in_slices(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE)
-
-    def high_watermark_checkpoints_in_slices(self) -> Slices[Callable[[], dict[str, OSError]]]:
-        return self._plan_in_slices(HIGH_WATERMARK_FILE)
-
-    def forget_removed(self) -> Slices[None]:
+    def forget_removed(self) -> Steps[None]:
         """Take the offsets of removed partitions out of the checkpoint files: who makes one of them anew before that
         has to do it on the spot, for all partitions there are."""
         if self._stale_keys:
             removals = self._removals
-            errors = yield (yield from self._plan_in_slices(*_ALL_CHECKPOINTS))
+            errors = yield (yield from self._plan(*_ALL_CHECKPOINTS))
             self.report(errors)
             if not errors and self._removals == removals:
                 self._stale_keys.clear()
 
-    def _plan_in_slices(self, *names: str) -> Slices[Callable[[], dict[str, OSError]]]:
+    def _plan(self, *names: str) -> Steps[Callable[[], dict[str, OSError]]]:
         """With them goes what was put off: syncing new partition.metadata files, and folders that were renamed."""
         number = self._order.next_number()
         contents = yield from self._gather(names)
@@ -350,10 +342,7 @@ class LogManager(LogLoading):
         directories, self._unsynced_folders = sorted(self._unsynced_folders & online), set()
         return CheckpointPlan(self._files, self._order, contents, paths, directories, number).run
 
-    def _plan_checkpoints(self, *names: str) -> Callable[[], dict[str, OSError]]:
-        return run_slices(self._plan_in_slices(*names))
-
-    def _gather(self, names: Sequence[str]) -> Generator[None, None, dict[str, Offsets]]:
+    def _gather(self, names: Sequence[str]) -> Steps[dict[str, Offsets]]:
         # What is not loaded keeps what it had.
         unserved = self._pending.keys() | self.failed.keys()
         contents = yield from gather(names, self.online_folders(), self.logs, self._homes, unserved)

@@ -16,7 +16,7 @@ from gregor.broker.cluster.replication_service import Replicating
 from gregor.broker.context import Broker, Call
 from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.fetch.sessions import FetchSessions
-from gregor.broker.jobs.turns import Gate
+from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.net.responses import encode_response
 from gregor.broker.registry import Later, load_handlers
 from gregor.config.broker import BrokerConfig
@@ -24,7 +24,7 @@ from gregor.config.listeners import Listener
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.framing import SIZE_BYTES
 from gregor.protocol.messages import ApiVersionsResponse, RequestHeader, request_header_version
-from gregor.protocol.slices import Slices, run_slices
+from gregor.protocol.turns import Steps, run_all
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.broker_channels import Brokers
@@ -219,8 +219,8 @@ class Node:
 
     fsync = run
 
-    async def search(self, work: Slices[Any]) -> Any:
-        return run_slices(work)
+    async def search(self, work: Steps[Any]) -> Any:
+        return run_all(work)
 
     def remove_later(self, paths: Iterable[str], _delay_ms: int) -> None:
         for path in paths:
@@ -231,7 +231,7 @@ class Node:
         broker.broker_id = self.broker_id
         broker.cluster_id = "simulated"
         broker.loop = self._loop
-        broker.gate = Gate()
+        broker.gate = LoopGate()
         broker.logs = self.logs
         broker.replicas = self.replicas
         broker.metadata = self.image
@@ -267,7 +267,7 @@ class Node:
         self.logs.close_all(self.local.broker_epoch)
 
     async def _checkpoint(self) -> None:
-        self.logs.report(self.logs.checkpoints()())
+        self.logs.report(run_all(self.logs.checkpoints())())
 
     async def _maintain(self) -> None:
         """What gregor.broker.jobs.maintenance does: flushes and checkpoints."""
@@ -283,7 +283,7 @@ class Node:
                     for path in log.delete_old_segments(self._clock_ms()):
                         self.files.unlink(path)
                 await self._checkpoint()
-            self.logs.report(self.logs.high_watermark_checkpoints()())
+            self.logs.report(run_all(self.logs.high_watermark_checkpoints())())
 
 
 class _ServerEnd:

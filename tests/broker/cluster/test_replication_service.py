@@ -11,6 +11,7 @@ import pytest
 
 from gregor.broker.cluster.replication_service import Replicating
 from gregor.broker.jobs.background import Background
+from gregor.broker.jobs.turns import LoopGate
 from tests.storage.logs import NOW_MS, batch, open_log
 from tests.storage.memory_files import MemoryFiles
 
@@ -66,7 +67,7 @@ def test_a_cut_log_is_flushed_on_the_thread_for_that(monkeypatch: pytest.MonkeyP
 
     async def flushing() -> None:
         replicating: Any = object.__new__(Replicating)
-        replicating._background = background = Background()
+        replicating._background = background = Background(LoopGate())
         replicating._clock_ms = lambda: NOW_MS
         flush = background.fsync
 
