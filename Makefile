@@ -28,6 +28,15 @@ help:
 
 setup: $(INSTALLED)
 
+# PySpark's own $(BIN)/spark-submit finds Spark, and starts driver and workers, by the first `python3` on the PATH. This one
+# hands over to the same Spark with the Python of this environment; PYSPARK_PYTHON and SPARK_HOME still win.
+define write_spark_submit
+	spark=$$($(BIN)/python -c 'import pyspark; print(pyspark.__path__[0])'); \
+	printf '%s\n' '#!/bin/sh' '# Written by make setup.' ': "$${PYSPARK_PYTHON:='"$$PWD/$(BIN)/python"'}"' \
+	  ': "$${SPARK_HOME:='"$$spark"'}"' 'export PYSPARK_PYTHON SPARK_HOME' \
+	  'exec "$$SPARK_HOME/bin/spark-submit" "$$@"' >$(BIN)/spark-submit
+endef
+
 # The first Python that is new enough, or a line that says how to get one.
 $(INSTALLED): pyproject.toml hatch_build.py
 	@new_enough='import sys; sys.exit(sys.version_info < (3, 11))'; python=; \
@@ -48,6 +57,7 @@ $(INSTALLED): pyproject.toml hatch_build.py
 	fi
 	@echo 'installing gregor and what it needs into .venv'
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,spark]'
+	@$(call write_spark_submit)
 	@touch $@
 
 java:

@@ -1,111 +1,55 @@
-"""What a handler may use: the broker's parts, and the request's circumstances."""
+"""What a request is served with: its circumstances, and the parts of the broker that its handler may use.
+
+Each handler names the narrowest of these protocols that it needs; gregor.broker.parts has all of them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from gregor.broker.net.endpoints import endpoint_for
-from gregor.protocol.ids import ZERO_UUID, Uuid
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from gregor.broker.answers.metadata import EncodedTopics
-    from gregor.broker.cluster.auto_topics import TopicCreator
-    from gregor.broker.fetch.follower_sessions import FollowerSessions
-    from gregor.broker.fetch.sessions import FetchSessions
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
-    from gregor.broker.jobs.loop_lag import StallMeter
-    from gregor.broker.jobs.turns import LoopGate
-    from gregor.broker.net.connection import Connection
-    from gregor.broker.net.connections import Connections
-    from gregor.broker.net.endpoints import NodeEndpoint
-    from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
-    from gregor.broker.registry import Entry
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
+    from gregor.protocol.api_keys import ApiKey
+    from gregor.protocol.ids import Uuid
+    from gregor.protocol.turns import Gate
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
     from gregor.replication.partition.controller_request_handler import LocalBroker
-    from gregor.replication.partition.metadata_image import MetadataImage
+    from gregor.replication.partition.metadata_image import LiveBroker, MetadataImage
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.consumer_offsets import ConsumerOffsets
-    from gregor.replication.store.topic_configs import TopicConfigs
     from gregor.storage.folders.manager import LogManager
 
 
-@dataclass(slots=True, eq=False)
-class Broker:
-    """The parts of one broker, put together in gregor.broker.wiring. Everything belongs to the loop's thread."""
+class ClientConnection(Protocol):
+    """The connection that a request came by."""
 
-    config: BrokerConfig
-    broker_id: int
-    cluster_id: str
-    loop: asyncio.AbstractEventLoop
-    handlers: dict[int, Entry]
-    connections: Connections
-    buffers: BufferPool
-    receive_budget: ReceiveBudget
-    max_request_bytes: int
-    background: Background
-    gate: LoopGate
-    logs: LogManager
-    mover: LogMover
-    replicas: ReplicaManager
-    metadata: MetadataImage
-    topic_configs: TopicConfigs
-    local_broker: LocalBroker
-    controller: ControllerAnswers
-    admin: Admin
-    topic_creator: TopicCreator
-    groups: GroupCoordinator
-    consumer_offsets: ConsumerOffsets
-    producer_ids: ProducerIdAllocator
-    fetch_sessions: FetchSessions
-    follower_sessions: FollowerSessions
-    stalls: StallMeter
-    encoded_topics: EncodedTopics
-    unadvertised: frozenset[str]
-    """Listeners without an advertised host: a client is told the address that it came in by."""
-    sends_to_racks: bool = False
-    """Whether consumers are sent to the replica in their rack (replica.selector.class)."""
-
-    @staticmethod
-    def now_ms() -> int:
-        return int(time.time() * 1000)
-
-    async def write_log_start_offsets(self) -> None:
-        """Make the present log start offsets outlast a crash of this process. Where a disk refuses them they are tried
-        again with the next checkpoints.
-        """
-        self.logs.report(await self.background.run(self.logs.log_start_checkpoints()))
-
-    def partition_of(self, topic: str, topic_id: Uuid, index: int) -> Partition | None:
-        """The local replica that a request names, by id where it has one."""
-        if topic_id != ZERO_UUID:
-            return self.replicas.get_by_id(topic_id, index)
-        return self.replicas.get(topic, index)
-
-    def endpoint_of(self, node_id: int, call: Call) -> NodeEndpoint | None:
-        """Where this request's client reaches a live broker."""
-        node = self.metadata.brokers.get(node_id)
-        listener = call.connection.listener
-        return (
-            None
-            if node is None
-            else endpoint_for(node, call.connection, own=node_id == self.broker_id and listener in self.unadvertised)
-        )
+    @property
+    def listener(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def sockname(self) -> Any: ...
+    @property
+    def number(self) -> int: ...
+    def fail(self, reason: str) -> None: ...
+    def hold(self) -> None: ...
+    def go_on(self) -> None: ...
 
 
 @dataclass(slots=True)
 class Call:
     """One request's circumstances."""
 
-    connection: Connection
+    connection: ClientConnection
     api_key: int
     version: int
     correlation_id: int
@@ -115,3 +59,138 @@ class Call:
     def client_host(self) -> str:
         """The peer's address as Kafka writes it into group metadata (Java's InetAddress.toString)."""
         return f"/{self.connection.host}"
+
+
+class NodeEndpoint(NamedTuple):
+    """The address that a client is told for a broker: that of the listener the client itself came in by."""
+
+    host: str
+    port: int
+    rack: str | None
+
+
+def endpoint_for(node: LiveBroker, connection: ClientConnection, *, own: bool) -> NodeEndpoint | None:
+    """Where the client of `connection` reaches `node`; None if the node lacks the listener.
+
+    `own`: the node is this broker, and it advertises no host on this listener. Then the answer is the address that this
+    client reached it at, which is right on a machine with several networks; a forwarded port still needs
+    advertised.listeners.
+    """
+    endpoint = node.endpoints.get(connection.listener)
+    if endpoint is None:
+        return None
+    host = str(connection.sockname[0]) if own and connection.sockname else endpoint.host
+    return NodeEndpoint(host, endpoint.port, node.rack)
+
+
+class ServedApi(Protocol):
+    """One API that the broker serves, with the versions of it."""
+
+    @property
+    def key(self) -> ApiKey: ...
+    @property
+    def min_version(self) -> int: ...
+    @property
+    def max_version(self) -> int: ...
+
+
+class ApiContext(Protocol):
+    """The table of served APIs."""
+
+    @property
+    def handlers(self) -> Mapping[int, ServedApi]: ...
+
+
+class Paced(Protocol):
+    """A request about many things is handled in pieces between which others proceed."""
+
+    @property
+    def gate(self) -> Gate: ...
+
+
+class MetadataContext(Paced, Protocol):
+    """The cluster as this broker knows it."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+    @property
+    def broker_id(self) -> int: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def metadata(self) -> MetadataImage: ...
+    def endpoint_of(self, node_id: int, call: Call) -> NodeEndpoint | None: ...
+
+
+class DataContext(MetadataContext, Protocol):
+    """Records: the replicas of this broker, and the threads that their files are read and written on."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def background(self) -> Background: ...
+    @property
+    def replicas(self) -> ReplicaManager: ...
+    def now_ms(self) -> int: ...
+    def partition_of(self, topic: str, topic_id: Uuid, index: int) -> Partition | None: ...
+    async def write_log_start_offsets(self) -> None: ...
+
+
+class ProducerIdContext(Protocol):
+    """Producer ids."""
+
+    @property
+    def producer_ids(self) -> ProducerIdAllocator: ...
+
+
+class TopicCreation(Protocol):
+    """Topics that come into being by being used."""
+
+    async def create(self, name: str) -> None: ...
+
+
+class GroupContext(MetadataContext, Protocol):
+    """Consumer groups, and their offsets of old that lie in ZooKeeper."""
+
+    @property
+    def logs(self) -> LogManager: ...
+    @property
+    def groups(self) -> GroupCoordinator: ...
+    @property
+    def consumer_offsets(self) -> ConsumerOffsets: ...
+    @property
+    def topic_creator(self) -> TopicCreation: ...
+
+
+class AdminContext(MetadataContext, Protocol):
+    """Topics, their settings and their replicas, as the controller changes them."""
+
+    @property
+    def admin(self) -> Admin: ...
+    @property
+    def controller(self) -> ControllerAnswers: ...
+
+
+class LogDirsContext(MetadataContext, Protocol):
+    """The data folders, and the moves of replicas between them."""
+
+    @property
+    def background(self) -> Background: ...
+    @property
+    def logs(self) -> LogManager: ...
+    @property
+    def mover(self) -> LogMover: ...
+
+
+class ControllerContext(Protocol):
+    """Requests of other brokers to this one as the controller."""
+
+    @property
+    def controller(self) -> ControllerAnswers: ...
+
+
+class ReplicaContext(Protocol):
+    """Requests of the controller to this broker."""
+
+    @property
+    def local_broker(self) -> LocalBroker: ...

@@ -17,7 +17,7 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import request_class, request_header_version, response_class, response_header_version
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call
 
 
 class Later(ABC):
@@ -49,8 +49,10 @@ AMONG_BROKERS = frozenset(
 )
 """What only brokers of a cluster say to each other; one that is alone serves it to nobody, and does not load it."""
 _API_OF_MODULE = re.compile(r"k(\d+)_")
+_HANDLERS = "gregor.broker.handlers"
 
-Handler = Callable[["Broker", Any, "Call"], Any]
+Handler = Callable[[Any, Any, "Call"], Any]
+"""Its first argument is what gregor.broker.context, or the handler itself, says that it needs of the broker."""
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
@@ -118,10 +120,9 @@ def handles(
 
 def load_handlers(*, in_cluster: bool = True) -> dict[int, Entry]:
     """Import the modules of broker/handlers; return the table by API key, without `in_cluster` less AMONG_BROKERS."""
-    from gregor.broker import handlers
-
+    handlers = importlib.import_module(_HANDLERS)
     for module in pkgutil.iter_modules(handlers.__path__):
         api = _API_OF_MODULE.match(module.name)
         if in_cluster or api is None or int(api[1]) not in AMONG_BROKERS:
-            importlib.import_module(f"gregor.broker.handlers.{module.name}")
+            importlib.import_module(f"{_HANDLERS}.{module.name}")
     return {key: entry for key, entry in _entries.items() if in_cluster or key not in AMONG_BROKERS}

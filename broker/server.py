@@ -29,7 +29,7 @@ from gregor.broker.wiring import Node, StartError
 from gregor.config.listeners import listener_text
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker
+    from gregor.broker.parts import Broker
     from gregor.config.broker import BrokerConfig
     from gregor.config.environment import TopicWish
 
@@ -175,7 +175,8 @@ class Server:
         """Have topics made, beside everything else."""
         from gregor.broker.cluster.first_topics import make_first_topics
 
-        self._node.broker.background.spawn(make_first_topics(self._node.broker, wishes))
+        broker = self._node.broker
+        broker.background.spawn(make_first_topics(broker.config, broker.metadata, broker.admin, wishes))
 
     def reload(self) -> None:
         """SIGHUP: read the properties file again; a line in the log for each key that differs."""

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.admin_socket.server import Control
 from gregor.broker.answers.metadata import EncodedTopics
-from gregor.broker.cluster.auto_topics import GROUP_METADATA_TOPIC, TopicCreator
+from gregor.broker.cluster.auto_topics import TopicCreator
 from gregor.broker.cluster.group_log import GroupLog
 from gregor.broker.cluster.recovering_partitions import LatePartitions
 from gregor.broker.cluster.store_factory import NO_ANSWER, NoSuchStore, check_store, in_cluster, zookeeper_store
-from gregor.broker.context import Broker
 from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.jobs.background import Background
@@ -31,9 +30,11 @@ from gregor.broker.log import logger
 from gregor.broker.net.advertised_addresses import own_name
 from gregor.broker.net.connections import Connections
 from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
+from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.coordinator import GroupCoordinator
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.broker_channels import Brokers
@@ -307,7 +308,6 @@ class Node:
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(config["max.incremental.fetch.session.cache.slots"]),
             follower_sessions=follower_sessions,
-            stalls=self.stalls,
             encoded_topics=EncodedTopics(),
             unadvertised=self._unadvertised(),
             sends_to_racks=config["replica.selector.class"] == RACK_AWARE_SELECTOR,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 
 
@@ -19,56 +20,18 @@ class Record:
     value: Any
 
 
-class Parked:
-    """An answer that is owed: one operation parks it, a later one gives it.
-
-    The first of `answer` and `fail` counts, what comes after is ignored; `then` may be called before or after.
-    """
-
-    __slots__ = ("_callback", "done", "error", "response")
-
-    def __init__(self) -> None:
-        self.done = False
-        self.response: Any = None
-        self.error = ErrorCode.NONE
-        self._callback: Callable[[Parked], None] | None = None
-
-    def answer(self, response: object) -> None:
-        """Give the response."""
-        if not self.done:
-            self.response = response
-            self._finish()
-
-    def fail(self, error: ErrorCode) -> None:
-        """Say that there will be no response but this error."""
-        if not self.done:
-            self.error = error
-            self._finish()
-
-    def then(self, callback: "Callable[[Parked], None]") -> None:
-        """Call back when the answer is there, at once if it is. One callback only."""
-        self._callback = callback
-        if self.done:
-            callback(self)
-
-    def _finish(self) -> None:
-        self.done = True
-        if self._callback is not None:
-            self._callback(self)
-
-
 @dataclass(slots=True)
 class Result:
     """The outcome of one operation.
 
-    `response` is the answer, or the Parked that will hold it. `releases` are answers owed to others that may go once
+    `response` is the answer, or the Deferred of it. `releases` are other pending answers and what completes them once
     the records are committed. `on_failure` leads soft state back when the records could not be appended; hard state
     needs no way back, it did not change. `atomic` False lets the runtime spread the records over several batches.
     """
 
     response: Any = None
     records: list[Record] = field(default_factory=list)
-    releases: list[tuple[Parked, Any]] = field(default_factory=list)
+    releases: list[tuple[Deferred[Any], Any]] = field(default_factory=list)
     on_failure: Callable[[ErrorCode], None] | None = None
     atomic: bool = True
 

@@ -16,8 +16,9 @@ from typing import Any, Generic, TypeVar
 
 from gregor.coordinator.ports import LogLoader, LogWriter, Shard, TimedOperation, Timers
 from gregor.coordinator.replaying import replay_steps
-from gregor.coordinator.result import Parked, Record, Result, coordinator_error
+from gregor.coordinator.result import Record, Result, coordinator_error
 from gregor.coordinator.timers import LoopTimers
+from gregor.protocol.deferred import Deferred, outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class _Owned(Generic[S]):
         # A wait for a commit has timed out, and nothing was committed since.
         self.stalled = False
         # Waits for commits, in the order in which they began, and whether they are those of reads.
-        self.waits: dict[Parked, bool] = {}
+        self.waits: dict[Deferred[None], bool] = {}
         # Why the log took no records the last time.
         self.refused_with = ErrorCode.NONE
 
@@ -126,7 +127,7 @@ class CoordinatorRuntime(Generic[S]):
         owned.shard.on_unloaded(ErrorCode.NOT_COORDINATOR)
         owned.timers.cancel_all()
         for parked in list(owned.waits):
-            parked.fail(ErrorCode.NOT_COORDINATOR)
+            parked.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
 
     def close(self) -> None:
         """Forget all partitions."""
@@ -162,16 +163,12 @@ class CoordinatorRuntime(Generic[S]):
         """
         owned = self._active(partition)
         result = self._perform(partition, owned, operation)
-        owed = self._release(partition, owned, result)
-        if owed is None:
+        pending = self._release(partition, owned, result)
+        if pending is None:
             return result.response
-        if not owed.done:
-            outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            owed.then(lambda _owed: None if outcome.done() else outcome.set_result(None))
-            await outcome
-        if owed.error:
-            raise KafkaError(owed.error)
-        return owed.response
+        if pending.done:
+            return pending.result()
+        return await outcome_of(pending, asyncio.get_running_loop().create_future())
 
     def run_everywhere(self, operation: Callable[[S], Result]) -> None:
         """Run an operation that nobody waits for on every shard; on those that are loading, after that."""
@@ -223,7 +220,7 @@ class CoordinatorRuntime(Generic[S]):
     def _failed(self, result: Result, error: ErrorCode) -> KafkaError:
         code = coordinator_error(error)
         for parked, _ in result.releases:
-            parked.fail(code)
+            parked.fail(KafkaError(code))
         if result.on_failure is not None:
             result.on_failure(code)
         return KafkaError(code)
@@ -243,28 +240,27 @@ class CoordinatorRuntime(Generic[S]):
 
     # --- commit
 
-    def _release(self, partition: int, owned: _Owned[S], result: Result) -> Parked | None:
-        """Let the answers go once all that was written here is committed; returns what holds the operation's own."""
+    def _release(self, partition: int, owned: _Owned[S], result: Result) -> Deferred[Any] | None:
+        """Complete the pending answers once all that was written here is committed; returns the operation's own."""
         response = result.response
-        parked = response if isinstance(response, Parked) else None
+        pending: Deferred[Any] | None = response if isinstance(response, Deferred) else None
         answers = list(result.releases)
-        owed = parked
-        if response is not None and parked is None:
-            owed = Parked()
-            answers.append((owed, response))
+        if response is not None and pending is None:
+            pending = Deferred()
+            answers.append((pending, response))
         wrote = bool(result.records)
         if answers and owned.end_offset > owned.settled and (wrote or not owned.stalled):
             self._await_commit(partition, owned, answers, wrote=wrote)
         else:
             for waiting, answer in answers:
-                waiting.answer(answer)
-        return owed
+                waiting.complete(answer)
+        return pending
 
     def _await_commit(
-        self, partition: int, owned: _Owned[S], answers: list[tuple[Parked, Any]], *, wrote: bool
+        self, partition: int, owned: _Owned[S], answers: list[tuple[Deferred[Any], Any]], *, wrote: bool
     ) -> None:
         end_offset = owned.end_offset
-        commit = Parked()
+        commit: Deferred[None] = Deferred()
         timeout: asyncio.TimerHandle | None = None
 
         def decided(error: ErrorCode) -> None:
@@ -275,27 +271,27 @@ class CoordinatorRuntime(Generic[S]):
                     # It is committed; that few are in sync by now concerns who wrote, not who reads.
                     error = ErrorCode.NONE
             if error:
-                commit.fail(coordinator_error(error))
+                commit.fail(KafkaError(coordinator_error(error)))
             else:
-                commit.answer(None)
+                commit.complete(None)
 
         def timed_out() -> None:
             owned.stalled = True
             for wait in [wait for wait, reads in owned.waits.items() if reads]:
-                wait.answer(None)
+                wait.complete(None)
             if wrote:
                 # The records stay in the log and may yet be committed; the client is told to ask again.
                 decided(ErrorCode.REQUEST_TIMED_OUT)
 
-        def give_answers(commit: Parked) -> None:
+        def give_answers(commit: Deferred[None]) -> None:
             if timeout is not None:
                 timeout.cancel()
                 owned.waits.pop(commit, None)
             for waiting, answer in answers:
-                if commit.error:
+                if commit.error is not None:
                     waiting.fail(commit.error)
                 else:
-                    waiting.answer(answer)
+                    waiting.complete(answer)
 
         try:
             self._writer.when_committed(partition, end_offset, decided)

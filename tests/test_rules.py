@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
+import importlib.util
 import pathlib
+import pkgutil
 import re
 import subprocess
 import sys
 
 import pytest
 
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, clean_environment
 
 PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
 TOP_LEVEL = {
@@ -85,6 +88,28 @@ def test_no_path_of_somebodys_machine() -> None:
 def test_nothing_is_imported_under_a_second_name() -> None:
     """`broker.server` beside `gregor.broker.server` would be two modules with two states."""
     assert [name for name in sys.modules if name.partition(".")[0] in PACKAGES] == []
+
+
+@pytest.mark.slow
+def test_nothing_of_ours_is_importable_under_its_bare_name(tmp_path: pathlib.Path) -> None:
+    """From another folder, with this environment's Python: an application's own `config.py` must be the only one."""
+    show = "import importlib.util, sys; print([name for name in sys.argv[1:] if importlib.util.find_spec(name)])"
+    command = [sys.executable, "-P", "-c", show, *PACKAGES, "gregor"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "['gregor']\n"
+
+
+def test_no_spark_job_is_named_like_a_module_that_it_may_import() -> None:
+    """spark-submit puts the folder of the job at the head of the path: `copy.py` there would hide Python's own."""
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    pyspark = {module.name for module in pkgutil.iter_modules(spec.submodule_search_locations)}
+    taken = {*sys.stdlib_module_names, *importlib.metadata.packages_distributions(), *pyspark}
+    jobs = {path.stem for path in (ROOT / "spark_jobs" / "jobs").glob("*.py")} - {"__init__"}
+    assert jobs
+    assert jobs & taken == set()
 
 
 def test_handlers_are_named_like_their_schemas() -> None:

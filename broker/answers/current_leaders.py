@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gregor.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, MetadataContext
 
 LeaderT = TypeVar("LeaderT")
 NodeT = TypeVar("NodeT")
 
 
-def current_leader(broker: Broker, topic: str, index: int, make: type[LeaderT]) -> LeaderT:
+def current_leader(broker: MetadataContext, topic: str, index: int, make: type[LeaderT]) -> LeaderT:
     """The partition's leader and epoch as this broker knows them, -1 where it does not."""
     state = broker.metadata.partition(topic, index)
     if state is None:
@@ -23,14 +23,14 @@ def current_leader(broker: Broker, topic: str, index: int, make: type[LeaderT]) 
     return make(**fields)
 
 
-def why_absent(broker: Broker, topic: str, index: int) -> ErrorCode:
+def why_absent(broker: MetadataContext, topic: str, index: int) -> ErrorCode:
     """Why this broker has no replica of a partition: others have, or there is no such partition."""
     if broker.metadata.partition(topic, index) is not None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def node_endpoints(broker: Broker, call: Call, leader_ids: Iterable[int], make: type[NodeT]) -> list[NodeT]:
+def node_endpoints(broker: MetadataContext, call: Call, leader_ids: Iterable[int], make: type[NodeT]) -> list[NodeT]:
     """Addresses of the named brokers, on the listener the client came in by."""
     nodes = []
     for broker_id in sorted(set(leader_ids)):

@@ -16,6 +16,7 @@ from gregor.broker.cli.command import KEY_VALUE, OrderlyEnd, bootstrap_option, c
 from gregor.broker.cli.errors import explain
 from gregor.broker.cli.record_format import RecordFormat
 from gregor.broker.cli.zookeeper_option import zookeeper_option
+from gregor.protocol.topic_partition import TopicPartitionKey
 
 DEFAULT_FORMATTER, NO_FORMATTER = "DefaultMessageFormatter", "NoOpMessageFormatter"
 BATCH_RECORDS = 500
@@ -204,7 +205,7 @@ class Printer:
         return False
 
     def _print(self, batch: list[Message[Any, Any]]) -> None:
-        printed: dict[tuple[str, int], int] = {}
+        printed: dict[TopicPartitionKey, int] = {}
         try:
             for message in batch:
                 try:

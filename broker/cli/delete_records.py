@@ -11,6 +11,7 @@ from gregor.broker.cli.client import METADATA_TIMEOUT_S, REQUEST_TIMEOUT_S, conn
 from gregor.broker.cli.command import bootstrap_option, command_config_option, run
 from gregor.broker.cli.errors import CommandError, explain
 from gregor.broker.cli.partition_files import load_partitions
+from gregor.protocol.topic_partition import TopicPartitionKey
 
 EPILOG = """\b
 Examples:
@@ -34,14 +35,14 @@ def delete_records(bootstrap: str, config_file: str | None, offset_json_file: st
     print("Executing records delete operation")
     # The client library asks for the leaders of all partitions first and fails as a whole where one is unknown.
     topics = admin.list_topics(timeout=METADATA_TIMEOUT_S).topics
-    errors: dict[tuple[str, int], str] = {}
+    errors: dict[TopicPartitionKey, str] = {}
     known = []
     for (topic, partition), offset in wanted.items():
         if topic in topics and partition in topics[topic].partitions:
             known.append(TopicPartition(topic, partition, offset))
         else:
             errors[topic, partition] = "there is no such partition (UNKNOWN_TOPIC_OR_PART)."
-    marks: dict[tuple[str, int], int] = {}
+    marks: dict[TopicPartitionKey, int] = {}
     if known:
         done, failed = settle(admin.delete_records(known, request_timeout=REQUEST_TIMEOUT_S))
         marks = {(part.topic, part.partition): records.low_watermark for part, records in done.items()}

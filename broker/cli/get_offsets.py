@@ -15,6 +15,7 @@ from gregor.broker.cli.tables import Column, on_terminal, print_table
 from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse
+from gregor.protocol.topic_partition import TopicPartition
 
 TIMES = {
     "latest": -1,
@@ -27,7 +28,6 @@ TIMES = {
 UNKNOWN_OFFSET = -1
 _RULE = re.compile(r"([^:,]*)(?::(?:([0-9]{0,10})|(?:([0-9]{0,10})-([0-9]{0,10}))))?")
 
-Place = tuple[str, int]
 Filter = Callable[[str, int], bool]
 
 EPILOG = """\b
@@ -64,7 +64,7 @@ def get_offsets(**given: Any) -> None:
         if not leaders:
             raise CommandError("no partition matches. `gregor topics --list` shows the topics that exist.")
         offsets = ask(client, leaders, timestamp)
-    rows = [(topic, partition, offsets[topic, partition]) for topic, partition in sorted(offsets, key=_java_order)]
+    rows = [(*place, offsets[place]) for place in sorted(offsets, key=_java_order)]
     if on_terminal():
         columns = [Column("TOPIC"), Column("PARTITION", number=True), Column("OFFSET", number=True)]
         print_table(columns, sorted(rows))
@@ -73,7 +73,7 @@ def get_offsets(**given: Any) -> None:
         print(f"{topic}:{partition}:{offset}")
 
 
-def _java_order(place: Place) -> str:
+def _java_order(place: TopicPartition) -> str:
     """Kafka's tool sorts by name, so partition 10 comes before 2."""
     return f"{place[0]}-{place[1]}"
 
@@ -123,11 +123,11 @@ def _topics(pattern: str | None) -> Callable[[str], object]:
         raise CommandError(f"'{pattern}' is not a regular expression: {error}.") from None
 
 
-def find(client: WireClient, wanted: Filter, exclude_internal: bool) -> dict[Place, int]:
+def find(client: WireClient, wanted: Filter, exclude_internal: bool) -> dict[TopicPartition, int]:
     """The partitions that are wanted, with their leaders."""
     metadata: MetadataResponse = client.ask(MetadataRequest(topics=None))
     return {
-        (topic.name or "", part.partition_index): part.leader_id
+        TopicPartition(topic.name or "", part.partition_index): part.leader_id
         for topic in metadata.topics
         if not (exclude_internal and topic.is_internal)
         for part in topic.partitions
@@ -135,9 +135,9 @@ def find(client: WireClient, wanted: Filter, exclude_internal: bool) -> dict[Pla
     }
 
 
-def ask(client: WireClient, leaders: dict[Place, int], timestamp: int) -> dict[Place, int]:
+def ask(client: WireClient, leaders: dict[TopicPartition, int], timestamp: int) -> dict[TopicPartition, int]:
     """Their offsets at this time, as far as there are any; why one cannot be told goes to standard error."""
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for leader in sorted(set(leaders.values())):
         places = sorted(place for place, led_by in leaders.items() if led_by == leader)
         if leader not in client.brokers:
@@ -153,7 +153,7 @@ def ask(client: WireClient, leaders: dict[Place, int], timestamp: int) -> dict[P
         )
         for told in answer.topics:
             for answered in told.partitions:
-                place = (told.name, answered.partition_index)
+                place = TopicPartition(told.name, answered.partition_index)
                 try:
                     check_code(answered.error_code)
                 except BrokerRefusal as refusal:
@@ -164,7 +164,7 @@ def ask(client: WireClient, leaders: dict[Place, int], timestamp: int) -> dict[P
     return found
 
 
-def _skip(place: Place, why: Exception) -> None:
+def _skip(place: TopicPartition, why: Exception) -> None:
     print(f"Skip getting offsets for topic-partition {_java_order(place)} due to error: {why}", file=sys.stderr)
 
 

@@ -10,11 +10,12 @@ import click
 from gregor.broker.cli.client import REQUEST_TIMEOUT_S
 from gregor.broker.cli.command import bootstrap_option, command_config_option, run
 from gregor.broker.cli.errors import CommandError
-from gregor.broker.cli.partition_files import Place, load_partitions
+from gregor.broker.cli.partition_files import load_partitions
 from gregor.broker.cli.wire import BrokerRefusal, WireClient, check_code
 from gregor.broker.cli.zookeeper_option import zookeeper_option
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
+from gregor.protocol.topic_partition import TopicPartition
 
 TYPES = {"preferred": 0, "unclean": 1}
 
@@ -47,9 +48,9 @@ def leader_election(**given: Any) -> None:
         raise click.UsageError("Give exactly one of --topic, --path-to-json-file or --all-topic-partitions.")
     if (given["topic"] is None) != (given["partition"] is None):
         raise click.UsageError("--topic and --partition belong together.")
-    places: list[Place] | None = None
+    places: list[TopicPartition] | None = None
     if given["topic"]:
-        places = [(given["topic"], given["partition"])]
+        places = [TopicPartition(given["topic"], given["partition"])]
     elif given["path"]:
         places = list(load_partitions(given["path"], offsets=False))
         if not places:
@@ -60,7 +61,9 @@ def leader_election(**given: Any) -> None:
     report(kind.upper(), results)
 
 
-def elect(client: WireClient, kind: int, places: Sequence[Place] | None) -> dict[Place, BrokerRefusal | None]:
+def elect(
+    client: WireClient, kind: int, places: Sequence[TopicPartition] | None
+) -> dict[TopicPartition, BrokerRefusal | None]:
     """None for each partition that got its leader. Raises BrokerRefusal when nothing could be done at all."""
     topics: dict[str, ElectLeadersRequest.TopicPartitions] = {}
     for topic, partition in places or ():
@@ -73,7 +76,7 @@ def elect(client: WireClient, kind: int, places: Sequence[Place] | None) -> dict
     answer: ElectLeadersResponse = client.ask(request, client.controller_id if client.controller_id >= 0 else None)
     check_code(answer.error_code)
     return {
-        (topic.topic, part.partition_id): BrokerRefusal(part.error_code, part.error_message)
+        TopicPartition(topic.topic, part.partition_id): BrokerRefusal(part.error_code, part.error_message)
         if part.error_code
         else None
         for topic in answer.replica_election_results
@@ -81,7 +84,7 @@ def elect(client: WireClient, kind: int, places: Sequence[Place] | None) -> dict
     }
 
 
-def report(kind: str, results: Mapping[Place, BrokerRefusal | None]) -> None:
+def report(kind: str, results: Mapping[TopicPartition, BrokerRefusal | None]) -> None:
     """Says what became of each partition; CommandError when one could not be helped."""
     done, needless, failed = [], [], []
     for (topic, partition), refusal in sorted(results.items()):

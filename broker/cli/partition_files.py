@@ -6,11 +6,10 @@ import json
 from typing import Any
 
 from gregor.broker.cli.errors import CommandError
+from gregor.protocol.topic_partition import TopicPartition
 
-Place = tuple[str, int]
 
-
-def load_partitions(path: str, *, offsets: bool) -> dict[Place, int]:
+def load_partitions(path: str, *, offsets: bool) -> dict[TopicPartition, int]:
     """The partitions of a file, each with its offset (0 unless the file is to have `offsets`). CommandError when it is
     something else, or names a partition twice."""
     try:
@@ -24,7 +23,7 @@ def load_partitions(path: str, *, offsets: bool) -> dict[Place, int]:
         raise CommandError(f'{path} must hold {{"partitions": [..]}}.')
     if offsets and data.get("version", 1) != 1:
         raise CommandError(f"{path} is of version {data['version']}; only version 1 is known.")
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for entry in data["partitions"]:
         example = '{"topic": "orders", "partition": 0' + (', "offset": 5}' if offsets else "}")
         fields = entry if isinstance(entry, dict) else {}
@@ -32,7 +31,7 @@ def load_partitions(path: str, *, offsets: bool) -> dict[Place, int]:
         whole = _is_int(partition, 2**31) and _is_int(offset, 2**63) and (not offsets or "offset" in fields)
         if not isinstance(topic, str) or not whole:
             raise CommandError(f"{path}: {json.dumps(entry)} is no partition; give {example}.")
-        place = (topic, int(partition))
+        place = TopicPartition(topic, int(partition))
         if place in found:
             raise CommandError(f"{path} names the partition {topic}-{partition} twice.")
         found[place] = int(offset)

@@ -1,4 +1,4 @@
-"""A small synchronous client on our own protocol package, for the APIs that confluent-kafka does not offer.
+"""A client of a whole cluster on `protocol.sync_client`, for the APIs that confluent-kafka does not offer.
 
 One connection to each broker it is asked to speak to, one request at a time, the newest version that both sides know.
 It speaks to PLAINTEXT listeners only.
@@ -6,8 +6,6 @@ It speaks to PLAINTEXT listeners only.
 
 from __future__ import annotations
 
-import itertools
-import socket
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -22,20 +20,10 @@ from gregor.broker.cli.client import (
 )
 from gregor.broker.cli.errors import CommandError
 from gregor.config.listeners import address_text
-from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.client import UnsupportedVersion, newest_version, version_ranges
 from gregor.protocol.errors import ErrorCode, MalformedMessage
-from gregor.protocol.messages import (
-    ApiMessage,
-    ApiVersionsRequest,
-    MetadataRequest,
-    RequestHeader,
-    ResponseHeader,
-    request_header_version,
-    response_class,
-    response_header_version,
-)
-
-MAX_RESPONSE_BYTES = 512 * 1024 * 1024
+from gregor.protocol.messages import ApiMessage, ApiVersionsRequest, MetadataRequest
+from gregor.protocol.sync_client import ConnectionEnded, SyncConnection
 
 
 class BrokerRefusal(CommandError):
@@ -54,65 +42,37 @@ def check_code(code: int, message: str | None = None) -> None:
 
 
 class _Link:
-    """A connection to one broker."""
+    """A connection to one broker, and the versions that it offers."""
 
     def __init__(self, host: str, port: int, client_id: str) -> None:
         self.name = address_text(host, port)
-        self._client_id = client_id
-        self._correlation_ids = itertools.count(1)
         try:
-            self._socket = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
+            self._connection = SyncConnection(host, port, client_id, CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S)
         except OSError as error:
             raise CommandError(
                 f"cannot reach the broker at {self.name}, the address it advertises: {error.strerror or error}."
             ) from None
-        self._socket.settimeout(REQUEST_TIMEOUT_S)
         try:
-            answer = self.exchange(ApiVersionsRequest(), 0)
+            self.versions = version_ranges(self.exchange(ApiVersionsRequest(), 0))
         except CommandError:
             self.close()
             raise
-        self.peer = str(self._socket.getpeername()[0])
-        self.versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        self.peer = str(self._connection.socket.getpeername()[0])
 
     def exchange(self, request: ApiMessage, version: int) -> Any:
-        key = request.API_KEY
-        correlation_id = next(self._correlation_ids)
-        header = RequestHeader(
-            request_api_key=key,
-            request_api_version=version,
-            correlation_id=correlation_id,
-            client_id=self._client_id,
-        )
-        frame = header.encode(request_header_version(key, version)) + request.encode(version)
         try:
-            self._socket.sendall(len(frame).to_bytes(4) + frame)
-            data = self._receive(int.from_bytes(self._receive(4)))
-            _, position = ResponseHeader.decode(data, response_header_version(key, version))
-            kind = response_class(key)
-            assert kind is not None
-            message, _ = kind.decode(data, version, position)
+            return self._connection.exchange(request, version)
         except TimeoutError:
             raise CommandError(f"the broker at {self.name} did not answer within {REQUEST_TIMEOUT_S:.0f} s.") from None
+        except ConnectionEnded:
+            raise CommandError(f"the broker at {self.name} closed the connection; its log says why.") from None
         except OSError as error:
             raise CommandError(f"the connection to {self.name} broke: {error.strerror or error}.") from None
         except MalformedMessage as error:
             raise CommandError(f"{self.name} does not answer as a Kafka broker does: {error}.") from None
-        return message
-
-    def _receive(self, size: int) -> bytes:
-        if not 0 <= size <= MAX_RESPONSE_BYTES:
-            raise CommandError(f"{self.name} does not answer as a Kafka broker does: an answer of {size} bytes.")
-        data = bytearray()
-        while len(data) < size:
-            part = self._socket.recv(min(size - len(data), 1 << 20))
-            if not part:
-                raise CommandError(f"the broker at {self.name} closed the connection; its log says why.")
-            data += part
-        return bytes(data)
 
     def close(self) -> None:
-        self._socket.close()
+        self._connection.close()
 
 
 def check_protocol(settings: Mapping[str, str]) -> None:
@@ -171,17 +131,18 @@ class WireClient:
     def version(self, kind: type[ApiMessage], node_id: int | None = None) -> int:
         """In which version a request of this kind will go out. CommandError when there is none."""
         link = self._link(node_id)
-        name = ApiKey(kind.API_KEY).name
-        theirs = link.versions.get(kind.API_KEY)
-        if theirs is None:
-            raise CommandError(f"the broker at {link.name} does not offer {name}, which this command needs.")
-        version: int = min(theirs[1], kind.MAX_VERSION)
-        if version < max(theirs[0], kind.MIN_VERSION):
+        try:
+            return newest_version(link.versions, kind)
+        except UnsupportedVersion as error:
+            name, theirs = error.api_name, error.offered
+            if theirs is None:
+                raise CommandError(
+                    f"the broker at {link.name} does not offer {name}, which this command needs."
+                ) from None
             raise CommandError(
                 f"the broker at {link.name} offers {name} in versions {theirs[0]} to {theirs[1]}, this command knows "
                 f"{kind.MIN_VERSION} to {kind.MAX_VERSION}."
-            )
-        return version
+            ) from None
 
     def _link(self, node_id: int | None) -> _Link:
         link = self._links.get(node_id)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from gregor.broker.cluster.topic_requests import TopicRequests
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from gregor.replication.admin.topics import Admin
 
 WARNED_EVERY_S = 30.0
-GROUP_METADATA_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, "__transaction_state"})
 
 
 class TopicCreator:

@@ -15,8 +15,10 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.replication.admin.topics import NewTopic
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker
+    from gregor.config.broker import BrokerConfig
     from gregor.config.environment import TopicWish
+    from gregor.replication.admin.topics import Admin
+    from gregor.replication.partition.metadata_image import MetadataImage
 
 TRY_AGAIN_S = 1.0
 GIVE_UP_S = 600.0
@@ -34,7 +36,9 @@ _FOR_EVER = frozenset(
 
 
 async def make_first_topics(
-    broker: Broker,
+    config: BrokerConfig,
+    image: MetadataImage,
+    admin: Admin,
     wishes: Sequence[TopicWish],
     try_again_s: float = TRY_AGAIN_S,
     give_up_s: float = GIVE_UP_S,
@@ -42,12 +46,12 @@ async def make_first_topics(
     """Ends when each topic exists or cannot; a line in the log for each."""
     left = list(wishes)
     waited_s = 0.0
-    requests = TopicRequests(broker.config, broker.metadata)
+    requests = TopicRequests(config, image)
     while left:
         failures = []
         for wish in left:
             try:
-                await _make(broker, wish, requests)
+                await _make(admin, wish, requests)
                 logger.info("KAFKA_CREATE_TOPICS: %s is there", wish.name)
             except KafkaError as error:
                 if error.code == ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -66,11 +70,11 @@ async def make_first_topics(
     requests.close()
 
 
-async def _make(broker: Broker, wish: TopicWish, requests: TopicRequests) -> None:
+async def _make(admin: Admin, wish: TopicWish, requests: TopicRequests) -> None:
     configs = {"cleanup.policy": wish.cleanup_policy} if wish.cleanup_policy else {}
     topic = NewTopic(wish.name, wish.partitions, wish.replication_factor, configs=configs)
     try:
-        result = (await broker.admin.create_topics([topic]))[0]
+        result = (await admin.create_topics([topic]))[0]
     except KafkaError as error:
         if error.code != ErrorCode.NOT_CONTROLLER:
             raise

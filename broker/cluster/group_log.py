@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gregor.broker.cluster.auto_topics import GROUP_METADATA_TOPIC
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import build_batch, iter_batches
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from gregor.storage.fs.cached_reads import NotCached
 
 if TYPE_CHECKING:

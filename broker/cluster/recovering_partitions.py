@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller.requests import answered_with
 from gregor.replication.partition.controller_request_handler import BrokerResponse, LocalBroker
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.topic_configs import TopicConfigs
     from gregor.storage.log.log import Log
-
-Key = tuple[str, int]
 
 
 class LatePartitions(LocalBroker):
@@ -44,7 +43,7 @@ class LatePartitions(LocalBroker):
         self._late_configs = configs
         self._is_loading = is_loading
         # What the controller said last of each late partition, as a request about it alone.
-        self._kept: dict[Key, LeaderAndIsrRequest | StopReplicaRequest] = {}
+        self._kept: dict[TopicPartition, LeaderAndIsrRequest | StopReplicaRequest] = {}
 
     async def _obey(self, request: BrokerRequest) -> BrokerResponse:
         if isinstance(request, LeaderAndIsrRequest):
@@ -61,7 +60,7 @@ class LatePartitions(LocalBroker):
         for topic in request.topic_states:
             now = []
             for state in topic.partition_states:
-                key = topic.topic_name, state.partition_index
+                key = TopicPartition(topic.topic_name, state.partition_index)
                 if self._is_loading(*key):
                     self._kept[key] = _with_topics(request, [_with_states(topic, [state])])
                 else:
@@ -75,7 +74,7 @@ class LatePartitions(LocalBroker):
         for topic in request.topic_states:
             now = []
             for state in topic.partition_states:
-                key = topic.topic_name, state.partition_index
+                key = TopicPartition(topic.topic_name, state.partition_index)
                 if self._is_loading(*key):
                     self._kept[key] = _with_stops(request, [_with_stopped(topic, [state])])
                 else:
@@ -86,14 +85,14 @@ class LatePartitions(LocalBroker):
 
     def loaded(self, log: Log) -> None:
         """The log can be served: do what the controller has said about it meanwhile."""
-        self._catch_up((log.topic, log.partition))
+        self._catch_up(TopicPartition(log.topic, log.partition))
 
     def all_loaded(self) -> None:
         """What is left could not be loaded: the controller's word about it fails, and it is told so."""
         for key in list(self._kept):
             self._catch_up(key)
 
-    def _catch_up(self, key: Key) -> None:
+    def _catch_up(self, key: TopicPartition) -> None:
         request = self._kept.pop(key, None)
         if request is None or 0 <= request.broker_epoch < self.broker_epoch:
             return  # nothing was said since this broker registered anew: others have the partition now

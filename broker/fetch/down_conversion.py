@@ -26,11 +26,13 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchResponse
 from gregor.protocol.records.batch import CorruptBatch
 from gregor.protocol.records.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
+from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.log.log import LogSlice
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call
+    from gregor.broker.fetch.context import FetchPathContext
     from gregor.broker.fetch.sessions import FetchContext, FetchedPartition
     from gregor.protocol.messages import FetchRequest
 
@@ -42,7 +44,7 @@ ANSWER_BYTES = 8 * 1024 * 1024
 """Consumers of version 3 ask for as much as 50 MB; they go on with the partitions that came too short."""
 
 
-async def fetch_converted(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse:
+async def fetch_converted(broker: FetchPathContext, request: FetchRequest, call: Call) -> FetchResponse:
     context = broker.fetch_sessions.context(request, False, broker.now_ms())
     asked_bytes = {(wanted.topic, wanted.index): wanted.max_bytes for wanted in context.partitions}
     for wanted in context.partitions:
@@ -65,7 +67,7 @@ async def fetch_converted(broker: Broker, request: FetchRequest, call: Call) -> 
         request.max_wait_ms = left_ms
 
 
-async def _fetch(broker: Broker, request: FetchRequest, call: Call, context: FetchContext) -> FetchResponse:
+async def _fetch(broker: FetchPathContext, request: FetchRequest, call: Call, context: FetchContext) -> FetchResponse:
     read = FetchRead(broker, request, call, context)
     read.collect()
     if not read.missing and (read.satisfied or request.max_wait_ms <= 0):
@@ -99,11 +101,11 @@ class _Conversion:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: FetchPathContext,
         request: FetchRequest,
         call: Call,
         context: FetchContext,
-        asked_bytes: Mapping[tuple[str, int], int],
+        asked_bytes: Mapping[TopicPartitionKey, int],
     ) -> None:
         self._asked_bytes = asked_bytes
         self._broker = broker

@@ -18,7 +18,7 @@ from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.log.log import LogSlice
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, DataContext
     from gregor.broker.fetch.follower_sessions import FollowerSession, FollowerSessions, Place
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.throttle import ReplicaThrottle
@@ -44,7 +44,7 @@ class FollowerRead(RepeatedRead):
 
     def __init__(
         self,
-        broker: Broker,
+        broker: DataContext,
         sessions: FollowerSessions,
         session: FollowerSession,
         request: FetchRequest,

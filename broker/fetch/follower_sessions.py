@@ -23,7 +23,7 @@ from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, DataContext
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.throttle import ReplicaThrottle
 
@@ -85,7 +85,7 @@ class Place:
         self.log_start_offset = wanted.log_start_offset
         self.max_bytes = wanted.partition_max_bytes
 
-    def find(self, broker: Broker) -> Partition | None:
+    def find(self, broker: DataContext) -> Partition | None:
         """The partition that is meant now."""
         generation = broker.replicas.generation
         if generation != self._generation:
@@ -220,7 +220,7 @@ class FollowerSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def fetch(self, broker: Broker, request: FetchRequest, call: Call) -> FetchResponse | ParkedFetch:
+    def fetch(self, broker: DataContext, request: FetchRequest, call: Call) -> FetchResponse | ParkedFetch:
         """The answer of a fetch by a follower, in SESSIONS_FROM or later."""
         now_ms = broker.now_ms()
         incremental = request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
@@ -269,7 +269,7 @@ class FollowerSessions:
                 self._end(session.id)
                 raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
-    def _opened(self, broker: Broker, request: FetchRequest, call: Call, now_ms: int) -> FollowerSession:
+    def _opened(self, broker: DataContext, request: FetchRequest, call: Call, now_ms: int) -> FollowerSession:
         """A new one, in place of what its fetcher had; without an id if none is wanted, there is nothing to it, or no
         room for it."""
         replica_id = replica_of(request, call.version)

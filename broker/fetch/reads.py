@@ -15,7 +15,7 @@ from gregor.protocol.messages import FetchResponse
 from gregor.storage.log.log import LogSlice
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, DataContext
     from gregor.storage.fs.cached_reads import NotCached
 
 TOPIC_IDS_FROM = 13
@@ -30,7 +30,7 @@ class RepeatedRead(ABC):
 
     __slots__ = ("_broker", "_call", "_fetches", "_found", "missing", "satisfied")
 
-    def __init__(self, broker: Broker, call: Call) -> None:
+    def __init__(self, broker: DataContext, call: Call) -> None:
         self._broker = broker
         self._call = call
         self._found: list[tuple[Any, FetchResponse.PartitionData]] = []

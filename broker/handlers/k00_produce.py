@@ -24,7 +24,6 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from gregor.broker.answers.current_leaders import current_leader, node_endpoints
-from gregor.broker.cluster.auto_topics import INTERNAL_TOPICS
 from gregor.broker.jobs.maintenance import flush_to
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
@@ -42,12 +41,13 @@ from gregor.protocol.records.batch import (
 from gregor.protocol.records.compression import ZSTD
 from gregor.protocol.records.message_sets import InvalidMessageSet
 from gregor.protocol.records.up_conversion import NO_LIMIT, MessageTooLarge, upconvert, upconverting
+from gregor.protocol.topic_names import INTERNAL_TOPICS
 from gregor.protocol.turns import TURN_S, Steps
 from gregor.storage.log.prepare import NeedsPreparation, PreparedBatch, prepare
 from gregor.storage.log.validate import RefusedRecords
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, DataContext
     from gregor.config.topic import LogConfig
     from gregor.replication.partition.partition import Partition
     from gregor.storage.log.log import Log
@@ -90,7 +90,7 @@ _Part = tuple[
 
 @handles(ApiKey.PRODUCE, 0, 13, pipelined=True)
 def produce(
-    broker: Broker, request: ProduceRequest, call: Call
+    broker: DataContext, request: ProduceRequest, call: Call
 ) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
     return _Appends(broker, request, call).run()
 
@@ -123,7 +123,7 @@ class _Commits:
             self._future.set_result(self._response)
 
     def wait_for_flush(
-        self, broker: Broker, log: Log, offset: int, answer: ProduceResponse.PartitionProduceResponse
+        self, broker: DataContext, log: Log, offset: int, answer: ProduceResponse.PartitionProduceResponse
     ) -> None:
         """flush.messages: the acknowledgement waits for the disk, on the flush thread."""
         key = -id(answer)
@@ -177,7 +177,7 @@ class _Appends:
         "_request",
     )
 
-    def __init__(self, broker: Broker, request: ProduceRequest, call: Call) -> None:
+    def __init__(self, broker: DataContext, request: ProduceRequest, call: Call) -> None:
         self._broker = broker
         self._request = request
         self._call = call
@@ -400,7 +400,9 @@ def _prepared(records: bytes, is_message_set: bool, config: LogConfig, now_ms: i
     return (yield from prepare(batch, config, now_ms))
 
 
-def unknown_partition(broker: Broker, topic: ProduceRequest.TopicProduceData, index: int, version: int) -> KafkaError:
+def unknown_partition(
+    broker: DataContext, topic: ProduceRequest.TopicProduceData, index: int, version: int
+) -> KafkaError:
     """Why this broker has no replica of the partition: led elsewhere, or not known at all."""
     name = topic.name
     if version >= TOPIC_IDS_FROM or topic.topic_id != ZERO_UUID:

@@ -32,7 +32,8 @@ from gregor.replication.partition.replica_selector import closest_replica
 from gregor.storage.fs.cached_reads import NotCached
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call
+    from gregor.broker.fetch.context import FetchPathContext
     from gregor.broker.fetch.sessions import FetchContext, FetchedPartition
     from gregor.replication.partition.partition import Partition
 
@@ -44,7 +45,9 @@ READ_COMMITTED = 1
 
 
 @handles(ApiKey.FETCH, 0, 18)
-def fetch(broker: Broker, request: FetchRequest, call: Call) -> FetchResponse | Later | Awaitable[FetchResponse]:
+def fetch(
+    broker: FetchPathContext, request: FetchRequest, call: Call
+) -> FetchResponse | Later | Awaitable[FetchResponse]:
     if call.version < BATCHES_FROM:
         from gregor.broker.fetch.down_conversion import fetch_converted
 
@@ -77,7 +80,9 @@ class FetchRead(RepeatedRead):
         "_read_committed",
     )
 
-    def __init__(self, broker: Broker, request: FetchRequest, call: Call, context: FetchContext) -> None:
+    _broker: FetchPathContext
+
+    def __init__(self, broker: FetchPathContext, request: FetchRequest, call: Call, context: FetchContext) -> None:
         super().__init__(broker, call)
         self._context = context
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])

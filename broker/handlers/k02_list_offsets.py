@@ -23,10 +23,11 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.replication.partition.partition import CONSUMER
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, DataContext
     from gregor.protocol.turns import Steps
     from gregor.replication.partition.partition import Partition
     from gregor.storage.log.log import Log
@@ -53,7 +54,7 @@ _UNKNOWN = (-1, -1, -1)
 
 @handles(ApiKey.LIST_OFFSETS, 0, 11)
 def list_offsets(
-    broker: Broker, request: ListOffsetsRequest, call: Call
+    broker: DataContext, request: ListOffsetsRequest, call: Call
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     begun = broker.gate.start(_begin(broker, request, call))
     if isinstance(begun, Awaitable):
@@ -63,19 +64,19 @@ def list_offsets(
 
 
 async def _rest(
-    begun: Awaitable[tuple[ListOffsetsResponse, list[_Search]]], broker: Broker, version: int
+    begun: Awaitable[tuple[ListOffsetsResponse, list[_Search]]], broker: DataContext, version: int
 ) -> ListOffsetsResponse:
     response, searches = await begun
     return await _after(searches, broker, response, version)
 
 
 def _begin(
-    broker: Broker, request: ListOffsetsRequest, call: Call
+    broker: DataContext, request: ListOffsetsRequest, call: Call
 ) -> Generator[None, None, tuple[ListOffsetsResponse, list[_Search]]]:
     """The answer, without what must be searched for."""
     topics = []
     searches: list[_Search] = []
-    named: Counter[tuple[str, int]] = Counter()
+    named: Counter[TopicPartitionKey] = Counter()
     for topic in request.topics:
         for wanted in topic.partitions:
             named[topic.name, wanted.partition_index] += 1
@@ -120,7 +121,7 @@ class _Search:
         self._end_offset = end_offset
         self._may_hide = may_hide
 
-    async def run(self, broker: Broker) -> tuple[int, int, int]:
+    async def run(self, broker: DataContext) -> tuple[int, int, int]:
         found = await broker.background.search(self._work)
         if found is not None and found[1] < self._end_offset:
             return found
@@ -130,7 +131,7 @@ class _Search:
 
 
 async def _after(
-    searches: list[_Search], broker: Broker, response: ListOffsetsResponse, version: int
+    searches: list[_Search], broker: DataContext, response: ListOffsetsResponse, version: int
 ) -> ListOffsetsResponse:
     turns = broker.gate.turns()
     for search in searches:
@@ -154,7 +155,7 @@ def _tell_error(answer: ListOffsetsResponse.ListOffsetsPartitionResponse, error:
         answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def _why_absent(broker: Broker, topic: str, index: int) -> ErrorCode:
+def _why_absent(broker: DataContext, topic: str, index: int) -> ErrorCode:
     if broker.metadata.partition(topic, index) is not None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -186,7 +187,7 @@ def _find(
 
 
 def _segment_offsets(
-    broker: Broker, partition: Partition, wanted: ListOffsetsRequest.ListOffsetsPartition, replica_id: int
+    broker: DataContext, partition: Partition, wanted: ListOffsetsRequest.ListOffsetsPartition, replica_id: int
 ) -> list[int]:
     """The answer of version 0, the greatest first; raises KafkaError. (Kafka's legacyFetchOffsetsForTimestamp.)"""
     if wanted.timestamp < EARLIEST:

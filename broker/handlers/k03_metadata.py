@@ -19,23 +19,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gregor.broker.answers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from gregor.broker.answers.metadata import encoded_answer
-from gregor.broker.cluster.auto_topics import INTERNAL_TOPICS
 from gregor.broker.cluster.membership import until_informed
+from gregor.broker.context import MetadataContext
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import MetadataRequest, MetadataResponse
+from gregor.protocol.topic_names import INTERNAL_TOPICS
 from gregor.protocol.turns import ITEMS_PER_STEP
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.answers.metadata import EncodedTopics
+    from gregor.broker.context import Call, TopicCreation
+    from gregor.broker.jobs.background import Background
     from gregor.broker.net.responses import EncodedResponse
     from gregor.protocol.ids import Uuid
+    from gregor.replication.admin.topics import Admin
     from gregor.replication.partition.metadata_image import PartitionState, TopicState
 
 Topic = MetadataResponse.MetadataResponseTopic
@@ -51,8 +55,23 @@ MANY_PARTITIONS = 200
 """More are answered in slices."""
 
 
+class EncodedMetadataContext(MetadataContext, Protocol):
+    """Metadata, and the creation of topics on first use."""
+
+    @property
+    def admin(self) -> Admin: ...
+    @property
+    def background(self) -> Background: ...
+    @property
+    def encoded_topics(self) -> EncodedTopics: ...
+    @property
+    def topic_creator(self) -> TopicCreation: ...
+
+
 @handles(ApiKey.METADATA, 0, 13)
-async def metadata(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse | EncodedResponse:
+async def metadata(
+    broker: EncodedMetadataContext, request: MetadataRequest, call: Call
+) -> MetadataResponse | EncodedResponse:
     if not broker.metadata.is_informed:
         await until_informed(broker.metadata)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
@@ -80,7 +99,7 @@ async def metadata(broker: Broker, request: MetadataRequest, call: Call) -> Meta
     return encoded
 
 
-def _answer(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse:
+def _answer(broker: EncodedMetadataContext, request: MetadataRequest, call: Call) -> MetadataResponse:
     """All but the topics."""
     return MetadataResponse(
         brokers=[
@@ -99,7 +118,10 @@ def _answer(broker: Broker, request: MetadataRequest, call: Call) -> MetadataRes
 
 
 async def _wanted(
-    broker: Broker, wanted: Iterable[MetadataRequest.MetadataRequestTopic], version: int, may_create: bool
+    broker: EncodedMetadataContext,
+    wanted: Iterable[MetadataRequest.MetadataRequestTopic],
+    version: int,
+    may_create: bool,
 ) -> list[TopicState | Topic]:
     """Asked for once or a million times, a topic is answered once."""
     turns = broker.gate.turns()
@@ -141,7 +163,7 @@ async def _wanted(
     return found
 
 
-def _by_id(broker: Broker, wanted: MetadataRequest.MetadataRequestTopic) -> TopicState | Topic:
+def _by_id(broker: EncodedMetadataContext, wanted: MetadataRequest.MetadataRequestTopic) -> TopicState | Topic:
     name = broker.metadata.topic_name(wanted.topic_id)
     topic = None if name is None else broker.metadata.topic(name)
     if topic is None:
@@ -149,7 +171,7 @@ def _by_id(broker: Broker, wanted: MetadataRequest.MetadataRequestTopic) -> Topi
     return topic
 
 
-def _by_name(broker: Broker, name: str, error: ErrorCode) -> TopicState | Topic:
+def _by_name(broker: EncodedMetadataContext, name: str, error: ErrorCode) -> TopicState | Topic:
     """`error`: of a topic that does not exist, if it could."""
     topic = broker.metadata.topic(name)
     if topic is None:
@@ -159,7 +181,7 @@ def _by_name(broker: Broker, name: str, error: ErrorCode) -> TopicState | Topic:
     return topic
 
 
-async def _create(broker: Broker, names: Sequence[str]) -> dict[str, ErrorCode]:
+async def _create(broker: EncodedMetadataContext, names: Sequence[str]) -> dict[str, ErrorCode]:
     """Create topics; the errors of those that were refused."""
     refused: dict[str, ErrorCode] = {}
 
@@ -174,7 +196,7 @@ async def _create(broker: Broker, names: Sequence[str]) -> dict[str, ErrorCode]:
     return refused
 
 
-def _leaders(broker: Broker, call: Call) -> dict[int, ErrorCode]:
+def _leaders(broker: EncodedMetadataContext, call: Call) -> dict[int, ErrorCode]:
     """The live brokers, with an error where this client cannot reach them."""
     lacking = ErrorCode.LISTENER_NOT_FOUND if call.version >= LISTENER_ERROR_FROM else ErrorCode.LEADER_NOT_AVAILABLE
     return {

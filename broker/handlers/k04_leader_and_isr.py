@@ -15,7 +15,7 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, ReplicaContext
 
 BY_TOPIC_FROM = 2
 ANSWERED_BY_TOPIC_FROM = 5
@@ -24,7 +24,7 @@ _Topic = LeaderAndIsrRequest.LeaderAndIsrTopicState
 
 
 @handles(ApiKey.LEADER_AND_ISR, 0, 7, changes=True)
-async def leader_and_isr(broker: Broker, request: LeaderAndIsrRequest, call: Call) -> LeaderAndIsrResponse:
+async def leader_and_isr(broker: ReplicaContext, request: LeaderAndIsrRequest, call: Call) -> LeaderAndIsrResponse:
     if call.version < BY_TOPIC_FROM:
         topics: dict[str, _Topic] = {}
         for state in request.ungrouped_partition_states:

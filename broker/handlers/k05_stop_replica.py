@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import StopReplicaRequest, StopReplicaResponse
+from gregor.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, ReplicaContext
 
 BY_TOPIC_FROM = 1
 EPOCHS_FROM = 3
@@ -26,13 +27,13 @@ _Partition = StopReplicaRequest.StopReplicaPartitionState
 
 
 @handles(ApiKey.STOP_REPLICA, 0, 4, changes=True)
-async def stop_replica(broker: Broker, request: StopReplicaRequest, call: Call) -> StopReplicaResponse:
+async def stop_replica(broker: ReplicaContext, request: StopReplicaRequest, call: Call) -> StopReplicaResponse:
     if call.version < EPOCHS_FROM:
-        asked: Iterable[tuple[str, int]]
+        asked: Iterable[TopicPartition]
         if call.version < BY_TOPIC_FROM:
-            asked = ((one.topic_name, one.partition_index) for one in request.ungrouped_partitions)
+            asked = (TopicPartition(one.topic_name, one.partition_index) for one in request.ungrouped_partitions)
         else:
-            asked = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+            asked = (TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes)
         topics: dict[str, _Topic] = {}
         for name, index in asked:
             topics.setdefault(name, _Topic(topic_name=name)).partition_states.append(

@@ -16,7 +16,7 @@ from gregor.protocol.messages import UpdateMetadataRequest, UpdateMetadataRespon
 from gregor.replication.controller.requests import SECURITY_PROTOCOL_IDS
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, ReplicaContext
 
 ENDPOINTS_FROM = 1
 RACKS_FROM = 2
@@ -29,7 +29,7 @@ _PROTOCOL_NAMES = {id_: name for name, id_ in SECURITY_PROTOCOL_IDS.items()}
 
 
 @handles(ApiKey.UPDATE_METADATA, 0, 8, changes=True)
-async def update_metadata(broker: Broker, request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse:
+async def update_metadata(broker: ReplicaContext, request: UpdateMetadataRequest, call: Call) -> UpdateMetadataResponse:
     if call.version < BY_TOPIC_FROM:
         topics: dict[str, _Topic] = {}
         for state in request.ungrouped_partition_states:

@@ -14,11 +14,11 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import ControlledShutdownRequest, ControlledShutdownResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, ControllerContext
 
 
 @handles(ApiKey.CONTROLLED_SHUTDOWN, 0, 3, changes=True)
 async def controlled_shutdown(
-    broker: Broker, request: ControlledShutdownRequest, call: Call
+    broker: ControllerContext, request: ControlledShutdownRequest, call: Call
 ) -> ControlledShutdownResponse:
     return await broker.controller.controlled_shutdown(request)

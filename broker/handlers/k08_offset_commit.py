@@ -19,14 +19,14 @@ from gregor.protocol.messages import OffsetCommitRequest, OffsetCommitResponse
 from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, GroupContext
 
 COORDINATOR_FROM = 1
 TOPIC_IDS_FROM = 10
 
 
 @handles(ApiKey.OFFSET_COMMIT, 0, 10, changes=True)
-async def offset_commit(broker: Broker, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
+async def offset_commit(broker: GroupContext, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
     known: list[OffsetCommitRequest.OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
     turns = broker.gate.turns()
@@ -73,7 +73,7 @@ async def offset_commit(broker: Broker, request: OffsetCommitRequest, call: Call
     return response
 
 
-async def _commit_to_nodes(broker: Broker, request: OffsetCommitRequest) -> OffsetCommitResponse:
+async def _commit_to_nodes(broker: GroupContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     topics = []
     limit = TimeLimit()
     for topic in request.topics:

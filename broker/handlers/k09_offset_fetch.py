@@ -17,14 +17,14 @@ from gregor.protocol.messages import OffsetFetchRequest, OffsetFetchResponse
 from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, GroupContext
 
 COORDINATOR_FROM = 1
 TOPIC_IDS_FROM = 10
 
 
 @handles(ApiKey.OFFSET_FETCH, 0, 10)
-async def offset_fetch(broker: Broker, request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+async def offset_fetch(broker: GroupContext, request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
     if call.version < COORDINATOR_FROM:
         return await _fetch_from_nodes(broker, request)
     if call.version < TOPIC_IDS_FROM:
@@ -45,7 +45,7 @@ async def offset_fetch(broker: Broker, request: OffsetFetchRequest, call: Call) 
     return response
 
 
-def _identify(broker: Broker, topic: OffsetFetchResponse.OffsetFetchResponseTopics) -> bool:
+def _identify(broker: GroupContext, topic: OffsetFetchResponse.OffsetFetchResponseTopics) -> bool:
     state = broker.metadata.topic(topic.name)
     if state is not None:
         topic.topic_id = state.topic_id
@@ -53,7 +53,7 @@ def _identify(broker: Broker, topic: OffsetFetchResponse.OffsetFetchResponseTopi
 
 
 def _name_topics(
-    broker: Broker, group: OffsetFetchRequest.OffsetFetchRequestGroup
+    broker: GroupContext, group: OffsetFetchRequest.OffsetFetchRequestGroup
 ) -> list[OffsetFetchResponse.OffsetFetchResponseTopics]:
     """Give the topics asked for by id their names; returns the answers for those that have none."""
     if group.topics is None:
@@ -81,7 +81,7 @@ def _name_topics(
     return unknown
 
 
-async def _fetch_from_nodes(broker: Broker, request: OffsetFetchRequest) -> OffsetFetchResponse:
+async def _fetch_from_nodes(broker: GroupContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     topics = []
     limit = TimeLimit()
     turns = broker.gate.turns()

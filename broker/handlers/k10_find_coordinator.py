@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.cluster.auto_topics import GROUP_METADATA_TOPIC
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
-    from gregor.broker.net.endpoints import NodeEndpoint
+    from gregor.broker.context import Call, GroupContext, NodeEndpoint
 
 GROUP = 0
 TRANSACTION = 1
@@ -26,7 +25,9 @@ MANY_KEYS_FROM = 4
 
 
 @handles(ApiKey.FIND_COORDINATOR, 0, 6)
-async def find_coordinator(broker: Broker, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
+async def find_coordinator(
+    broker: GroupContext, request: FindCoordinatorRequest, call: Call
+) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if call.version >= MANY_KEYS_FROM else [request.key]
     found = []
     turns = broker.gate.turns()
@@ -51,7 +52,7 @@ async def find_coordinator(broker: Broker, request: FindCoordinatorRequest, call
     )
 
 
-async def _find(broker: Broker, key_type: int, key: str, call: Call) -> tuple[int, NodeEndpoint]:
+async def _find(broker: GroupContext, key_type: int, key: str, call: Call) -> tuple[int, NodeEndpoint]:
     if key_type == TRANSACTION:
         raise KafkaError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

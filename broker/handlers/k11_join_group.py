@@ -13,9 +13,9 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, GroupContext
 
 
 @handles(ApiKey.JOIN_GROUP, 0, 9)
-async def join_group(broker: Broker, request: JoinGroupRequest, call: Call) -> JoinGroupResponse:
+async def join_group(broker: GroupContext, request: JoinGroupRequest, call: Call) -> JoinGroupResponse:
     return await broker.groups.join_group(request, call.client_id, call.client_host, call.version)

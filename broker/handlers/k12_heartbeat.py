@@ -12,9 +12,9 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, GroupContext
 
 
 @handles(ApiKey.HEARTBEAT, 0, 4)
-async def heartbeat(broker: Broker, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
+async def heartbeat(broker: GroupContext, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
     return await broker.groups.heartbeat(request, call.version)

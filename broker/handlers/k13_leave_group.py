@@ -12,9 +12,9 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, GroupContext
 
 
 @handles(ApiKey.LEAVE_GROUP, 0, 5, changes=True)
-async def leave_group(broker: Broker, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
+async def leave_group(broker: GroupContext, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
     return await broker.groups.leave_group(request, call.version)

@@ -12,9 +12,9 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, GroupContext
 
 
 @handles(ApiKey.SYNC_GROUP, 0, 5)
-async def sync_group(broker: Broker, request: SyncGroupRequest, call: Call) -> SyncGroupResponse:
+async def sync_group(broker: GroupContext, request: SyncGroupRequest, call: Call) -> SyncGroupResponse:
     return await broker.groups.sync_group(request, call.version)

@@ -13,11 +13,11 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, GroupContext
 
 
 @handles(ApiKey.DESCRIBE_GROUPS, 0, 6)
-async def describe_groups(broker: Broker, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
+async def describe_groups(broker: GroupContext, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
     response = await broker.groups.describe_groups(request, call.version)
     if request.include_authorized_operations:
         turns = broker.gate.turns()

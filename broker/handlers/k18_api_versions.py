@@ -20,15 +20,14 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
-    from gregor.broker.registry import Entry
+    from gregor.broker.context import ApiContext, Call, ServedApi
 
 # KIP-511: what a client may call itself.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @handles(ApiKey.API_VERSIONS, 0, 4)
-def api_versions(broker: Broker, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse | EncodedResponse:
+def api_versions(broker: ApiContext, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse | EncodedResponse:
     if call.version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
@@ -41,7 +40,7 @@ def api_versions(broker: Broker, request: ApiVersionsRequest, call: Call) -> Api
     return known[2]
 
 
-def _served(table: Mapping[int, Entry]) -> ApiVersionsResponse:
+def _served(table: Mapping[int, ServedApi]) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=entry.min_version, max_version=entry.max_version)
@@ -52,4 +51,4 @@ def _served(table: Mapping[int, Entry]) -> ApiVersionsResponse:
 
 # By version: the table of handlers that was asked about, how many there were, and the answer. Each client asks once,
 # all of them at once when a broker has started, and the answer is the same for all.
-_answers: dict[int, tuple[Mapping[int, Entry], int, EncodedResponse]] = {}
+_answers: dict[int, tuple[Mapping[int, ServedApi], int, EncodedResponse]] = {}

@@ -19,14 +19,14 @@ from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from gregor.replication.admin.topics import CreatedTopic, NewTopic
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import AdminContext, Call
 
 DETAILS_FROM = 5
 NOT_CONTROLLER = KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
 
 
 @handles(ApiKey.CREATE_TOPICS, 0, 7, changes=True)
-async def create_topics(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+async def create_topics(broker: AdminContext, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     turns = broker.gate.turns()
     if not broker.controller.is_active:
         names = dict.fromkeys(topic.name for topic in request.topics)
@@ -92,7 +92,7 @@ def _refused(name: str, error: KafkaError) -> CreateTopicsResponse.CreatableTopi
     )
 
 
-def _settings(broker: Broker, topic: CreatedTopic) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
+def _settings(broker: AdminContext, topic: CreatedTopic) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
     return [
         CreateTopicsResponse.CreatableTopicConfigs(
             name=entry.name,

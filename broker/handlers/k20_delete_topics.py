@@ -21,7 +21,7 @@ from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import AdminContext, Call
     from gregor.protocol.ids import Uuid
     from gregor.protocol.turns import Turns
 
@@ -30,7 +30,7 @@ IDS_FROM = 6
 
 
 @handles(ApiKey.DELETE_TOPICS, 0, 6, changes=True)
-async def delete_topics(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+async def delete_topics(broker: AdminContext, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
     if not broker.controller.is_active:
         # Before names are looked up: this broker may not know of a topic yet.
         wanted = dict.fromkeys((topic.name, topic.topic_id) for topic in _wanted(request, call.version))
@@ -69,7 +69,7 @@ def _wanted(request: DeleteTopicsRequest, version: int) -> Iterator[DeleteTopics
 
 
 async def _resolved(
-    broker: Broker, wanted: Iterator[DeleteTopicsRequest.DeleteTopicState], turns: Turns
+    broker: AdminContext, wanted: Iterator[DeleteTopicsRequest.DeleteTopicState], turns: Turns
 ) -> list[DeleteTopicsResponse.DeletableTopicResult]:
     """One answer for each topic, refused where it cannot be deleted."""
     answers: list[DeleteTopicsResponse.DeletableTopicResult] = []
@@ -96,7 +96,7 @@ async def _resolved(
 
 
 def _resolve(
-    broker: Broker,
+    broker: AdminContext,
     topic: DeleteTopicsRequest.DeleteTopicState,
     answer: DeleteTopicsResponse.DeletableTopicResult,
 ) -> None:

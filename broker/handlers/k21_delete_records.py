@@ -13,15 +13,15 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gregor.broker.answers.current_leaders import why_absent
-from gregor.broker.cluster.auto_topics import INTERNAL_TOPICS
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
+from gregor.protocol.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, DataContext
     from gregor.replication.partition.partition import Partition
 
 NO_LOW_WATERMARK = -1
@@ -30,7 +30,7 @@ Answer = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
 @handles(ApiKey.DELETE_RECORDS, 0, 2, changes=True)
-async def delete_records(broker: Broker, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
+async def delete_records(broker: DataContext, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
     topics = []
     waits: list[_Wait] = []
     # The answer names each topic and each partition once; the last of several offsets for one counts.
@@ -85,7 +85,7 @@ class _Wait:
         return True
 
 
-def _begin(broker: Broker, topic: str, index: int, offset: int, answer: Answer) -> _Wait:
+def _begin(broker: DataContext, topic: str, index: int, offset: int, answer: Answer) -> _Wait:
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by the broker alone")
     partition = broker.partition_of(topic, ZERO_UUID, index)

@@ -16,11 +16,13 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, ProducerIdContext
 
 
 @handles(ApiKey.INIT_PRODUCER_ID, 0, 5)
-async def init_producer_id(broker: Broker, request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
+async def init_producer_id(
+    broker: ProducerIdContext, request: InitProducerIdRequest, call: Call
+) -> InitProducerIdResponse:
     if request.transactional_id is not None:
         code = (
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.transactional_id else ErrorCode.INVALID_REQUEST

@@ -16,18 +16,18 @@ from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, DataContext
 
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, 0, 4)
 def offset_for_leader_epoch(
-    broker: Broker, request: OffsetForLeaderEpochRequest, call: Call
+    broker: DataContext, request: OffsetForLeaderEpochRequest, call: Call
 ) -> OffsetForLeaderEpochResponse | Awaitable[OffsetForLeaderEpochResponse]:
     return broker.gate.start(_answer(broker, request))
 
 
 def _answer(
-    broker: Broker, request: OffsetForLeaderEpochRequest
+    broker: DataContext, request: OffsetForLeaderEpochRequest
 ) -> Generator[None, None, OffsetForLeaderEpochResponse]:
     topics = []
     for topic in request.topics:

@@ -15,10 +15,10 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import CreateAclsRequest, CreateAclsResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call
 
 
 @handles(ApiKey.CREATE_ACLS, 0, 3)
-def create_acls(broker: Broker, request: CreateAclsRequest, call: Call) -> CreateAclsResponse:
+def create_acls(broker: object, request: CreateAclsRequest, call: Call) -> CreateAclsResponse:
     refused = CreateAclsResponse.AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
     return CreateAclsResponse(results=[refused] * len(request.creations))

@@ -15,11 +15,11 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DeleteAclsRequest, DeleteAclsResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call
 
 
 @handles(ApiKey.DELETE_ACLS, 0, 3)
-def delete_acls(broker: Broker, request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
+def delete_acls(broker: object, request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
     refused = DeleteAclsResponse.DeleteAclsFilterResult(
         error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER, matching_acls=[]
     )

@@ -30,11 +30,13 @@ from gregor.protocol.turns import collect
 from gregor.replication.admin.configs import TOPICS, check_own_number
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import AdminContext, Call
 
 
 @handles(ApiKey.DESCRIBE_CONFIGS, 0, 4)
-async def describe_configs(broker: Broker, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
+async def describe_configs(
+    broker: AdminContext, request: DescribeConfigsRequest, call: Call
+) -> DescribeConfigsResponse:
     results = []
     odd = [one.resource_type for one in request.resources if one.resource_type not in tuple(ResourceType)]
     topics = {one.resource_name for one in request.resources if one.resource_type == ResourceType.TOPIC}
@@ -62,7 +64,9 @@ async def describe_configs(broker: Broker, request: DescribeConfigsRequest, call
     return DescribeConfigsResponse(results=results)
 
 
-def _describe_topic(broker: Broker, name: str, own: Mapping[str, dict[str, str] | KafkaError]) -> Iterable[ConfigEntry]:
+def _describe_topic(
+    broker: AdminContext, name: str, own: Mapping[str, dict[str, str] | KafkaError]
+) -> Iterable[ConfigEntry]:
     if not broker.admin.is_legal_topic_name(name):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a legal topic name")
     if (texts := own.get(name)) is None:
@@ -72,7 +76,9 @@ def _describe_topic(broker: Broker, name: str, own: Mapping[str, dict[str, str] 
     return describe_topic(texts, broker.config)
 
 
-async def _describe(broker: Broker, resource_type: int, name: str, wanted: Collection[str]) -> Iterable[ConfigEntry]:
+async def _describe(
+    broker: AdminContext, resource_type: int, name: str, wanted: Collection[str]
+) -> Iterable[ConfigEntry]:
     if resource_type == ResourceType.BROKER:
         if name == "":
             return describe_broker_defaults(broker.config)

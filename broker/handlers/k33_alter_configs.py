@@ -19,11 +19,11 @@ from gregor.replication.admin.configs import replacement
 from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import AdminContext, Call
 
 
 @handles(ApiKey.ALTER_CONFIGS, 0, 2, changes=True)
-async def alter_configs(broker: Broker, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
+async def alter_configs(broker: AdminContext, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
     answers = []
     limit = TimeLimit()
     turns = broker.gate.turns()

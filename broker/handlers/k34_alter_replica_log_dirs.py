@@ -18,14 +18,14 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, LogDirsContext
 
 Answer = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 
 @handles(ApiKey.ALTER_REPLICA_LOG_DIRS, 0, 2, changes=True)
 async def alter_replica_log_dirs(
-    broker: Broker, request: AlterReplicaLogDirsRequest, call: Call
+    broker: LogDirsContext, request: AlterReplicaLogDirsRequest, call: Call
 ) -> AlterReplicaLogDirsResponse:
     turns = broker.gate.turns()
     # A partition that is named with several folders goes to the last of them, and is answered once.
@@ -44,7 +44,7 @@ async def alter_replica_log_dirs(
     return AlterReplicaLogDirsResponse(results=results)
 
 
-def _move(broker: Broker, topic: str, index: int, path: str) -> ErrorCode:
+def _move(broker: LogDirsContext, topic: str, index: int, path: str) -> ErrorCode:
     try:
         broker.mover.move(topic, index, broker.mover.folder(path))
     except KafkaError as error:

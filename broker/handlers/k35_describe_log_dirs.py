@@ -17,7 +17,7 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, LogDirsContext
     from gregor.storage.folders.data_folder import DataFolder
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
@@ -26,7 +26,9 @@ Partition = DescribeLogDirsResponse.DescribeLogDirsPartition
 
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS, 0, 5)
-async def describe_log_dirs(broker: Broker, request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
+async def describe_log_dirs(
+    broker: LogDirsContext, request: DescribeLogDirsRequest, call: Call
+) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}

@@ -17,11 +17,13 @@ from gregor.protocol.messages import CreatePartitionsRequest, CreatePartitionsRe
 from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import AdminContext, Call
 
 
 @handles(ApiKey.CREATE_PARTITIONS, 0, 3, changes=True)
-async def create_partitions(broker: Broker, request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
+async def create_partitions(
+    broker: AdminContext, request: CreatePartitionsRequest, call: Call
+) -> CreatePartitionsResponse:
     if not broker.controller.is_active:
         return CreatePartitionsResponse(
             results=[

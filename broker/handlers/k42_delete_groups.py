@@ -12,9 +12,9 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, GroupContext
 
 
 @handles(ApiKey.DELETE_GROUPS, 0, 2, changes=True)
-async def delete_groups(broker: Broker, request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse:
+async def delete_groups(broker: GroupContext, request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse:
     return await broker.groups.delete_groups(request, call.version)

@@ -15,9 +15,10 @@ from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import ElectLeadersRequest, ElectLeadersResponse
+from gregor.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import AdminContext, Call
 
 PREFERRED, UNCLEAN = 0, 1
 ERROR_FROM = 1
@@ -26,23 +27,23 @@ _Result = ElectLeadersResponse.ReplicaElectionResult
 _Partition = ElectLeadersResponse.PartitionResult
 
 
-def _asked(broker: Broker, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
+def _asked(broker: AdminContext, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
     if request.topic_partitions is None:
         return ((topic.name, sorted(topic.partitions)) for topic in broker.metadata.topics())
     return ((topic.topic, topic.partitions) for topic in request.topic_partitions)
 
 
 @handles(ApiKey.ELECT_LEADERS, 0, 2, changes=True)
-async def elect_leaders(broker: Broker, request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
+async def elect_leaders(broker: AdminContext, request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
     kind = request.election_type if call.version >= ERROR_FROM else PREFERRED
     everything = request.topic_partitions is None
     turns = broker.gate.turns()
-    keys: dict[tuple[str, int], None] = {}
+    keys: dict[TopicPartition, None] = {}
     for name, indexes in _asked(broker, request):
         for index in indexes:
             await turns.next()
-            keys[name, index] = None
-    results: dict[tuple[str, int], KafkaError | None]
+            keys[TopicPartition(name, index)] = None
+    results: dict[TopicPartition, KafkaError | None]
     error = ErrorCode.NONE
     try:
         if kind not in (PREFERRED, UNCLEAN):

@@ -32,12 +32,12 @@ from gregor.replication.admin.configs import check_own_number, incremental
 from gregor.replication.store.time_limit import TimeLimit
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import AdminContext, Call
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, changes=True)
 async def incremental_alter_configs(
-    broker: Broker, request: IncrementalAlterConfigsRequest, call: Call
+    broker: AdminContext, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse:
     answers = []
     limit = TimeLimit()
@@ -58,7 +58,7 @@ async def incremental_alter_configs(
 
 
 async def _alter(
-    broker: Broker,
+    broker: AdminContext,
     resource: IncrementalAlterConfigsRequest.AlterConfigsResource,
     limit: TimeLimit,
     validate_only: bool,

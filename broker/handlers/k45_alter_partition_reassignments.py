@@ -16,9 +16,10 @@ from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.messages import AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse
+from gregor.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import AdminContext, Call
 
 ANY_FACTOR_UNTIL = 0
 
@@ -28,19 +29,21 @@ _Partition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, changes=True)
 async def alter_partition_reassignments(
-    broker: Broker, request: AlterPartitionReassignmentsRequest, call: Call
+    broker: AdminContext, request: AlterPartitionReassignmentsRequest, call: Call
 ) -> AlterPartitionReassignmentsResponse:
     response = AlterPartitionReassignmentsResponse(error_message=None)
     keep_factor = call.version > ANY_FACTOR_UNTIL and not request.allow_replication_factor_change
     if keep_factor:
         response.allow_replication_factor_change = False
-    targets: dict[tuple[str, int], tuple[int, ...] | None] = {}
+    targets: dict[TopicPartition, tuple[int, ...] | None] = {}
     turns = broker.gate.turns()
     for topic in request.topics:
         for partition in topic.partitions:
             await turns.next()
             replicas = partition.replicas
-            targets[topic.name, partition.partition_index] = None if replicas is None else tuple(replicas)
+            targets[TopicPartition(topic.name, partition.partition_index)] = (
+                None if replicas is None else tuple(replicas)
+            )
     try:
         refusals = await broker.admin.reassign(targets, request.timeout_ms, keep_factor=keep_factor)
     except KafkaError as error:
@@ -49,7 +52,7 @@ async def alter_partition_reassignments(
         answer = _Topic(name=topic.name)
         for partition in topic.partitions:
             await turns.next()
-            key = topic.name, partition.partition_index
+            key = TopicPartition(topic.name, partition.partition_index)
             if key not in refusals:
                 continue  # named twice, answered once
             refusal = refusals.pop(key)

@@ -12,9 +12,10 @@ from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.messages import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
+from gregor.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import AdminContext, Call
 
 _Topic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 _Partition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
@@ -22,16 +23,16 @@ _Partition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0)
 async def list_partition_reassignments(
-    broker: Broker, request: ListPartitionReassignmentsRequest, call: Call
+    broker: AdminContext, request: ListPartitionReassignmentsRequest, call: Call
 ) -> ListPartitionReassignmentsResponse:
-    wanted: set[tuple[str, int]] | None = None
+    wanted: set[TopicPartition] | None = None
     if request.topics is not None:
         wanted = set()
         turns = broker.gate.turns()
         for topic in request.topics:
             for index in topic.partition_indexes:
                 await turns.next()
-                wanted.add((topic.name, index))
+                wanted.add(TopicPartition(topic.name, index))
     try:
         moving = await broker.admin.reassignments(wanted, request.timeout_ms)
     except KafkaError as error:

@@ -14,14 +14,14 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import OffsetDeleteRequest, OffsetDeleteResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, GroupContext
 
 _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
 @handles(ApiKey.OFFSET_DELETE, 0, 0, changes=True)
-async def offset_delete(broker: Broker, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
+async def offset_delete(broker: GroupContext, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
     unknown: list[_Topic] = []
     known: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = []
     turns = broker.gate.turns()

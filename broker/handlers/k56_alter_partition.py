@@ -14,9 +14,11 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, ControllerContext
 
 
 @handles(ApiKey.ALTER_PARTITION, 0, 3, changes=True)
-async def alter_partition(broker: Broker, request: AlterPartitionRequest, call: Call) -> AlterPartitionResponse:
+async def alter_partition(
+    broker: ControllerContext, request: AlterPartitionRequest, call: Call
+) -> AlterPartitionResponse:
     return await broker.controller.alter_partition(request, call.version)

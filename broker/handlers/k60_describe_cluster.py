@@ -15,14 +15,14 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, MetadataContext
 
 ENDPOINT_BROKERS = 1
 ENDPOINT_CONTROLLERS = 2
 
 
 @handles(ApiKey.DESCRIBE_CLUSTER, 0, 2)
-def describe_cluster(broker: Broker, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
+def describe_cluster(broker: MetadataContext, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
     if request.endpoint_type != ENDPOINT_BROKERS:
         known = request.endpoint_type == ENDPOINT_CONTROLLERS
         return DescribeClusterResponse(

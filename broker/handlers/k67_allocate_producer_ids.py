@@ -12,11 +12,11 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call, ControllerContext
 
 
 @handles(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, changes=True)
 async def allocate_producer_ids(
-    broker: Broker, request: AllocateProducerIdsRequest, call: Call
+    broker: ControllerContext, request: AllocateProducerIdsRequest, call: Call
 ) -> AllocateProducerIdsResponse:
     return await broker.controller.allocate_producer_ids(request)

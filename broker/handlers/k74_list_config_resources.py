@@ -16,14 +16,14 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import AdminContext, Call
 
 _ALL = tuple(ResourceType)
 
 
 @handles(ApiKey.LIST_CONFIG_RESOURCES, 0, 1)
 async def list_config_resources(
-    broker: Broker, request: ListConfigResourcesRequest, call: Call
+    broker: AdminContext, request: ListConfigResourcesRequest, call: Call
 ) -> ListConfigResourcesResponse:
     wanted = request.resource_types or _ALL
     if call.version == 0:
@@ -39,7 +39,7 @@ async def list_config_resources(
     )
 
 
-async def _names(broker: Broker, kind: int) -> list[str]:
+async def _names(broker: AdminContext, kind: int) -> list[str]:
     if kind == ResourceType.TOPIC:
         return [topic.name for topic in broker.metadata.topics()]
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):

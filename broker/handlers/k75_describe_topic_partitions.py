@@ -12,14 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gregor.broker.answers.authorized_operations import TOPIC_OPERATIONS
-from gregor.broker.cluster.auto_topics import INTERNAL_TOPICS
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from gregor.protocol.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import AdminContext, Call
     from gregor.replication.partition.metadata_image import PartitionState
 
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
@@ -29,7 +29,7 @@ _Cursor = DescribeTopicPartitionsResponse.Cursor
 
 @handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0)
 async def describe_topic_partitions(
-    broker: Broker, request: DescribeTopicPartitionsRequest, call: Call
+    broker: AdminContext, request: DescribeTopicPartitionsRequest, call: Call
 ) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor
     everything = not request.topics

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
+from gregor.protocol.topic_partition import TopicPartition, TopicPartitionKey
 from gregor.replication.store.metadata_store import StoreError
 from gregor.replication.turns import Turns
 from gregor.storage.fs.disk_errors import BROKEN, OF_THE_PROCESS, is_full
@@ -122,7 +123,7 @@ class DiskWatch:
                     log.directory, error,
                 )  # fmt: skip
                 self._logs.fail_log(log, error)
-                lost.append((log.topic, log.partition))
+                lost.append(TopicPartition(log.topic, log.partition))
         if lost:
             self._replicas.disk_failed(lost)
             self._background.spawn(self.tell_controller())
@@ -149,7 +150,7 @@ class DiskWatch:
             part = [log for log in lost[start : start + _TOGETHER] if self._logs.get(log.topic, log.partition) is log]
             for log in part:
                 self._logs.fail_log(log, error)
-            self._replicas.disk_failed([(log.topic, log.partition) for log in part])
+            self._replicas.disk_failed([TopicPartition(log.topic, log.partition) for log in part])
         if self._logs.online_folders():
             await self.tell_controller()
 
@@ -162,11 +163,11 @@ class DiskWatch:
 
     # -- full ------------------------------------------------------------------------------------------------------
 
-    async def _leave_to_others(self, folder: DataFolder) -> list[tuple[str, int]]:
+    async def _leave_to_others(self, folder: DataFolder) -> list[TopicPartitionKey]:
         """What others have is offline here until it is taken up again. In turns: whose turn is still to come cannot
         write either."""
         keys = [key for key, log in self._logs.logs.items() if self._logs.folder_of(log) == folder.path]
-        aside: list[tuple[str, int]] = []
+        aside: list[TopicPartitionKey] = []
         turns = Turns()
         for start in range(0, len(keys), _TOGETHER):
             await turns.next()

@@ -24,6 +24,7 @@ from gregor.broker.jobs.maintenance import flush_log
 from gregor.broker.jobs.worker_process import WorkerDied
 from gregor.broker.log import logger
 from gregor.protocol.errors import KafkaError
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import ITEMS_PER_STEP, collect, run_all
 from gregor.storage.cleaner.cleaner import CleanedGroup, CleaningJob
 from gregor.storage.fs.disk_errors import FULL, OF_THE_PROCESS
@@ -46,8 +47,6 @@ DEATHS_TOLERATED = 3
 
 PRODUCERS_PER_MESSAGE = 500
 UNLIMITED_BYTES_PER_SECOND = 1e15
-
-Key = tuple[str, int]
 
 
 class CleaningResult(NamedTuple):
@@ -88,12 +87,12 @@ class LogCleaner:
         self._files = OsFiles()
         self._wake = asyncio.Event()
         self._idle: list[tuple[CleanerProcess, float]] = []
-        self._running: dict[Key, CleanerProcess] = {}
-        self._ordered: dict[Key, tuple[Log, asyncio.Future[CleaningResult]]] = {}
-        self._carried_out: dict[Key, asyncio.Future[CleaningResult]] = {}
+        self._running: dict[TopicPartition, CleanerProcess] = {}
+        self._ordered: dict[TopicPartition, tuple[Log, asyncio.Future[CleaningResult]]] = {}
+        self._carried_out: dict[TopicPartition, asyncio.Future[CleaningResult]] = {}
         """The orders that are running."""
-        self._trouble: dict[Key, _Trouble] = {}
-        self._not_before_ms: dict[Key, int] = {}
+        self._trouble: dict[TopicPartition, _Trouble] = {}
+        self._not_before_ms: dict[TopicPartition, int] = {}
         """Of logs over which a run came to nothing."""
         self.next_look_ms = 0
         """When the logs are looked at next, if nothing happens before."""
@@ -108,16 +107,16 @@ class LogCleaner:
         return [process.pid for process in processes if process.pid is not None]
 
     def is_running(self, log: Log) -> bool:
-        return (log.topic, log.partition) in self._running
+        return TopicPartition(log.topic, log.partition) in self._running
 
     def trouble(self, log: Log) -> str | None:
         """Why the log is left alone, or waits for another attempt; None if nothing is wrong with it."""
-        found = self._trouble.get((log.topic, log.partition))
+        found = self._trouble.get(TopicPartition(log.topic, log.partition))
         return found.reason if found is not None and found.log is log else None
 
     async def compact_now(self, log: Log) -> CleaningResult:
         """Compacts all of the log that may be, however small the dirty part, ahead of all others."""
-        key = log.topic, log.partition
+        key = TopicPartition(log.topic, log.partition)
         waiting = self._ordered.get(key)
         if waiting is None or waiting[0] is not log:
             self._trouble.pop(key, None)
@@ -163,7 +162,7 @@ class LogCleaner:
                 self._begin(log, order)
         while len(self._running) < threads:
             found = await self._filthiest()
-            if found is None or (found.topic, found.partition) in self._running:
+            if found is None or TopicPartition(found.topic, found.partition) in self._running:
                 return
             self._begin(found, None)
 
@@ -194,7 +193,7 @@ class LogCleaner:
                 yield log
 
     def _look_at(self, log: Log, now_ms: int, due: list[tuple[float, Log]]) -> bool:
-        key = log.topic, log.partition
+        key = TopicPartition(log.topic, log.partition)
         if not log.config.compact or log.offline or log.cleaning or log.moving or key in self._running:
             return False
         if now_ms < self._not_before_ms.get(key, 0):
@@ -227,13 +226,13 @@ class LogCleaner:
 
     def _begin(self, log: Log, order: asyncio.Future[CleaningResult] | None) -> None:
         process = self._idle.pop()[0] if self._idle else CleanerProcess()
-        self._running[log.topic, log.partition] = process
+        self._running[TopicPartition(log.topic, log.partition)] = process
         if order is not None:
-            self._carried_out[log.topic, log.partition] = order
+            self._carried_out[TopicPartition(log.topic, log.partition)] = order
         self._background.spawn(self._run(log, process, order))
 
     async def _run(self, log: Log, process: CleanerProcess, order: asyncio.Future[CleaningResult] | None) -> None:
-        key = log.topic, log.partition
+        key = TopicPartition(log.topic, log.partition)
         result = _STOPPING
         try:
             result = await self._attempt(log, process)
@@ -247,7 +246,7 @@ class LogCleaner:
             self._wake.set()
 
     async def _attempt(self, log: Log, process: CleanerProcess) -> CleaningResult:
-        key = log.topic, log.partition
+        key = TopicPartition(log.topic, log.partition)
         generation = log.generation
         log.cleaning = True
         try:
@@ -357,7 +356,7 @@ class LogCleaner:
         )
 
     def _failed(self, log: Log, error: BaseException) -> CleaningResult:
-        key = log.topic, log.partition
+        key = TopicPartition(log.topic, log.partition)
         if self._logs.get(*key) is not log:
             return CleaningResult(False, "the partition was removed meanwhile")
         if isinstance(error, LogChanged):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import run_all
 from gregor.storage.folders.move import CHUNK_BYTES, MOVED_FILE
 from gregor.storage.folders.names import MAX_NAME_LENGTH, FolderKind, marked_folder_name
@@ -38,8 +39,6 @@ _LOOK_EVERY_S = 0.25
 """How often a move that is held back looks whether it still is: the limit can be altered at any time."""
 _LEAST_CHUNK_BYTES = 64 * 1024
 _LIMIT = "replica.alter.log.dirs.io.max.bytes.per.second"
-
-Key = tuple[str, int]
 
 
 class LogMover:
@@ -72,7 +71,7 @@ class LogMover:
         Raises KafkaError: KAFKA_STORAGE_ERROR, INVALID_TOPIC_EXCEPTION (a name too long for the copy's), and what
         the lack of the partition is to be answered with is the caller's: REPLICA_NOT_AVAILABLE.
         """
-        key = topic, index
+        key = TopicPartition(topic, index)
         if len(marked_folder_name(topic, index, FolderKind.FUTURE, bytes(16))) > MAX_NAME_LENGTH:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is too long a name for a copy's folder")
         under_way = self._logs.moves.under_way.get(key)
@@ -107,9 +106,9 @@ class LogMover:
                 self.move(topic, index, folder)
             except KafkaError as error:
                 logger.warning("%s-%d is not moved to %s: %s", topic, index, folder.path, error)
-            self._remove(self._logs.moves.drop_left((topic, index)))  # if nobody goes on with it
+            self._remove(self._logs.moves.drop_left(TopicPartition(topic, index)))  # if nobody goes on with it
 
-    async def _run(self, key: Key, move: LogMove) -> None:
+    async def _run(self, key: TopicPartition, move: LogMove) -> None:
         done = f", {move.size_bytes / 1e6:.1f} MB are there already" if move.size_bytes else ""
         logger.info("moving %s-%d from %s to %s%s", *key, move.home.path, move.folder.path, done)
         try:
@@ -123,7 +122,7 @@ class LogMover:
                 if isinstance(cause, OSError):
                     self._logs.on_trouble(move.failed_folder(cause), None, cause)
 
-    async def _copy(self, key: Key, move: LogMove) -> None:
+    async def _copy(self, key: TopicPartition, move: LogMove) -> None:
         ready = False
         while not move.cancelled:
             limit = self._config[_LIMIT]

@@ -43,7 +43,7 @@ from gregor.protocol.framing import (
 from gregor.protocol.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker
+    from gregor.broker.net.context import ConnectionContext
     from gregor.broker.registry import Entry
 
 
@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         "stalled_sweeps",
     )
 
-    def __init__(self, broker: Broker, listener: str) -> None:
+    def __init__(self, broker: ConnectionContext, listener: str) -> None:
         self._broker = broker
         self.listener = listener
         self.number = next(_numbers)

@@ -6,13 +6,12 @@ import asyncio
 import socket
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gregor.broker.log import logger
 from gregor.broker.net.connection_rate import LONGEST_DELAY_S, CreationRate
 
 if TYPE_CHECKING:
-    from gregor.broker.net.connection import Connection
     from gregor.config.broker import BrokerConfig
 
 CLOSED_AT_ONCE = 50
@@ -20,6 +19,17 @@ _SWEEPS_PER_IDLE_TIME = 10
 _LONGEST_SWEEP_S = 5.0
 _STALLED_AFTER_S = 10.0
 """A frame that holds memory others wait for, and of which nothing came for this long, loses it with its connection."""
+
+
+class OpenConnection(Protocol):
+    """A connection, as far as they are counted and closed together."""
+
+    listener: str
+    host: str
+
+    def close(self) -> None: ...
+    def finish(self) -> None: ...
+    def sweep(self, sweeps_until_idle: int, sweeps_until_stalled: int) -> None: ...
 
 
 class Connections:
@@ -30,7 +40,7 @@ class Connections:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        self._open: set[Connection] = set()
+        self._open: set[OpenConnection] = set()
         self._by_host: Counter[str] = Counter()
         self._by_listener: Counter[str] = Counter()
         self._rates: defaultdict[str, CreationRate] = defaultdict(CreationRate)
@@ -42,7 +52,7 @@ class Connections:
         self._sweep_s = (
             min(self._idle_s / _SWEEPS_PER_IDLE_TIME, _LONGEST_SWEEP_S) if self._idle_s > 0 else _LONGEST_SWEEP_S
         )
-        self._left: deque[Connection] = deque()
+        self._left: deque[OpenConnection] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
         self.on_opened: Callable[[int], None] | None = None
@@ -51,7 +61,7 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, connection: Connection) -> str | None:
+    def add(self, connection: OpenConnection) -> str | None:
         """Count a new connection in. Returns why it must be refused, or None."""
         self._open.add(connection)
         self._by_host[connection.host] += 1
@@ -106,7 +116,7 @@ class Connections:
         if text == self._overrides_text and not answer.cancelled():
             self._overrides = answer.result()
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: OpenConnection) -> None:
         if connection in self._open:
             self._open.discard(connection)
             self._by_listener[connection.listener] -= 1
@@ -114,7 +124,7 @@ class Connections:
             if not self._by_host[connection.host]:
                 del self._by_host[connection.host]
 
-    def left(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
+    def left(self, connection: OpenConnection, loop: asyncio.AbstractEventLoop) -> None:
         """Its peer has left. When thousands do so at once, some are closed in each turn of the loop."""
         self._left.append(connection)
         if len(self._left) == 1:

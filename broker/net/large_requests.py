@@ -17,7 +17,8 @@ from gregor.protocol.framing import SIZE_BYTES
 from gregor.protocol.messages import ResponseHeader
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker, Call
+    from gregor.broker.context import Call
+    from gregor.broker.net.context import ConnectionContext
     from gregor.broker.net.receive_buffers import OwnedBuffer
     from gregor.broker.registry import Entry
 
@@ -30,7 +31,7 @@ _RECORDS = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
 
 
 async def serve_large(
-    broker: Broker,
+    broker: ConnectionContext,
     entry: Entry,
     call: Call,
     decoded: Awaitable[tuple[Any, int]],

@@ -18,7 +18,7 @@ from gregor.config.definitions import ConfigError
 from gregor.config.listeners import listener_text
 
 if TYPE_CHECKING:
-    from gregor.broker.context import Broker
+    from gregor.broker.net.context import ListenersContext
     from gregor.config.addresses import Addresses
     from gregor.config.broker import BrokerConfig
     from gregor.config.listeners import Listener
@@ -37,7 +37,7 @@ class OpenListeners:
         self._announce = announce
         self._sockets: dict[Listener, list[socket.socket]] = {}
         self._servers: dict[Listener, list[asyncio.Server]] = {}
-        self._broker: Broker | None = None
+        self._broker: ListenersContext | None = None
         self._left_aside = False
 
     def bind(self) -> dict[str, int]:
@@ -79,7 +79,7 @@ class OpenListeners:
         """(name, host, port) of each socket."""
         return [(one.name, *sock.getsockname()[:2]) for one, sockets in self._sockets.items() for sock in sockets]
 
-    async def accept(self, broker: Broker) -> None:
+    async def accept(self, broker: ListenersContext) -> None:
         """Let clients in, and follow the settings from now on."""
         self._broker = broker
         for listener in list(self._sockets):
@@ -90,7 +90,7 @@ class OpenListeners:
         if self._left_aside:
             self._try_again_later()
 
-    async def _serve(self, listener: Listener, broker: Broker) -> None:
+    async def _serve(self, listener: Listener, broker: ListenersContext) -> None:
         loop = asyncio.get_running_loop()
         factory = partial(Connection, broker, listener.name)
         self._servers[listener] = [
@@ -133,7 +133,7 @@ class OpenListeners:
         if missing:
             self._go_without(self._broker)
 
-    def _go_without(self, broker: Broker) -> None:
+    def _go_without(self, broker: ListenersContext) -> None:
         """Dynamic addresses that cannot be opened do not count for now: clients would be sent there in vain, and only
         over a connection could somebody alter them.
         """
@@ -194,7 +194,7 @@ class OpenListeners:
             return error
         return None
 
-    async def _settle(self, opened: list[Listener], broker: Broker) -> None:
+    async def _settle(self, opened: list[Listener], broker: ListenersContext) -> None:
         for listener in opened:
             if listener in self._sockets:
                 await self._serve(listener, broker)

@@ -23,18 +23,18 @@ from struct import Struct
 from time import time
 from typing import TYPE_CHECKING, Protocol
 
-from gregor.broker.cluster.auto_topics import INTERNAL_TOPICS
 from gregor.broker.net.responses import encode_frame
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.framing import HEAD_BYTES, SIZE_BYTES
 from gregor.protocol.messages import ProduceRequest, ProduceResponse, response_header_version
 from gregor.protocol.records.batch import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT
+from gregor.protocol.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     import asyncio
 
-    from gregor.broker.context import Broker
+    from gregor.broker.net.context import ConnectionContext
     from gregor.broker.net.outbound import Chunk
     from gregor.protocol.framing import Slot
     from gregor.protocol.ids import Uuid
@@ -139,7 +139,7 @@ class ProduceRoutes:
     of_all = 0
     """Routes of all connections of the process."""
 
-    def __init__(self, broker: Broker, debtor: Debtor | None = None) -> None:
+    def __init__(self, broker: ConnectionContext, debtor: Debtor | None = None) -> None:
         """Without a `debtor` only those routes are learnt whose answers are known at once."""
         self._broker = broker
         self._debtor = debtor

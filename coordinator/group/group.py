@@ -6,12 +6,12 @@ coordinator that loses it loses a rebalance, no more: members find out by their 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gregor.coordinator.group.member import Member
 from gregor.coordinator.group.states import PREDECESSORS, GroupState
-from gregor.coordinator.result import Parked
-from gregor.protocol.errors import ErrorCode
+from gregor.protocol.deferred import Deferred
+from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import GroupMetadataValue
 
 
@@ -217,12 +217,12 @@ class Membership:
 
     # --- parked answers
 
-    def park_join(self, member: Member, parked: Parked) -> None:
+    def park_join(self, member: Member, parked: Deferred[Any]) -> None:
         """The member waits for the next generation. A join it sent before is superseded."""
         if member.parked_join is None:
             self.parked_joins += 1
         else:
-            member.parked_join.fail(ErrorCode.REBALANCE_IN_PROGRESS)
+            member.parked_join.fail(KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
         member.parked_join = parked
 
     def answer_join(self, member: Member, response: object = None, error: ErrorCode = ErrorCode.NONE) -> None:
@@ -233,15 +233,15 @@ class Membership:
             if self.members.get(member.member_id) is member:
                 self.parked_joins -= 1
             if error:
-                parked.fail(error)
+                parked.fail(KafkaError(error))
             else:
-                parked.answer(response)
+                parked.complete(response)
 
     def answer_sync(self, member: Member, error: ErrorCode) -> bool:
         """Give the error to the member's parked sync; says whether there was one."""
         parked, member.parked_sync = member.parked_sync, None
         if parked is not None:
-            parked.fail(error)
+            parked.fail(KafkaError(error))
         return parked is not None
 
     # --- protocols, generations

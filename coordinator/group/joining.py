@@ -6,6 +6,7 @@ protocol type is in the response. v9: a static leader that came back may be told
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from gregor.coordinator.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from gregor.coordinator.group.group import Membership
@@ -13,7 +14,8 @@ from gregor.coordinator.group.member import Member
 from gregor.coordinator.group.rebalance import Rebalances, described, generation_response
 from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import ANSWERS, Action, GroupState, Request
-from gregor.coordinator.result import Parked, Record, Result
+from gregor.coordinator.result import Record, Result
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import random_uuid
 from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, JoinGroupRequest, JoinGroupResponse
@@ -172,7 +174,7 @@ class Joining:
 
     def _park(self, membership: Membership, member: Member, reason: str, now_ms: int) -> Result:
         """The answer comes with the next generation."""
-        parked = Parked()
+        parked: Deferred[Any] = Deferred()
         membership.park_join(member, parked)
         result = self._rebalances.begin_or_go_on(membership, reason, now_ms)
         result.response = parked

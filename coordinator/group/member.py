@@ -1,8 +1,9 @@
 """One member of a group, as the coordinator knows it while the group is loaded."""
 
 from collections.abc import Container
+from typing import Any
 
-from gregor.coordinator.result import Parked
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.messages import GroupMetadataValue
 
 
@@ -49,8 +50,8 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
         self.assignment = assignment
-        self.parked_join: Parked | None = None
-        self.parked_sync: Parked | None = None
+        self.parked_join: Deferred[Any] | None = None
+        self.parked_sync: Deferred[Any] | None = None
         # Until its first generation a member has no id to send heartbeats with, so being parked does not keep it alive.
         self.is_new = False
         # Kept because every heartbeat needs it.

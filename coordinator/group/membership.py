@@ -6,13 +6,15 @@ members, also static ones by instance id alone (KIP-345), so that an administrat
 
 import logging
 from functools import partial
+from typing import Any
 
 from gregor.coordinator.group.group import Membership
 from gregor.coordinator.group.joining import UNKNOWN_MEMBER
 from gregor.coordinator.group.rebalance import Rebalances
 from gregor.coordinator.group.soft_state import SoftState
 from gregor.coordinator.group.states import ANSWERS, Action, Request
-from gregor.coordinator.result import Parked, Record, Result
+from gregor.coordinator.result import Record, Result
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     GroupMetadataKey,
@@ -71,7 +73,8 @@ class Memberships:
         if answer is Action.SERVE:
             return Result(_assignment_response(membership, member.assignment))
         membership.answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
-        parked = member.parked_sync = Parked()
+        parked: Deferred[Any] = Deferred()
+        member.parked_sync = parked
         result = Result()
         if member.member_id == membership.leader:
             result = self._stabilise(membership, request, now_ms)

@@ -28,6 +28,7 @@ from gregor.protocol.messages import (
     OffsetFetchResponse,
 )
 from gregor.protocol.records.batch import INT64_MAX
+from gregor.protocol.topic_partition import TopicPartitionKey
 
 _COMMIT = ANSWERS[Request.COMMIT]
 _COMMIT_SIMPLE = ANSWERS[Request.COMMIT_SIMPLE]
@@ -35,7 +36,7 @@ _COMMIT_SIMPLE = ANSWERS[Request.COMMIT_SIMPLE]
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 
-Transactions = Mapping[int, Mapping[str, Mapping[tuple[str, int], CommittedOffset]]]
+Transactions = Mapping[int, Mapping[str, Mapping[TopicPartitionKey, CommittedOffset]]]
 """Producer id -> group -> (topic, partition) -> offset that becomes the committed one with the transaction."""
 
 _FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -155,7 +156,7 @@ class Offsets:
             for name, offsets in (group.offsets if group is not None else {}).items()
         ]
 
-    def _unstable(self, group_id: str) -> frozenset[tuple[str, int]]:
+    def _unstable(self, group_id: str) -> frozenset[TopicPartitionKey]:
         return frozenset(
             partition for by_group in self._transactions.values() for partition in by_group.get(group_id, ())
         )
@@ -174,7 +175,7 @@ class Offsets:
         group = self._groups.get(request.group_id) or Group(request.group_id)
         kept = self._kept_topics(group)
         unstable = self._unstable(request.group_id)
-        records: dict[tuple[str, int], Record] = {}
+        records: dict[TopicPartitionKey, Record] = {}
         topics = []
         for topic in request.topics:
             name = topic.name
@@ -291,7 +292,7 @@ def _fetched(
     topic_id: Uuid,
     partitions: Iterable[int],
     committed: Mapping[int, CommittedOffset],
-    unstable: frozenset[tuple[str, int]],
+    unstable: frozenset[TopicPartitionKey],
 ) -> _FetchedTopic:
     answers = []
     for index in partitions:

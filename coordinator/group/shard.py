@@ -29,6 +29,7 @@ from gregor.protocol.messages import (
     OffsetCommitValue,
     SyncGroupRequest,
 )
+from gregor.protocol.topic_partition import TopicPartitionKey
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class GroupShard:
         self._timers = timers
         self.groups: dict[str, Group] = {}
         # Offsets of open transactions, as Apache Kafka may have left them in the log: see offsets.Transactions.
-        self.transactions: dict[int, dict[str, dict[tuple[str, int], CommittedOffset]]] = {}
+        self.transactions: dict[int, dict[str, dict[TopicPartitionKey, CommittedOffset]]] = {}
         self.soft = SoftState(self.groups, timers)
         self._rebalances = Rebalances(config, self.soft)
         self._joining = Joining(config, self.soft, self._rebalances, new_uuid)

@@ -18,8 +18,8 @@ from gregor.config.definitions import ConfigDef, ConfigError
 from gregor.config.topic import LogConfig
 from gregor.protocol.codec.primitives import MAX_STRING_BYTES
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.topic_names import name_problem
 from gregor.replication.admin.config_changes import ConfigChange, changed
-from gregor.replication.admin.topic_names import name_problem
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import (
     BadVersion,

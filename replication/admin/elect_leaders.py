@@ -6,10 +6,11 @@ Pure questions about the controller's picture, asked before and after its decisi
 from __future__ import annotations
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.replication.controller.context import Cluster, PartitionKey
+from gregor.protocol.topic_partition import TopicPartition
+from gregor.replication.controller.context import Cluster
 
 
-def election_refusal(cluster: Cluster, key: PartitionKey, unclean: bool) -> KafkaError | None:
+def election_refusal(cluster: Cluster, key: TopicPartition, unclean: bool) -> KafkaError | None:
     """Why there is nothing to elect for this partition; None if there is.
 
     A preferred election is needed where another replica than the first leads, an unclean one where nobody leads."""
@@ -23,7 +24,7 @@ def election_refusal(cluster: Cluster, key: PartitionKey, unclean: bool) -> Kafk
     return None
 
 
-def election_result(cluster: Cluster, key: PartitionKey, unclean: bool) -> int | KafkaError:
+def election_result(cluster: Cluster, key: TopicPartition, unclean: bool) -> int | KafkaError:
     """The leader that an election brought which was needed, or why it brought none."""
     partition = cluster.partition(key)
     if partition is not None and partition.state is not None and _is_led(cluster, key, unclean):
@@ -36,7 +37,7 @@ def election_result(cluster: Cluster, key: PartitionKey, unclean: bool) -> int |
     )
 
 
-def _is_led(cluster: Cluster, key: PartitionKey, unclean: bool) -> bool:
+def _is_led(cluster: Cluster, key: TopicPartition, unclean: bool) -> bool:
     partition = cluster.partition(key)
     if partition is None or partition.state is None:
         return False

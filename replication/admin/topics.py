@@ -16,10 +16,11 @@ from gregor.config.definitions import ConfigError
 from gregor.config.topic import LogConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid, random_uuid
+from gregor.protocol.topic_names import CLUSTER_METADATA_TOPIC, colliding, may_collide, name_problem
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.admin.assignment import check_manual, spread
 from gregor.replication.admin.configs import ConfigAdmin
-from gregor.replication.admin.topic_names import CLUSTER_METADATA_TOPIC, colliding, may_collide, name_problem
-from gregor.replication.controller.context import Cluster, PartitionKey
+from gregor.replication.controller.context import Cluster
 from gregor.replication.controller.reassignment import is_moving
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.store import nodes
@@ -53,15 +54,17 @@ class Controller(Protocol):
 
     async def until_told(self, most_s: float) -> None: ...
 
-    async def elect(self, keys: Collection[PartitionKey], unclean: bool) -> dict[PartitionKey, int | KafkaError]: ...
+    async def elect(
+        self, keys: Collection[TopicPartition], unclean: bool
+    ) -> dict[TopicPartition, int | KafkaError]: ...
 
     async def reassign(
-        self, targets: Mapping[PartitionKey, tuple[int, ...] | None], *, keep_factor: bool = False
-    ) -> dict[PartitionKey, KafkaError | None]: ...
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None], *, keep_factor: bool = False
+    ) -> dict[TopicPartition, KafkaError | None]: ...
 
     async def reassignments(
-        self, wanted: Collection[PartitionKey] | None
-    ) -> dict[PartitionKey, nodes.ReplicaAssignment]: ...
+        self, wanted: Collection[TopicPartition] | None
+    ) -> dict[TopicPartition, nodes.ReplicaAssignment]: ...
 
 
 class NewTopic(NamedTuple):
@@ -395,8 +398,8 @@ class Admin:
     # -- replicas --------------------------------------------------------------------------------------------------
 
     async def elect_leaders(
-        self, keys: Collection[PartitionKey], timeout_ms: int, *, unclean: bool = False
-    ) -> dict[PartitionKey, KafkaError | None]:
+        self, keys: Collection[TopicPartition], timeout_ms: int, *, unclean: bool = False
+    ) -> dict[TopicPartition, KafkaError | None]:
         """Let the preferred replica lead each partition, or with `unclean`, where nobody leads, any that is alive; None
         for each whose new leader this broker's metadata names when this returns.
 
@@ -409,15 +412,15 @@ class Admin:
         except KafkaError as error:
             return dict.fromkeys(keys, error)
         turns = Turns()
-        results: dict[PartitionKey, KafkaError | None] = {}
-        elected: dict[PartitionKey, int] = {}
+        results: dict[TopicPartition, KafkaError | None] = {}
+        elected: dict[TopicPartition, int] = {}
         for key, result in found.items():
             await turns.next()
             results[key] = result if isinstance(result, KafkaError) else None
             if not isinstance(result, KafkaError):
                 elected[key] = result
 
-        def is_told(key: PartitionKey) -> bool:
+        def is_told(key: TopicPartition) -> bool:
             state = self._image.partition(*key)
             return state is not None and state.leader == elected[key]
 
@@ -432,19 +435,19 @@ class Admin:
         return results
 
     async def reassignments(
-        self, wanted: Collection[PartitionKey] | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS
-    ) -> dict[PartitionKey, nodes.ReplicaAssignment]:
+        self, wanted: Collection[TopicPartition] | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> dict[TopicPartition, nodes.ReplicaAssignment]:
         """Of these partitions, or of all, those whose replicas are on their way. Raises KafkaError NOT_CONTROLLER,
         REQUEST_TIMED_OUT."""
         return await TimeLimit(timeout_ms).within(partial(self._controller.reassignments, wanted))
 
     async def reassign(
         self,
-        targets: Mapping[PartitionKey, tuple[int, ...] | None],
+        targets: Mapping[TopicPartition, tuple[int, ...] | None],
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         *,
         keep_factor: bool = False,
-    ) -> dict[PartitionKey, KafkaError | None]:
+    ) -> dict[TopicPartition, KafkaError | None]:
         """Send partitions to other brokers, or with None back to where they came from; for each why not, or None: it is
         on its way, or there. `keep_factor`: to as many brokers as it has replicas only. Raises NOT_CONTROLLER, and
         REQUEST_TIMED_OUT: it may have begun, or begin yet.

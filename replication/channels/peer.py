@@ -11,39 +11,32 @@ import itertools
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from struct import Struct
 from typing import Any, TypeVar, cast
 
 from gregor.config.listeners import address_text
 from gregor.protocol.api_keys import ApiKey
-from gregor.protocol.errors import MalformedMessage
-from gregor.protocol.messages import (
-    ApiMessage,
-    ApiVersionsRequest,
-    RequestHeader,
-    ResponseHeader,
-    request_header_version,
-    response_class,
-    response_header_version,
+from gregor.protocol.client import (
+    MAX_CORRELATION_ID,
+    RequestCodec,
+    UnsupportedVersion,
+    newest_version,
+    version_ranges,
 )
+from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.framing import SIZE_BYTES
+from gregor.protocol.messages import ApiMessage, ApiVersionsRequest
 from gregor.replication.turns import in_turns
 
-SIZE_BYTES = 4
 LEAST_BUFFER_BYTES = 64 * 1024
 KEPT_BUFFER_BYTES = 16 * 1024 * 1024
 """A buffer that had to be larger than this, for one answer, is let go after it."""
 MAX_ANSWER_BYTES = 1024 * 1024 * 1024
-
-CORRELATION_AT = 8
-"""Where it stands in a request's frame."""
 
 _LONG = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.ALTER_PARTITION})
 """Of these there may be thousands of partitions in one: others have turns meanwhile."""
 
 ResultT = TypeVar("ResultT")
 Following = Callable[[Any], ApiMessage | None]
-
-_SIZE = Struct(">i")
 
 
 class PeerError(OSError):
@@ -135,17 +128,12 @@ class _Wire(asyncio.BufferedProtocol):
 class _Conversation:
     """Questions of one kind, each following from the answer before, without a turn of the loop in between."""
 
-    def __init__(self, peer: Peer, wire: _Wire, key: int, version: int, following: Following, timeout_s: float) -> None:
+    def __init__(self, wire: _Wire, codec: RequestCodec, following: Following, timeout_s: float) -> None:
         loop = asyncio.get_running_loop()
         self.over: asyncio.Future[None] = loop.create_future()
         self._wire = wire
-        self._version = version
+        self._codec = codec
         self._following = following
-        kind = response_class(key)
-        assert kind is not None
-        self._decode = kind.decode
-        self._header_version = response_header_version(key, version)
-        self._head = peer.head(key, version)
         self._correlation_id = 0
         self._loop = loop
         self._asked_s = loop.time()
@@ -153,20 +141,14 @@ class _Conversation:
         self._watch = loop.call_later(timeout_s, self._look)
 
     def ask(self, request: ApiMessage) -> None:
-        frame = bytearray(self._head)
-        request.encode_into(frame, self._version)
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
-        _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
-        _SIZE.pack_into(frame, CORRELATION_AT, self._correlation_id)
+        self._correlation_id = (self._correlation_id + 1) & MAX_CORRELATION_ID
+        frame = self._codec.frame(request, self._correlation_id)
         self._asked_s = self._loop.time()
         self._wire.ask(frame, self._answered, self._end)
 
     def _answered(self, answer: memoryview) -> None:
         try:
-            header, position = ResponseHeader.decode(answer, self._header_version)
-            if header.correlation_id != self._correlation_id:
-                raise PeerError(f"it answers request {header.correlation_id}, not {self._correlation_id}")
-            following = self._following(self._decode(answer, self._version, position)[0])
+            following = self._following(self._codec.decode(answer, self._correlation_id)[0])
             if following is not None:
                 self.ask(following)
                 return
@@ -225,17 +207,13 @@ class Peer:
                 async with asyncio.timeout(self._timeout_s):
                     await self._connect()
             assert self._wire is not None
-            talk = _Conversation(self, self._wire, request.API_KEY, version, following, self._timeout_s)
+            codec = RequestCodec(request.API_KEY, version, self._client_id)
+            talk = _Conversation(self._wire, codec, following, self._timeout_s)
             try:
                 talk.ask(request)
                 await talk.over
             finally:
                 talk.close()
-
-    def head(self, key: int, version: int) -> bytes:
-        """What each request of this kind begins with; the size, and the correlation id at CORRELATION_AT, are 0."""
-        header = RequestHeader(request_api_key=key, request_api_version=version, client_id=self._client_id)
-        return bytes(SIZE_BYTES) + header.encode(request_header_version(key, version))
 
     async def offered(self, api_key: int) -> tuple[int, int] | None:
         """The oldest and the newest version in which the other side answers this, None if in none. Raises as `ask`."""
@@ -254,7 +232,7 @@ class Peer:
         except TimeoutError:
             self.close()
             raise PeerError(f"{self}: no answer within {self._timeout_s:g} s") from None
-        except (OSError, MalformedMessage) as error:
+        except (OSError, MalformedMessage, UnsupportedVersion) as error:
             self.close()
             raise PeerError(f"{self}: {error}") from error
         except BaseException:
@@ -264,7 +242,9 @@ class Peer:
     async def _ask(self, request: ApiMessage, version: int | None, newest: int | None) -> Any:
         if self._wire is None:
             await self._connect()
-        return await self._exchange(request, self._version(request, newest) if version is None else version)
+        if version is None:
+            version = newest_version(self._versions, request, newest)
+        return await self._exchange(request, version)
 
     async def _offered(self, api_key: int) -> tuple[int, int] | None:
         if self._wire is None:
@@ -296,7 +276,7 @@ class Peer:
             if self._receive_buffer_bytes > 0:
                 opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
         answer = await self._exchange(ApiVersionsRequest(), 0)
-        self._versions = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+        self._versions = version_ranges(answer)
 
     async def _opened(self) -> tuple[asyncio.Transport, _Wire]:
         """A connection; `close` ends the attempt, and leaves none behind that nobody would ever close."""
@@ -314,28 +294,15 @@ class Peer:
         self._connecting = None
         return attempt.result()
 
-    def _version(self, request: ApiMessage, wanted: int | None) -> int:
-        oldest, newest = self._versions.get(request.API_KEY, (0, -1))
-        most = request.MAX_VERSION if wanted is None else wanted
-        version: int = min(newest, most)
-        if version < max(oldest, request.MIN_VERSION):
-            name = ApiKey(request.API_KEY).name
-            raise PeerError(
-                f"it offers {name} in versions {oldest} to {newest}, needed is one of {request.MIN_VERSION} to {most}"
-            )
-        return version
-
     async def _exchange(self, request: ApiMessage, version: int) -> Any:
         assert self._wire is not None
         key = request.API_KEY
-        correlation_id = next(self._correlation_ids) & 0x7FFFFFFF
-        frame = bytearray(self.head(key, version))
+        codec = RequestCodec(key, version, self._client_id)
+        correlation_id = next(self._correlation_ids) & MAX_CORRELATION_ID
         if key in _LONG:
-            await in_turns(request.encode_in_steps(frame, version))
+            frame = await in_turns(codec.frame_in_steps(request, correlation_id))
         else:
-            request.encode_into(frame, version)
-        _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
-        _SIZE.pack_into(frame, CORRELATION_AT, correlation_id)
+            frame = codec.frame(request, correlation_id)
         came: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
 
         def settle(answer: memoryview) -> None:
@@ -348,15 +315,10 @@ class Peer:
 
         self._wire.ask(frame, settle, fail)
         answer = await came
-        answered, position = ResponseHeader.decode(answer, response_header_version(key, version))
-        if answered.correlation_id != correlation_id:
-            raise PeerError(f"it answers request {answered.correlation_id}, not {correlation_id}")
-        kind = response_class(key)
-        assert kind is not None
         if key in _LONG:
-            message, _ = await in_turns(kind.decode_in_steps(answer, version, position))
+            message, _ = await in_turns(codec.decode_in_steps(answer, correlation_id))
         else:
-            message, _ = kind.decode(answer, version, position)
+            message, _ = codec.decode(answer, correlation_id)
         return message
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gregor.protocol.errors import ErrorCode
-from gregor.replication.controller.context import Cluster, Partition, PartitionKey
+from gregor.protocol.topic_partition import TopicPartition
+from gregor.replication.controller.context import Cluster, Partition
 from gregor.replication.store.nodes import PartitionState
 
 ANY_EPOCH = -1
@@ -31,7 +32,7 @@ class Proposal(NamedTuple):
         return PartitionState(self.broker_id, self.leader_epoch, members, controller_epoch, self.recovering)
 
 
-def refusal(cluster: Cluster, key: PartitionKey, proposal: Proposal) -> ErrorCode | None:
+def refusal(cluster: Cluster, key: TopicPartition, proposal: Proposal) -> ErrorCode | None:
     """Why not; None if it can be granted, NONE if the partition is in that state already."""
     topic, partition = cluster.topics.get(key[0]), cluster.partition(key)
     if topic is None or topic.deleting or partition is None or partition.state is None:

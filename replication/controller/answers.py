@@ -19,6 +19,7 @@ from gregor.protocol.messages import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
 )
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.admin.producer_ids import claim_block
 from gregor.replication.controller.alter_partition import ANY_EPOCH, Proposal, refusal
 from gregor.replication.controller.events import IsrProposed, ShutdownAnnounced
@@ -28,7 +29,7 @@ from gregor.replication.store.time_limit import TimeLimit
 from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
-    from gregor.replication.controller.context import Cluster, PartitionKey
+    from gregor.replication.controller.context import Cluster
     from gregor.replication.controller.loop import ControllerLoop, Step
     from gregor.replication.store.metadata_store import MetadataStore
     from gregor.replication.store.nodes import PartitionState
@@ -76,15 +77,15 @@ class ControllerAnswers:
             if broker is None or broker.epoch != request.broker_epoch:
                 return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
             names = _names(cluster, request, version)
-            granted: dict[PartitionKey, PartitionState] = {}
-            errors: dict[PartitionKey, ErrorCode] = {}
+            granted: dict[TopicPartition, PartitionState] = {}
+            errors: dict[TopicPartition, ErrorCode] = {}
             turns = Turns()
             for topic, name in zip(request.topics, names, strict=True):
                 for partition in topic.partitions:
                     if name is None:
                         continue
                     await turns.next()
-                    key = name, partition.partition_index
+                    key = TopicPartition(name, partition.partition_index)
                     proposal = _proposal(request, partition, version)
                     error = refusal(cluster, key, proposal)
                     if error is None:
@@ -180,7 +181,7 @@ def _proposal(request: AlterPartitionRequest, asked: AlterPartitionRequest.Parti
 
 
 def _answered(
-    cluster: Cluster, asked: AlterPartitionRequest.TopicData, name: str | None, errors: dict[PartitionKey, ErrorCode]
+    cluster: Cluster, asked: AlterPartitionRequest.TopicData, name: str | None, errors: dict[TopicPartition, ErrorCode]
 ) -> _Topic:
     answer = _Topic(topic_name=name or "", topic_id=asked.topic_id)
     for partition in asked.partitions:
@@ -189,7 +190,7 @@ def _answered(
         if name is None:
             told.error_code = ErrorCode.UNKNOWN_TOPIC_ID
             continue
-        key = name, partition.partition_index
+        key = TopicPartition(name, partition.partition_index)
         told.error_code = errors.get(key, ErrorCode.NONE)
         known = cluster.partition(key)
         if told.error_code:

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Collection, Generator
 from typing import Any, Protocol
 
-from gregor.replication.controller.context import Cluster, PartitionKey
+from gregor.protocol.topic_partition import TopicPartition
+from gregor.replication.controller.context import Cluster
 from gregor.replication.controller.election import elect_preferred
 from gregor.replication.turns import in_turns
 
@@ -24,14 +25,14 @@ class Controller(Protocol):
 
     cluster: Cluster | None
 
-    async def elect(self, keys: Collection[PartitionKey], unclean: bool) -> Any: ...
+    async def elect(self, keys: Collection[TopicPartition], unclean: bool) -> Any: ...
 
 
-def misled_in_steps(cluster: Cluster, percentage: int) -> Generator[None, None, set[PartitionKey]]:
+def misled_in_steps(cluster: Cluster, percentage: int) -> Generator[None, None, set[TopicPartition]]:
     """Partitions to give back, some hundred looked at in a step: those led by another than the first replica, if that
     one could lead, of brokers of which more than `percentage` of theirs are."""
     wanted: Counter[int] = Counter()
-    missing: dict[int, list[PartitionKey]] = {}
+    missing: dict[int, list[TopicPartition]] = {}
     count = 0
     for key, topic, partition in cluster.partitions():
         count += 1

@@ -7,9 +7,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from gregor.protocol.ids import Uuid
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
 
-PartitionKey = tuple[str, int]
 NO_NODE = -1
 
 
@@ -79,25 +79,25 @@ class Cluster(NamedTuple):
     topics: Mapping[str, Topic] = {}
     failed: frozenset[tuple[str, int, int]] = frozenset()
     """Replicas (topic, partition, broker) on a failed disk of a live broker."""
-    moving: frozenset[PartitionKey] = frozenset()
+    moving: frozenset[TopicPartition] = frozenset()
     """Partitions on their way to other brokers (gregor.replication.controller.reassignment)."""
     returned: frozenset[tuple[str, int, int]] = frozenset()
     """Replicas (topic, partition, broker) in sync by a state that was written before their broker registered: it was
     away since, and no controller has acted on that. Only in a picture that was just read."""
-    leaving: Mapping[PartitionKey, frozenset[int]] = {}
+    leaving: Mapping[TopicPartition, frozenset[int]] = {}
     """Live brokers that partitions which have arrived have left, and that did not confirm it yet: until then the node
     of the topic names them, so that the next controller tells them."""
 
-    def partition(self, key: PartitionKey) -> Partition | None:
+    def partition(self, key: TopicPartition) -> Partition | None:
         topic = self.topics.get(key[0])
         return None if topic is None else topic.partitions.get(key[1])
 
-    def partitions(self) -> Iterator[tuple[PartitionKey, Topic, Partition]]:
+    def partitions(self) -> Iterator[tuple[TopicPartition, Topic, Partition]]:
         for name, topic in self.topics.items():
             for index, partition in topic.partitions.items():
-                yield (name, index), topic, partition
+                yield TopicPartition(name, index), topic, partition
 
-    def alive(self, key: PartitionKey, partition: Partition) -> list[int]:
+    def alive(self, key: TopicPartition, partition: Partition) -> list[int]:
         """Replicas that can serve: broker up, disk fine."""
         return [
             broker_id
@@ -105,15 +105,15 @@ class Cluster(NamedTuple):
             if broker_id in self.brokers and (*key, broker_id) not in self.failed
         ]
 
-    def electable(self, key: PartitionKey, partition: Partition) -> list[int]:
+    def electable(self, key: TopicPartition, partition: Partition) -> list[int]:
         """Replicas that can serve for longer: not shutting down either."""
         return [id_ for id_ in self.alive(key, partition) if not self.brokers[id_].shutting_down]
 
-    def offline_replicas(self, key: PartitionKey, partition: Partition) -> list[int]:
+    def offline_replicas(self, key: TopicPartition, partition: Partition) -> list[int]:
         alive = self.alive(key, partition)
         return [broker_id for broker_id in partition.assignment.replicas if broker_id not in alive]
 
-    def phase(self, key: PartitionKey) -> Phase:
+    def phase(self, key: TopicPartition) -> Phase:
         topic = self.topics.get(key[0])
         partition = self.partition(key)
         if topic is None or partition is None or topic.deleting:

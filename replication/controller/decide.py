@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from gregor.protocol.ids import ZERO_UUID, random_uuid
-from gregor.replication.controller.context import NO_NODE, Cluster, LiveBroker, Partition, PartitionKey, Topic
+from gregor.protocol.topic_partition import TopicPartition
+from gregor.replication.controller.context import NO_NODE, Cluster, LiveBroker, Partition, Topic
 from gregor.replication.controller.election import (
     elect_after_failures,
     elect_after_move,
@@ -97,19 +98,19 @@ class _Decision:
         self.cluster = cluster._replace(topics=self._topics)
         self._listener = listener
         self._writes: list[tuple[Operation, ...]] = []
-        self._changed: dict[PartitionKey, None] = {}  # led or in sync differently: brokers and clients hear of it
-        self._news: dict[PartitionKey, None] = {}  # only clients need to hear
-        self._created: set[PartitionKey] = set()
+        self._changed: dict[TopicPartition, None] = {}  # led or in sync differently: brokers and clients hear of it
+        self._news: dict[TopicPartition, None] = {}  # only clients need to hear
+        self._created: set[TopicPartition] = set()
         self._fresh: set[int] = set()  # brokers that know nothing yet
         self._asked: frozenset[int] = frozenset()  # brokers that are told all again, to hear what they cannot serve
         self._brokers_changed = False
         self._doomed: list[str] = []
-        self._stops: dict[tuple[int, bool], list[PartitionKey]] = {}
+        self._stops: dict[tuple[int, bool], list[TopicPartition]] = {}
         self._last: list[Action] = []
         self._moving = set(cluster.moving)
         self._leaving = dict(cluster.leaving)
         self._moved: dict[str, None] = {}  # topics of partitions whose moves are over
-        self._dropped: dict[PartitionKey, tuple[int, ...] | None] = {}
+        self._dropped: dict[TopicPartition, tuple[int, ...] | None] = {}
 
     def take(self, event: Event) -> None:
         match event:
@@ -157,7 +158,7 @@ class _Decision:
                     topic = self.cluster.topics.get(name)
                     if topic is not None:
                         self._topics[name] = topic._replace(unclean=unclean)
-                        self._settle((name, index) for index in topic.partitions)
+                        self._settle(TopicPartition(name, index) for index in topic.partitions)
             case PreferredElection(keys):
                 self._elect(sorted(keys), self._preferred)
             case UncleanElection(keys):
@@ -209,7 +210,7 @@ class _Decision:
                 self._news[key] = None
         self._stop_undeleted(self._fresh)
 
-    def _failed(self, broker_id: int, keys: frozenset[PartitionKey]) -> None:
+    def _failed(self, broker_id: int, keys: frozenset[TopicPartition]) -> None:
         hosted = {key for key in keys if self.cluster.partition(key) is not None}
         failed = self.cluster.failed | {(*key, broker_id) for key in hosted}
         if failed != self.cluster.failed and broker_id in self.cluster.brokers:
@@ -217,7 +218,7 @@ class _Decision:
             self._news.update(dict.fromkeys(sorted(hosted)))
             self._settle(sorted(hosted))
 
-    def _recovered(self, broker_id: int, keys: frozenset[PartitionKey]) -> None:
+    def _recovered(self, broker_id: int, keys: frozenset[TopicPartition]) -> None:
         failed = self.cluster.failed - {(*key, broker_id) for key in keys}
         if failed != self.cluster.failed:
             self.cluster = self.cluster._replace(failed=failed)
@@ -235,7 +236,7 @@ class _Decision:
             key for key, t, p in self.cluster.partitions() if broker_id in p.assignment.replicas and not t.deleting
         ]
 
-        def elect(key: PartitionKey, partition: Partition, state: PartitionState) -> PartitionState | None:
+        def elect(key: TopicPartition, partition: Partition, state: PartitionState) -> PartitionState | None:
             electable = self.cluster.electable(key, partition)
             return elect_for_shutdown(partition.assignment.replicas, state, broker_id, electable, self.cluster.epoch)
 
@@ -244,7 +245,7 @@ class _Decision:
         if followed:
             self._stops[broker_id, False] = followed
 
-    def _is_follower(self, key: PartitionKey, broker_id: int) -> bool:
+    def _is_follower(self, key: TopicPartition, broker_id: int) -> bool:
         partition = self.cluster.partition(key)
         return partition is not None and partition.state is not None and partition.state.leader != broker_id
 
@@ -261,7 +262,7 @@ class _Decision:
             if known is None:
                 made = {index: Partition(assignment) for index, assignment in partitions.items()}
                 self._topics[name] = Topic(topic_id, made, read.version, read.unclean)
-                self._moving.update((name, index) for index, one in partitions.items() if is_moving(one))
+                self._moving.update(TopicPartition(name, index) for index, one in partitions.items() if is_moving(one))
             else:
                 added = {i: Partition(a) for i, a in partitions.items() if i not in known.partitions}
                 merged = known.partitions if known.deleting else {**known.partitions, **added}
@@ -270,7 +271,7 @@ class _Decision:
                 if topic_id == ZERO_UUID and known.topic_id != ZERO_UUID:
                     self._write_topic(name)
         self._give_topic_ids(topics)
-        self._settle((name, index) for name in topics for index in self.cluster.topics[name].partitions)
+        self._settle(TopicPartition(name, index) for name in topics for index in self.cluster.topics[name].partitions)
 
     def _give_topic_ids(self, names: Iterable[str]) -> None:
         for name in list(names):
@@ -282,7 +283,8 @@ class _Decision:
     def _write_topic(self, name: str, writes: list[tuple[Operation, ...]] | None = None) -> None:
         topic = self.cluster.topics[name]
         written = {
-            i: before_all_have_left(p.assignment, self._leaving.get((name, i), ())) for i, p in topic.partitions.items()
+            i: before_all_have_left(p.assignment, self._leaving.get(TopicPartition(name, i), ()))
+            for i, p in topic.partitions.items()
         }
         assignment = TopicAssignment(topic.topic_id, written)
         writes = self._writes if writes is None else writes
@@ -313,11 +315,11 @@ class _Decision:
 
     def _stop_remaining(self, name: str, topic: Topic, brokers: Iterable[int]) -> None:
         for broker_id in sorted(brokers):
-            keys = [(name, index) for index, id_ in sorted(topic.undeleted or ()) if id_ == broker_id]
+            keys = [TopicPartition(name, index) for index, id_ in sorted(topic.undeleted or ()) if id_ == broker_id]
             if keys:
                 self._stops.setdefault((broker_id, True), []).extend(keys)
 
-    def _stopped(self, broker_id: int, deleted: frozenset[PartitionKey]) -> None:
+    def _stopped(self, broker_id: int, deleted: frozenset[TopicPartition]) -> None:
         for name in sorted({key[0] for key in deleted}):
             topic = self.cluster.topics.get(name)
             if topic is None or topic.undeleted is None:
@@ -335,8 +337,8 @@ class _Decision:
 
     # -- moves -----------------------------------------------------------------------------------------------------
 
-    def _reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
-        moves: list[tuple[PartitionKey, list[int]]] = []
+    def _reassign(self, targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> None:
+        moves: list[tuple[TopicPartition, list[int]]] = []
         for key, target in targets.items():
             topic, partition = self.cluster.topics.get(key[0]), self.cluster.partition(key)
             if topic is None or partition is None or topic.deleting or topic.doomed:
@@ -359,11 +361,11 @@ class _Decision:
         for key, going in moves:
             self._go_on(key, going)
 
-    def _assign(self, key: PartitionKey, partition: Partition) -> None:
+    def _assign(self, key: TopicPartition, partition: Partition) -> None:
         self._put(key, partition)
         (self._moving.add if is_moving(partition.assignment) else self._moving.discard)(key)
 
-    def _go_on(self, key: PartitionKey, going: Collection[int]) -> None:
+    def _go_on(self, key: TopicPartition, going: Collection[int]) -> None:
         """Tell the replicas where the partition goes; `going` are those that only the last plan wanted."""
         partition = self.cluster.partition(key)
         if partition is None:
@@ -373,7 +375,7 @@ class _Decision:
         elif going or key not in self._moving or not has_arrived(partition.assignment, partition.state.isr):
             self._move(key, partition, going)
 
-    def _move(self, key: PartitionKey, partition: Partition, removed: Collection[int]) -> bool:
+    def _move(self, key: TopicPartition, partition: Partition, removed: Collection[int]) -> bool:
         """Whether the removed could be let go."""
         assert partition.state is not None
         replicas, electable = partition.assignment.replicas, self.cluster.electable(key, partition)
@@ -405,13 +407,13 @@ class _Decision:
                 self._topics[name] = self._topics[name]._replace(doomed=False)
                 self._doom(frozenset({name}))
 
-    def _left(self, broker_id: int, keys: Iterable[PartitionKey]) -> None:
+    def _left(self, broker_id: int, keys: Iterable[TopicPartition]) -> None:
         """The broker has heard that these partitions have left it, or is gone."""
         for key in sorted(keys):
             self._leaving[key] -= {broker_id}
             self._end_move(key)
 
-    def _end_move(self, key: PartitionKey) -> None:
+    def _end_move(self, key: TopicPartition) -> None:
         """Over it is when the last one that was left has heard of it."""
         if self._leaving[key]:
             return
@@ -432,7 +434,7 @@ class _Decision:
         all have been away, the one that has been back for longest is alone in sync, and the others show that they have
         what it has: which of them lost records nobody can see, but not whoever was back before that happened."""
         returned, self.cluster = self.cluster.returned, self.cluster._replace(returned=frozenset())
-        for key in sorted({(name, index) for name, index, _ in returned}):
+        for key in sorted({TopicPartition(name, index) for name, index, _ in returned}):
             topic, partition = self._topics[key[0]], self.cluster.partition(key)
             if partition is None or partition.state is None or topic.deleting:
                 continue
@@ -451,7 +453,7 @@ class _Decision:
     def _settle_all(self) -> None:
         self._settle(key for key, _, _ in list(self.cluster.partitions()))
 
-    def _settle(self, keys: Iterable[PartitionKey]) -> None:
+    def _settle(self, keys: Iterable[TopicPartition]) -> None:
         for key in keys:
             topic, partition = self._topics[key[0]], self.cluster.partition(key)
             if partition is None or topic.deleting or (partition.state is None and partition.version != NO_NODE):
@@ -473,8 +475,8 @@ class _Decision:
 
     def _elect(
         self,
-        keys: Iterable[PartitionKey],
-        elect: Callable[[PartitionKey, Partition, PartitionState], PartitionState | None],
+        keys: Iterable[TopicPartition],
+        elect: Callable[[TopicPartition, Partition, PartitionState], PartitionState | None],
     ) -> None:
         for key in keys:
             partition = self.cluster.partition(key)
@@ -484,17 +486,17 @@ class _Decision:
             if state is not None:
                 self._change(key, partition, state)
 
-    def _preferred(self, key: PartitionKey, partition: Partition, state: PartitionState) -> PartitionState | None:
+    def _preferred(self, key: TopicPartition, partition: Partition, state: PartitionState) -> PartitionState | None:
         electable = self.cluster.electable(key, partition)
         return elect_preferred(partition.assignment.replicas, state, electable, self.cluster.epoch)
 
-    def _unclean(self, key: PartitionKey, partition: Partition, state: PartitionState) -> PartitionState | None:
+    def _unclean(self, key: TopicPartition, partition: Partition, state: PartitionState) -> PartitionState | None:
         alive, electable = self.cluster.alive(key, partition), self.cluster.electable(key, partition)
         if state.leader in alive:
             return None
         return elect_after_failures(partition.assignment.replicas, state, alive, electable, True, self.cluster.epoch)
 
-    def _change(self, key: PartitionKey, partition: Partition, state: PartitionState) -> None:
+    def _change(self, key: TopicPartition, partition: Partition, state: PartitionState) -> None:
         name, index = key
         if partition.version == NO_NODE:
             parents: tuple[Operation, ...] = (Create(partition_path(name, index)),)
@@ -507,7 +509,7 @@ class _Decision:
         self._put(key, partition._replace(state=state, version=partition.version + 1))
         self._changed[key] = None
 
-    def _put(self, key: PartitionKey, partition: Partition) -> None:
+    def _put(self, key: TopicPartition, partition: Partition) -> None:
         name, index = key
         topic = self._topics[name]
         if name not in self._copied:
@@ -525,7 +527,7 @@ class _Decision:
         actions: list[Action] = [Write(tuple(self._writes))] if self._writes else []
         if self._brokers_changed:
             actions.extend(Send(id_, update_metadata(cluster, id_, [])) for id_ in brokers)
-        everything: list[PartitionKey] = []
+        everything: list[TopicPartition] = []
         if self._fresh or self._asked:
             everything = [key for key, topic, _ in cluster.partitions() if not topic.deleting]
         told: KnownStates = {}

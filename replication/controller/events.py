@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gregor.replication.controller.context import PartitionKey
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller.requests import BrokerRequest
 from gregor.replication.store.metadata_store import Operation
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, TopicAssignment
@@ -51,15 +51,15 @@ class ReplicasStopped(NamedTuple):
     """A broker answered a StopReplica: it has deleted these replicas, and cannot delete those."""
 
     broker_id: int
-    deleted: frozenset[PartitionKey]
-    refused: frozenset[PartitionKey] = frozenset()
+    deleted: frozenset[TopicPartition]
+    refused: frozenset[TopicPartition] = frozenset()
 
 
 class ReplicasFailed(NamedTuple):
     """A broker cannot serve these replicas: their disk failed."""
 
     broker_id: int
-    failed: frozenset[PartitionKey]
+    failed: frozenset[TopicPartition]
 
 
 class DiskEvents(NamedTuple):
@@ -72,19 +72,19 @@ class ReplicasRecovered(NamedTuple):
     """A broker serves these replicas, which it could not before."""
 
     broker_id: int
-    recovered: frozenset[PartitionKey]
+    recovered: frozenset[TopicPartition]
 
 
 class IsrChanged(NamedTuple):
     """Leaders changed state nodes themselves: their new contents and versions."""
 
-    states: Mapping[PartitionKey, tuple[PartitionState, int]]
+    states: Mapping[TopicPartition, tuple[PartitionState, int]]
 
 
 class IsrProposed(NamedTuple):
     """Leaders asked for these states of their partitions, and may have them (isr_proposals)."""
 
-    states: Mapping[PartitionKey, PartitionState]
+    states: Mapping[TopicPartition, PartitionState]
 
 
 class UncleanChanged(NamedTuple):
@@ -96,19 +96,19 @@ class UncleanChanged(NamedTuple):
 class PreferredElection(NamedTuple):
     """Give these partitions back to their preferred replicas."""
 
-    partitions: frozenset[PartitionKey]
+    partitions: frozenset[TopicPartition]
 
 
 class UncleanElection(NamedTuple):
     """Let any live replica lead these partitions, where nobody does, whatever it lacks."""
 
-    partitions: frozenset[PartitionKey]
+    partitions: frozenset[TopicPartition]
 
 
 class Reassigned(NamedTuple):
     """Send each of these partitions to these brokers, or with None back to where it came from."""
 
-    targets: Mapping[PartitionKey, tuple[int, ...] | None]
+    targets: Mapping[TopicPartition, tuple[int, ...] | None]
 
 
 class ShutdownAnnounced(NamedTuple):
@@ -154,7 +154,7 @@ class DropReassignments(NamedTuple):
     """Requests to move these partitions are dealt with: take them out of /admin/reassign_partitions. Only those to
     these brokers, where any are named."""
 
-    targets: Mapping[PartitionKey, tuple[int, ...] | None]
+    targets: Mapping[TopicPartition, tuple[int, ...] | None]
 
 
 class Send(NamedTuple):

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller import orders as controller_orders
-from gregor.replication.controller.context import Cluster, PartitionKey
+from gregor.replication.controller.context import Cluster
 from gregor.replication.controller.controller_election import ControllerElection
 from gregor.replication.controller.decide import decide
 from gregor.replication.controller.events import (
@@ -202,21 +203,21 @@ class ControllerLoop:
         self._put(_Turn(work, done))
         return await done
 
-    async def elect(self, keys: Collection[PartitionKey], unclean: bool) -> dict[PartitionKey, int | KafkaError]:
+    async def elect(self, keys: Collection[TopicPartition], unclean: bool) -> dict[TopicPartition, int | KafkaError]:
         """The new leader of each of these partitions, or why there is none; see leader_elections. Of a broker that is
         not the controller: NOT_CONTROLLER for each."""
         return await controller_orders.elect(self, keys, unclean)
 
     async def reassign(
-        self, targets: Mapping[PartitionKey, tuple[int, ...] | None], *, keep_factor: bool = False
-    ) -> dict[PartitionKey, KafkaError | None]:
+        self, targets: Mapping[TopicPartition, tuple[int, ...] | None], *, keep_factor: bool = False
+    ) -> dict[TopicPartition, KafkaError | None]:
         """Send partitions to other brokers, or with None back; for each why not, or None: it is on its way or there.
         See reassignment.reassignment_refusal. Of a broker that is not the controller: NOT_CONTROLLER for each."""
         return await controller_orders.reassign(self, self._writes, targets, keep_factor)
 
     async def reassignments(
-        self, wanted: Collection[PartitionKey] | None
-    ) -> dict[PartitionKey, nodes.ReplicaAssignment]:
+        self, wanted: Collection[TopicPartition] | None
+    ) -> dict[TopicPartition, nodes.ReplicaAssignment]:
         """Those of the partitions, or of all, that are on their way. Who is not has arrived, and its node says so.
         Raises NOT_CONTROLLER."""
         return await controller_orders.reassignments(self, wanted)
@@ -428,8 +429,8 @@ class ControllerLoop:
         wanted = await self._reader.reassignments()
         if wanted is None:
             return
-        refused: dict[PartitionKey, tuple[int, ...] | None] = {}
-        targets: dict[PartitionKey, tuple[int, ...] | None] = {}
+        refused: dict[TopicPartition, tuple[int, ...] | None] = {}
+        targets: dict[TopicPartition, tuple[int, ...] | None] = {}
         for key, target in wanted.items():
             # As with Apache Kafka, old tools may name brokers that are not alive.
             error = reassignment_refusal(self.cluster, key, target, any_broker=True)

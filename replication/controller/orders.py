@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from gregor.protocol.errors import KafkaError
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.admin.elect_leaders import election_refusal, election_result
 from gregor.replication.controller.events import PreferredElection, Reassigned, UncleanElection
 from gregor.replication.controller.reassignment import before_all_have_left, is_moving, reassignment_refusal
@@ -14,18 +15,18 @@ from gregor.replication.store.metadata_store import StoreError
 from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
-    from gregor.replication.controller.context import Cluster, PartitionKey
+    from gregor.replication.controller.context import Cluster
     from gregor.replication.controller.loop import ControllerLoop, Step
     from gregor.replication.controller.writes import ControllerWrites
     from gregor.replication.store.nodes import ReplicaAssignment
 
 ResultT = TypeVar("ResultT")
 
-Elections = dict["PartitionKey", int | KafkaError]
-Moves = dict["PartitionKey", KafkaError | None]
+Elections = dict["TopicPartition", int | KafkaError]
+Moves = dict["TopicPartition", KafkaError | None]
 
 
-async def elect(controller: ControllerLoop, keys: Collection[PartitionKey], unclean: bool) -> Elections:
+async def elect(controller: ControllerLoop, keys: Collection[TopicPartition], unclean: bool) -> Elections:
     """See ControllerLoop.elect."""
 
     async def work(cluster: Cluster, step: Step) -> Elections | None:
@@ -54,7 +55,7 @@ async def elect(controller: ControllerLoop, keys: Collection[PartitionKey], uncl
 async def reassign(
     controller: ControllerLoop,
     writes: ControllerWrites,
-    targets: Mapping[PartitionKey, tuple[int, ...] | None],
+    targets: Mapping[TopicPartition, tuple[int, ...] | None],
     keep_factor: bool,
 ) -> Moves:
     """See ControllerLoop.reassign."""
@@ -80,11 +81,11 @@ async def reassign(
 
 
 async def reassignments(
-    controller: ControllerLoop, wanted: Collection[PartitionKey] | None
-) -> dict[PartitionKey, ReplicaAssignment]:
+    controller: ControllerLoop, wanted: Collection[TopicPartition] | None
+) -> dict[TopicPartition, ReplicaAssignment]:
     """See ControllerLoop.reassignments."""
 
-    async def work(cluster: Cluster, _step: Step) -> dict[PartitionKey, ReplicaAssignment]:
+    async def work(cluster: Cluster, _step: Step) -> dict[TopicPartition, ReplicaAssignment]:
         found = {
             key: before_all_have_left(partition.assignment, cluster.leaving.get(key, ()))
             for key, topic, partition in cluster.partitions()

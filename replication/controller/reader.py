@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 
-from gregor.replication.controller.context import Cluster, LiveBroker, Partition, PartitionKey, Topic
+from gregor.protocol.topic_partition import TopicPartition
+from gregor.replication.controller.context import Cluster, LiveBroker, Partition, Topic
 from gregor.replication.controller.events import TopicRead
 from gregor.replication.controller.reassignment import is_moving
 from gregor.replication.store import nodes
@@ -151,19 +152,19 @@ class ControllerReader:
                     _log.warning("Topic ignored: %s", error)
         return topics
 
-    async def states(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, tuple[nodes.PartitionState, int]]:
+    async def states(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[nodes.PartitionState, int]]:
         """Partition states with their nodes' versions; those that exist."""
         return {
             key: (state, stat.version) for key, (state, stat) in (await self._states(keys)).items() if state is not None
         }
 
     async def _states(
-        self, keys: Iterable[PartitionKey]
-    ) -> dict[PartitionKey, tuple[nodes.PartitionState | None, Stat]]:
+        self, keys: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[nodes.PartitionState | None, Stat]]:
         """Of the nodes that exist; None where one says nothing that can be understood."""
         keys = list(keys)
         found = await self._store.get_many([nodes.state_path(*key) for key in keys])
-        states: dict[PartitionKey, tuple[nodes.PartitionState | None, Stat]] = {}
+        states: dict[TopicPartition, tuple[nodes.PartitionState | None, Stat]] = {}
         turns = Turns()
         for key, node in zip(keys, found, strict=True):
             await turns.next()
@@ -180,10 +181,10 @@ class ControllerReader:
                     )
         return states
 
-    async def isr_changes(self) -> tuple[dict[PartitionKey, tuple[nodes.PartitionState, int]], list[str]]:
+    async def isr_changes(self) -> tuple[dict[TopicPartition, tuple[nodes.PartitionState, int]], list[str]]:
         """The states that leaders say they changed, and the paths of their notices; watched."""
         paths = [f"{nodes.ISR_CHANGES}/{name}" for name in sorted(await self.children(nodes.ISR_CHANGES))]
-        keys: dict[PartitionKey, None] = {}
+        keys: dict[TopicPartition, None] = {}
         for node in await self._store.get_many(paths):
             if node is not None:
                 with suppress(nodes.NodeFormatError):
@@ -200,7 +201,7 @@ class ControllerReader:
                     brokers.add(nodes.decode_log_dir_event(node[0]))
         return frozenset(brokers), paths
 
-    async def preferred_election(self) -> list[PartitionKey] | None:
+    async def preferred_election(self) -> list[TopicPartition] | None:
         """The partitions of /admin/preferred_replica_election, None without such a node; watched."""
         await self.exists(nodes.PREFERRED_ELECTION)
         node = await self._store.get(nodes.PREFERRED_ELECTION)
@@ -212,7 +213,7 @@ class ControllerReader:
             _log.warning("Preferred election ignored: %s", error)
             return []
 
-    async def reassignments(self) -> dict[PartitionKey, tuple[int, ...]] | None:
+    async def reassignments(self) -> dict[TopicPartition, tuple[int, ...]] | None:
         """The requests of /admin/reassign_partitions, None without such a node; watched."""
         await self.exists(nodes.REASSIGNMENT)
         node = await self._store.get(nodes.REASSIGNMENT)
@@ -232,18 +233,20 @@ class ControllerReader:
             same_life = known is not None and known.epoch == epoch
             brokers[id_] = LiveBroker(registration, epoch, same_life and known is not None and known.shutting_down)
         read = await self.topics(sorted(await self.topic_names()))
-        states = await self._states((name, index) for name, t in read.items() for index in t.assignment.partitions)
+        states = await self._states(
+            TopicPartition(name, index) for name, t in read.items() for index in t.assignment.partitions
+        )
         returned: set[tuple[str, int, int]] = set()
-        moving: set[PartitionKey] = set()
+        moving: set[TopicPartition] = set()
         topics = {}
         turns = Turns()
         for name, found in read.items():
             partitions = {}
             for index, assignment in found.assignment.partitions.items():
                 await turns.next()
-                state = states.get((name, index))
+                state = states.get(TopicPartition(name, index))
                 if is_moving(assignment):
-                    moving.add((name, index))
+                    moving.add(TopicPartition(name, index))
                 if state is None:
                     partitions[index] = Partition(assignment)
                     continue

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.replication.controller.context import Cluster, Partition, PartitionKey
+from gregor.protocol.topic_partition import TopicPartition
+from gregor.replication.controller.context import Cluster, Partition
 from gregor.replication.controller.election import elect_after_move
 from gregor.replication.store.nodes import ReplicaAssignment
 
@@ -55,7 +56,7 @@ def unneeded(before: ReplicaAssignment, after: ReplicaAssignment) -> list[int]:
     return [id_ for id_ in before.replicas if id_ not in after.replicas]
 
 
-def can_change(cluster: Cluster, key: PartitionKey, partition: Partition, after: ReplicaAssignment) -> bool:
+def can_change(cluster: Cluster, key: TopicPartition, partition: Partition, after: ReplicaAssignment) -> bool:
     """Whether the plan may be changed now: not if those who then go at once are the only ones in sync."""
     going = unneeded(partition.assignment, after)
     if not going or partition.state is None:
@@ -66,7 +67,7 @@ def can_change(cluster: Cluster, key: PartitionKey, partition: Partition, after:
 
 def reassignment_refusal(
     cluster: Cluster,
-    key: PartitionKey,
+    key: TopicPartition,
     target: Sequence[int] | None,
     *,
     keep_factor: bool = False,

@@ -15,7 +15,8 @@ from gregor.protocol.messages import (
     StopReplicaResponse,
     UpdateMetadataRequest,
 )
-from gregor.replication.controller.context import Cluster, Partition, PartitionKey
+from gregor.protocol.topic_partition import TopicPartition
+from gregor.replication.controller.context import Cluster, Partition
 
 # Leader of a partition in UpdateMetadata, and leader epoch in StopReplica, while its topic is being deleted.
 LEADER_DURING_DELETE = -2
@@ -27,14 +28,14 @@ SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SS
 BrokerRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
 
-KnownStates = dict[tuple[PartitionKey, bool], LeaderAndIsrRequest.LeaderAndIsrPartitionState]
+KnownStates = dict[tuple[TopicPartition, bool], LeaderAndIsrRequest.LeaderAndIsrPartitionState]
 
 
 def leader_and_isr(
     cluster: Cluster,
     broker_id: int,
-    keys: Iterable[PartitionKey],
-    new: Collection[PartitionKey],
+    keys: Iterable[TopicPartition],
+    new: Collection[TopicPartition],
     listener: str,
     known: KnownStates | None = None,
 ) -> LeaderAndIsrRequest | None:
@@ -97,7 +98,7 @@ def leader_and_isr(
 
 def metadata_of(
     cluster: Cluster,
-    keys: Iterable[PartitionKey],
+    keys: Iterable[TopicPartition],
     deleted: Iterable[tuple[str, Uuid, Collection[int]]] = (),
 ) -> list[UpdateMetadataRequest.UpdateMetadataTopicState]:
     """The state of `keys`, and the end of topics being `deleted` (name, id, partitions)."""
@@ -156,7 +157,7 @@ def update_metadata(
 
 
 def _partition_metadata(
-    cluster: Cluster, key: PartitionKey, index: int, partition: Partition
+    cluster: Cluster, key: TopicPartition, index: int, partition: Partition
 ) -> UpdateMetadataRequest.UpdateMetadataPartitionState:
     state = partition.state
     assert state is not None
@@ -173,12 +174,12 @@ def _partition_metadata(
 
 
 def stop_replicas(
-    cluster: Cluster, broker_id: int, keys: Iterable[PartitionKey], delete: bool
+    cluster: Cluster, broker_id: int, keys: Iterable[TopicPartition], delete: bool
 ) -> StopReplicaRequest | None:
     """Stop, and with `delete` remove, these replicas on one broker; None if there are none."""
     topics: dict[str, StopReplicaRequest.StopReplicaTopicState] = {}
     for name, index in keys:
-        partition = cluster.partition((name, index))
+        partition = cluster.partition(TopicPartition(name, index))
         epoch = -1 if partition is None or partition.state is None else partition.state.leader_epoch
         if name not in cluster.topics or cluster.topics[name].deleting:
             epoch = EPOCH_DURING_DELETE
@@ -202,12 +203,12 @@ def stop_replicas(
 
 def answered_with(
     error: ErrorCode, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
-) -> frozenset[PartitionKey]:
+) -> frozenset[TopicPartition]:
     """The partitions that were answered with this error."""
     names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
     code = int(error)
     return frozenset(
-        (names[topic.topic_id], partition.partition_index)
+        TopicPartition(names[topic.topic_id], partition.partition_index)
         for topic in response.topics
         for partition in topic.partition_errors
         if partition.error_code == code
@@ -216,13 +217,17 @@ def answered_with(
 
 def removed_by(
     request: StopReplicaRequest, response: StopReplicaResponse
-) -> tuple[frozenset[PartitionKey], frozenset[PartitionKey]]:
+) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition]]:
     """The partitions that were to be deleted, and are; and those that are not."""
     asked = {
-        (topic.topic_name, partition.partition_index)
+        TopicPartition(topic.topic_name, partition.partition_index)
         for topic in request.topic_states
         for partition in topic.partition_states
         if partition.delete_partition
     }
-    done = {(entry.topic_name, entry.partition_index) for entry in response.partition_errors if not entry.error_code}
+    done = {
+        TopicPartition(entry.topic_name, entry.partition_index)
+        for entry in response.partition_errors
+        if not entry.error_code
+    }
     return frozenset(asked & done), frozenset(asked - done)

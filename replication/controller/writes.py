@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from gregor.replication.controller.context import PartitionKey
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller.events import Write, WriteLast
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import (
@@ -78,7 +78,7 @@ class ControllerWrites:
                 raise Fenced from error
             raise
 
-    async def drop_reassignments(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
+    async def drop_reassignments(self, targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> None:
         """Take requests out of /admin/reassign_partitions, which goes with the last; see DropReassignments."""
         while (node := await self._store.get(nodes.REASSIGNMENT)) is not None:
             try:

@@ -19,6 +19,7 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.store.metadata_store import BadVersion, MetadataStore, NoNode, StoreError
 from gregor.replication.store.nodes import (
     ISR_CHANGE_PREFIX,
@@ -59,7 +60,6 @@ AWAITING_METADATA = frozenset(
 )
 """Something is newer at the controller than here, and on its way: the larger set counts until it comes."""
 
-Key = tuple[str, int]
 
 _log = logging.getLogger(__name__)
 
@@ -76,8 +76,8 @@ class _Wanted(NamedTuple):
     controller must see that it is another life that was meant."""
 
     @property
-    def key(self) -> Key:
-        return self.partition.topic, self.partition.partition
+    def key(self) -> TopicPartition:
+        return TopicPartition(self.partition.topic, self.partition.partition)
 
     @property
     def stands(self) -> bool:
@@ -110,9 +110,9 @@ class IsrChanges:
         self._broker_epoch = broker_epoch
         self._clock_ms = clock_ms
         self._spawn = spawn
-        self._pending: dict[Key, _Wanted] = {}
+        self._pending: dict[TopicPartition, _Wanted] = {}
         self._running = False
-        self._written: dict[Key, None] = {}  # the controller is still to be told
+        self._written: dict[TopicPartition, None] = {}  # the controller is still to be told
         self._said = ""
 
     def submit(self, partition: Partition) -> None:

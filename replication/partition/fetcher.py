@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
+from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.storage.segment.batches import runs_of_batches
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from gregor.replication.partition.throttle import ReplicaThrottle
     from gregor.storage.log.log import Log
 
-Key = tuple[str, int]
 
 FIRST_VERSION = 12
 """Of Fetch: the first in which a leader tells where the logs diverge."""
@@ -96,7 +96,7 @@ class _Followed:
 
     def __init__(self, partition: Partition, log: Log) -> None:
         self.partition = partition
-        self.key: Key = (partition.topic, partition.partition)
+        self.key: TopicPartitionKey = (partition.topic, partition.partition)
         self.topic_id = partition.topic_id
         self.leader_epoch = partition.leader_epoch
         self.log = log
@@ -129,16 +129,16 @@ class Fetcher:
     def __init__(self, settings: FetcherSettings, throttle: ReplicaThrottle | None = None) -> None:
         self._settings = settings
         self._throttle = throttle
-        self._followed: dict[Key, _Followed] = {}
-        self._asked: dict[Key, Question] = {}
+        self._followed: dict[TopicPartitionKey, _Followed] = {}
+        self._asked: dict[TopicPartitionKey, Question] = {}
         """What the leader has been asked, and goes on answering while the session lasts."""
-        self._changed: dict[Key, None] = {}
+        self._changed: dict[TopicPartitionKey, None] = {}
         """Where that is not what should be asked now. In the order in which it became so."""
-        self._waiting: dict[Key, None] = {}
+        self._waiting: dict[TopicPartitionKey, None] = {}
         """Asked for again at `not_before_ms`, until then not at all."""
-        self._cut: dict[Key, None] = {}
+        self._cut: dict[TopicPartitionKey, None] = {}
         """Not asked for until their logs are synced."""
-        self._missed: set[Key] = set()
+        self._missed: set[TopicPartitionKey] = set()
         """An answer was not taken, because it came while they were not to be asked for and the leader had not heard of
         that yet: it believes that it has told them how far records are committed."""
         self._names: dict[Uuid, str] = {}
@@ -174,7 +174,7 @@ class Fetcher:
         self._changed[followed.key] = None
         self._without_id += followed.topic_id == ZERO_UUID
 
-    def unfollow(self, key: Key) -> None:
+    def unfollow(self, key: TopicPartitionKey) -> None:
         followed = self._followed.pop(key, None)
         if followed is not None:
             self._waiting.pop(key, None)
@@ -203,10 +203,10 @@ class Fetcher:
             self._cut[followed.key] = None
             self._changed[followed.key] = None
 
-    def followed(self) -> list[Key]:
+    def followed(self) -> list[TopicPartitionKey]:
         return list(self._followed)
 
-    def leader_epoch(self, key: Key) -> int | None:
+    def leader_epoch(self, key: TopicPartitionKey) -> int | None:
         """In which a partition is followed."""
         followed = self._followed.get(key)
         return None if followed is None else followed.leader_epoch
@@ -294,7 +294,7 @@ class Fetcher:
 
     def _ask(
         self,
-        key: Key,
+        key: TopicPartitionKey,
         wanted: dict[str, FetchRequest.FetchTopic],
         forgotten: list[FetchRequest.ForgottenTopic],
         now_ms: int,
@@ -336,17 +336,17 @@ class Fetcher:
         """The question was not answered. The next one closes the session, if the leader still has it."""
         self._session_epoch = OPENS
 
-    def take(self, answer: FetchResponse, now_ms: int) -> list[Key]:
+    def take(self, answer: FetchResponse, now_ms: int) -> list[TopicPartitionKey]:
         """Write what came. Returns the partitions whose place is outside the leader's log: `found_range` them."""
         steps = self.take_in_steps(answer, now_ms)
         while True:
             try:
                 next(steps)
             except StopIteration as end:
-                outside: list[Key] = end.value
+                outside: list[TopicPartitionKey] = end.value
                 return outside
 
-    def take_in_steps(self, answer: FetchResponse, now_ms: int) -> Generator[None, None, list[Key]]:
+    def take_in_steps(self, answer: FetchResponse, now_ms: int) -> Generator[None, None, list[TopicPartitionKey]]:
         """`take`, at most a partition at a time; partitions may come and go in between."""
         if answer.error_code:
             self._refused(answer.error_code, now_ms)
@@ -357,7 +357,7 @@ class Fetcher:
         else:
             self._session_id = answer.session_id
             self._session_epoch = self._session_epoch % LAST_SESSION_EPOCH + 1
-        outside: list[Key] = []
+        outside: list[TopicPartitionKey] = []
         for topic in answer.responses:
             name = topic.topic or self._names.get(topic.topic_id, "")
             for data in topic.partitions:
@@ -444,7 +444,9 @@ class Fetcher:
         followed.find_place()
         self._changed[followed.key] = None
 
-    def found_range(self, key: Key, leader_epoch: int, start_offset: int, end_offset: int, now_ms: int) -> None:
+    def found_range(
+        self, key: TopicPartitionKey, leader_epoch: int, start_offset: int, end_offset: int, now_ms: int
+    ) -> None:
         """The leader's log reaches from `start_offset` to `end_offset`: go on in it.
 
         A shorter one than ours has lost records, in an unclean election: so does ours. One that begins behind our end

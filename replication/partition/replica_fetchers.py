@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
+from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.replication.channels.peer import Peer, PeerError
-from gregor.replication.partition.fetcher import FIRST_VERSION, Fetcher, FetcherSettings, Key
+from gregor.replication.partition.fetcher import FIRST_VERSION, Fetcher, FetcherSettings
 from gregor.replication.partition.truncation import CutLogs
 from gregor.replication.turns import TURN_S, in_turns
 
@@ -91,7 +92,7 @@ class Followers:
         self._fetchers_per_leader = fetchers_per_leader
         self._links: dict[tuple[int, int], _Link] = {}
         """By leader and fetcher id."""
-        self._where: dict[Key, _Link] = {}
+        self._where: dict[TopicPartitionKey, _Link] = {}
         self.cut_logs = CutLogs(flush, withdraw)
         self._closed = False
         self._replicas = replicas
@@ -145,7 +146,7 @@ class Followers:
         if link.follow(partition):
             self._where[key] = link
 
-    def _unfollow(self, key: Key) -> None:
+    def _unfollow(self, key: TopicPartitionKey) -> None:
         link = self._where.pop(key, None)
         if link is not None:
             link.fetcher.unfollow(key)
@@ -179,7 +180,7 @@ class _Link:
         self._kick: asyncio.TimerHandle | None = None
         self._kicked_s = 0.0
         self._version = FIRST_VERSION
-        self._rest: Generator[None, None, list[Key]] | None = None
+        self._rest: Generator[None, None, list[TopicPartitionKey]] | None = None
         """What is left of an answer, if it takes longer."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher {leader_id}-{number}")
 
@@ -313,7 +314,7 @@ class _Link:
                 next(steps)
             return None  # the rest in turns with others
         except StopIteration as end:
-            outside: list[Key] = end.value
+            outside: list[TopicPartitionKey] = end.value
         must_look = self._failing or fetcher.max_version < self._version or fetcher.has_cut
         if outside or must_look or fetcher.wait_ms(now_ms) != 0:
             self._rest = _nothing_more(outside)
@@ -326,7 +327,7 @@ class _Link:
         self._changed.clear()
         await self._pause(self._followers.settings.fetcher.backoff_ms)
 
-    async def _ask_range(self, peer: Peer, keys: list[Key]) -> None:
+    async def _ask_range(self, peer: Peer, keys: list[TopicPartitionKey]) -> None:
         """Where the leader's logs begin and end, for partitions whose place is not in there."""
         ends = await self._offsets(peer, keys, LATEST)
         starts = await self._offsets(peer, keys, EARLIEST)
@@ -336,10 +337,12 @@ class _Link:
             if start is not None and start[0] == leader_epoch:
                 self.fetcher.found_range(key, leader_epoch, start[1], end_offset, now_ms)
 
-    async def _offsets(self, peer: Peer, keys: list[Key], timestamp: int) -> dict[Key, tuple[int, int]]:
+    async def _offsets(
+        self, peer: Peer, keys: list[TopicPartitionKey], timestamp: int
+    ) -> dict[TopicPartitionKey, tuple[int, int]]:
         """By partition: the leader epoch asked in, and the offset. Without those of which the leader cannot tell."""
         topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
-        epochs: dict[Key, int] = {}
+        epochs: dict[TopicPartitionKey, int] = {}
         for name, index in keys:
             epoch = self.fetcher.leader_epoch((name, index))
             if epoch is None:
@@ -355,7 +358,7 @@ class _Link:
             replica_id=self._followers.settings.fetcher.broker_id, topics=list(topics.values())
         )
         answer: ListOffsetsResponse = await peer.ask(request)
-        found: dict[Key, tuple[int, int]] = {}
+        found: dict[TopicPartitionKey, tuple[int, int]] = {}
         for answered in answer.topics:
             for one in answered.partitions:
                 key = answered.name, one.partition_index
@@ -364,7 +367,7 @@ class _Link:
         return found
 
 
-def _nothing_more(outside: list[Key]) -> Generator[None, None, list[Key]]:
+def _nothing_more(outside: list[TopicPartitionKey]) -> Generator[None, None, list[TopicPartitionKey]]:
     yield from ()
     return outside
 

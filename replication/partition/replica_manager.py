@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
+from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.replication.partition.partition import DEFAULT_LAG_TIME_MAX_MS, Partition
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class ReplicaManager:
     ) -> None:
         """`folder_removed` gets each renamed folder of a deleted partition, to be unlinked off the loop."""
         self.broker_id = broker_id
-        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.partitions: dict[TopicPartitionKey, Partition] = {}
         self.by_topic_id: dict[tuple[Uuid, int], Partition] = {}
         self.generation = 0
         self.controller_epoch = 0
@@ -64,8 +65,8 @@ class ReplicaManager:
         self.on_leadership: list[LeadershipListener] = []
         self.on_stopped: list[StopListener] = []
         self.on_log_moved: list[Callable[[Partition], None]] = []
-        self._set_aside: set[tuple[str, int]] = set()
-        self._refused: dict[tuple[str, int], dict[int, tuple[int, int, int]]] = {}
+        self._set_aside: set[TopicPartitionKey] = set()
+        self._refused: dict[TopicPartitionKey, dict[int, tuple[int, int, int]]] = {}
         """By partition and producer id: epoch and sequence of the first batch refused lately, and when."""
         self._logs = logs
         self._topic_config = topic_config
@@ -192,7 +193,7 @@ class ReplicaManager:
             followers.append(partition)
         return ErrorCode.NONE
 
-    def note_refused(self, key: tuple[str, int], producer_id: int, epoch: int, sequence: int) -> None:
+    def note_refused(self, key: TopicPartitionKey, producer_id: int, epoch: int, sequence: int) -> None:
         """A producer's batch was refused because this broker does not lead the partition, or too few replicas are in
         sync. Both may change before the next request of the same producer is looked at, which was sent behind it: it is
         not to be taken before."""
@@ -207,7 +208,7 @@ class ReplicaManager:
                     noted.clear()
                 noted[producer_id] = epoch, sequence, now_ms
 
-    def _await_refused(self, key: tuple[str, int], partition: Partition, now_ms: int) -> None:
+    def _await_refused(self, key: TopicPartitionKey, partition: Partition, now_ms: int) -> None:
         log = partition.log
         assert log is not None
         log.begin_to_lead(now_ms if partition.leader_epoch and len(partition.replicas) > 1 else None)
@@ -223,7 +224,7 @@ class ReplicaManager:
         self.by_topic_id[topic_id, partition.partition] = partition
         return True
 
-    def _stored_topic_id(self, key: tuple[str, int]) -> Uuid:
+    def _stored_topic_id(self, key: TopicPartitionKey) -> Uuid:
         log = self._logs.get(*key)
         return ZERO_UUID if log is None else log.topic_id
 
@@ -250,12 +251,12 @@ class ReplicaManager:
 
     # -- disks ---------------------------------------------------------------------------------------------------
 
-    def disk_failed(self, keys: Iterable[tuple[str, int]]) -> None:
+    def disk_failed(self, keys: Iterable[TopicPartitionKey]) -> None:
         """Stop serving these: their disk failed. Whoever asks for one, or waits for one, gets KAFKA_STORAGE_ERROR. The
         controller hears of it from the answer to its next LeaderAndIsr (see `registration.announce_disk_event`)."""
         self.take_offline(keys, ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def set_aside(self, keys: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    def set_aside(self, keys: Iterable[TopicPartitionKey]) -> list[TopicPartitionKey]:
         """Leave these to the other brokers that have them until `take_up`; returns those that can be left: of one that
         this broker leads, another replica must be in sync. Whoever asks for one here is sent to its leader, and the
         controller hears of it as in `disk_failed`."""
@@ -264,17 +265,17 @@ class ReplicaManager:
         self.take_offline(aside, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return aside
 
-    def take_up(self, keys: Iterable[tuple[str, int]]) -> None:
+    def take_up(self, keys: Iterable[TopicPartitionKey]) -> None:
         """The controller may say again what these are here."""
         self._set_aside.difference_update(keys)
 
-    def _is_held_by_others(self, key: tuple[str, int]) -> bool:
+    def _is_held_by_others(self, key: TopicPartitionKey) -> bool:
         partition = self.partitions.get(key)
         if partition is None or partition.log is None:
             return False
         return len(partition.isr) > 1 if partition.is_leader else True
 
-    def take_offline(self, keys: Iterable[tuple[str, int]], error: ErrorCode) -> None:
+    def take_offline(self, keys: Iterable[TopicPartitionKey], error: ErrorCode) -> None:
         """Stop serving these until the controller says anew what they are here; who waits for one gets `error`."""
         lost = [partition for key in keys if (partition := self.partitions.get(key)) is not None]
         self.generation += 1
@@ -282,7 +283,7 @@ class ReplicaManager:
             partition.offline(error)
         self._tell_of_stops(lost)
 
-    def take_offline_in_steps(self, keys: Iterable[tuple[str, int]], error: ErrorCode) -> Generator[None, None, None]:
+    def take_offline_in_steps(self, keys: Iterable[TopicPartitionKey], error: ErrorCode) -> Generator[None, None, None]:
         """`take_offline`, with pauses where there are many."""
         left = list(keys)
         for start in range(0, len(left), TOLD_AT_A_TIME):

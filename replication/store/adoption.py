@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from gregor.protocol.ids import ZERO_UUID, Uuid, random_uuid
-from gregor.replication.admin.topic_names import CLUSTER_METADATA_TOPIC, name_problem
+from gregor.protocol.topic_names import CLUSTER_METADATA_TOPIC, name_problem
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import Create, MetadataStore, Operation, Set
 from gregor.replication.store.nodes import PartitionState, ReplicaAssignment, TopicAssignment
@@ -40,7 +41,7 @@ class FoundLog(Protocol):
     def latest_epoch(self) -> int | None: ...
 
 
-async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog]) -> list[tuple[str, int]]:
+async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog]) -> list[TopicPartition]:
     """Make nodes for all partitions found on disk that have none; returns these. To be called before the election.
 
     A folder whose topic id is not that of the known topic of its name is left alone: it belongs to a deleted one.
@@ -48,7 +49,7 @@ async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog]) 
     by_topic: dict[str, dict[int, FoundLog]] = {}
     for log in logs:
         by_topic.setdefault(log.topic, {})[log.partition] = log
-    adopted: list[tuple[str, int]] = []
+    adopted: list[TopicPartition] = []
     looked_at = 0
     for name, found in sorted(by_topic.items()):
         if name == CLUSTER_METADATA_TOPIC or name_problem(name) is not None:
@@ -90,7 +91,7 @@ async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog]) 
             operations.append(Create(nodes.partition_path(name, index)))
             operations.append(Create(nodes.state_path(name, index), nodes.encode_state(state)))
         await store.multi(operations)
-        adopted.extend((name, index) for index in news)
+        adopted.extend(TopicPartition(name, index) for index in news)
     return adopted
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from gregor.config.listeners import Listener
 from gregor.protocol.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
+from gregor.protocol.topic_partition import TopicPartition
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -374,22 +375,22 @@ def delete_topic_path(topic: str) -> str:
     return f"{DELETE_TOPICS}/{topic}"
 
 
-def encode_partition_list(partitions: Iterable[tuple[str, int]]) -> bytes:
+def encode_partition_list(partitions: Iterable[TopicPartition]) -> bytes:
     """Of /isr_change_notification and /admin/preferred_replica_election."""
     return _encode({"version": 1, "partitions": [{"topic": topic, "partition": index} for topic, index in partitions]})
 
 
-def decode_partition_list(data: bytes) -> list[tuple[str, int]]:
+def decode_partition_list(data: bytes) -> list[TopicPartition]:
     what = "partition list"
     partitions = []
     for entry in _field(_decode(data, what), "partitions", list, what):
         if not isinstance(entry, dict):
             raise NodeFormatError(f"{what}: {entry!r}")
-        partitions.append((_field(entry, "topic", str, what), _field(entry, "partition", int, what)))
+        partitions.append(TopicPartition(_field(entry, "topic", str, what), _field(entry, "partition", int, what)))
     return partitions
 
 
-def encode_reassignments(targets: Mapping[tuple[str, int], Sequence[int]]) -> bytes:
+def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
     """Of /admin/reassign_partitions: where each partition is to go."""
     partitions = [
         {"topic": topic, "partition": index, "replicas": list(replicas)} for (topic, index), replicas in targets.items()
@@ -397,13 +398,13 @@ def encode_reassignments(targets: Mapping[tuple[str, int], Sequence[int]]) -> by
     return _encode({"version": 1, "partitions": partitions})
 
 
-def decode_reassignments(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
+def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
     what = REASSIGNMENT
     targets = {}
     for entry in _field(_decode(data, what), "partitions", list, what):
         if not isinstance(entry, dict):
             raise NodeFormatError(f"{what}: {entry!r}")
-        key = _field(entry, "topic", str, what), _field(entry, "partition", int, what)
+        key = TopicPartition(_field(entry, "topic", str, what), _field(entry, "partition", int, what))
         targets[key] = tuple(_ids(entry.get("replicas"), what))
     return targets
 

@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gregor.spark_jobs.errors import JobError
+try:
+    from gregor.spark_jobs.errors import JobError
+except ModuleNotFoundError as error:
+    if error.name != "gregor":
+        raise
+    sys.exit(
+        f"wordcount: gregor is not installed for {sys.executable}, the Python that spark-submit has started.\n"
+        "Name one that has it: PYSPARK_PYTHON=.venv/bin/python spark-submit ..., or use .venv/bin/spark-submit."
+    )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +43,7 @@ examples:
   gregor spark wordcount --topic lines --sink parquet --output-path counts --interval "1 minute"
 
   # the same job under spark-submit, from a checkout
-  spark-submit spark_jobs/jobs/wordcount.py --topic lines --once
+  .venv/bin/spark-submit spark_jobs/jobs/wordcount.py --topic lines --once
 """
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import ITEMS_PER_STEP
 from gregor.storage.folders.checkpoints import (
     CLEANER_OFFSET_FILE,
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from gregor.protocol.turns import Steps
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.log.log import Log
-
-Key = tuple[str, int]
 
 
 def offset_of(name: str, log: Log) -> int | None:
@@ -48,7 +47,7 @@ def _kept(name: str, folder: DataFolder) -> Offsets:
     }[name]
 
 
-def keep(key: Key, log: Log, folder: DataFolder) -> None:
+def keep(key: TopicPartition, log: Log, folder: DataFolder) -> None:
     """Notes what the files say of a log that is served no more: from now on the partition is an unserved one."""
     for name in (HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, CLEANER_OFFSET_FILE):
         offset = offset_of(name, log)
@@ -61,9 +60,9 @@ def keep(key: Key, log: Log, folder: DataFolder) -> None:
 def gather(
     names: Sequence[str],
     folders: Sequence[DataFolder],
-    logs: Mapping[Key, Log],
-    homes: Mapping[Key, DataFolder],
-    unserved: Collection[Key],
+    logs: Mapping[TopicPartition, Log],
+    homes: Mapping[TopicPartition, DataFolder],
+    unserved: Collection[TopicPartition],
 ) -> Steps[dict[str, Offsets]]:
     """The contents of the files called `names` in each of `folders`, by path. Logs may come and go between two steps:
     one that has gone is not in the result, one that took its place is, a new one may be missing. Of `unserved`

@@ -8,12 +8,11 @@ from functools import partial
 from posixpath import dirname
 from typing import TYPE_CHECKING
 
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.folders.checkpoints import format_offsets
 
 if TYPE_CHECKING:
     from gregor.storage.fs.files import Files
-
-Key = tuple[str, int]
 
 
 class CheckpointOrder:
@@ -25,7 +24,7 @@ class CheckpointOrder:
         self.lock = threading.Lock()
         self.last_number = 0
         self.numbers_written: dict[str, int] = {}
-        self.offsets_written: dict[str, tuple[Mapping[Key, int], bool]] = {}
+        self.offsets_written: dict[str, tuple[Mapping[TopicPartition, int], bool]] = {}
         """What stands in each file of offsets, and whether it was synced."""
 
     def next_number(self) -> int:
@@ -46,7 +45,7 @@ class CheckpointPlan:
         self,
         files: Files,
         order: CheckpointOrder,
-        contents: Mapping[str, bytes | Mapping[Key, int]],
+        contents: Mapping[str, bytes | Mapping[TopicPartition, int]],
         paths: Sequence[str] = (),
         directories: Sequence[str] = (),
         number: int | None = None,
@@ -88,7 +87,7 @@ class CheckpointPlan:
         self.done = not errors
         return errors
 
-    def _stands(self, path: str, data: bytes | Mapping[Key, int], sync: bool) -> bool:
+    def _stands(self, path: str, data: bytes | Mapping[TopicPartition, int], sync: bool) -> bool:
         """Whether the file holds this already, as durable as it is wanted."""
         found = self._order.offsets_written.get(path)
         return found is not None and found[0] == data and (found[1] or not sync)

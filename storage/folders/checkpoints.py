@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gregor.protocol.topic_partition import TopicPartition
+
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 """Everything below these offsets was fsynced: recovery starts there."""
 
@@ -28,7 +30,7 @@ CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 MAX_OFFSET = 2**63 - 1
 MAX_PARTITION = 2**31 - 1
 
-Offsets = dict[tuple[str, int], int]
+Offsets = dict[TopicPartition, int]
 
 
 class MalformedFile(ValueError):
@@ -41,7 +43,7 @@ class MalformedFile(ValueError):
         self.reason = reason
 
 
-def format_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """The whole file. Topic names are Kafka's legal ones, so they hold no white space."""
     lines = ["0", str(len(offsets))]
     lines += [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
@@ -73,7 +75,7 @@ def parse_offsets(data: bytes, path: str) -> Offsets:
             topic = parts[0].decode()
         except UnicodeDecodeError:
             raise MalformedFile(path, line_number, f"topic is not UTF-8: {_shown(line)}") from None
-        offsets[topic, partition] = offset
+        offsets[TopicPartition(topic, partition)] = offset
     if len(lines) - 2 != count:
         raise MalformedFile(path, None, f"line 2 announces {count} entries, {len(lines) - 2} follow")
     return offsets

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from gregor.config.topic import LogConfig
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import ZERO_UUID, random_uuid
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.folders.data_folders import DataFolders
 from gregor.storage.folders.move import MOVED_FILE
 from gregor.storage.folders.moves import LogMoves
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
     from gregor.storage.folders.data_folder import Contents, DataFolder
     from gregor.storage.fs.files import Files
-    from gregor.storage.log.state import LogState
     from gregor.storage.segment.scan import Scan
 
 logger = logging.getLogger(__name__)
@@ -33,8 +33,6 @@ logger = logging.getLogger(__name__)
 STEP_S = 0.001
 FOLDERS_PER_STEP = 32
 """Partition folders listed between two yields."""
-
-Key = tuple[str, int]
 
 
 class DuplicatePartition(Exception):
@@ -80,7 +78,7 @@ class _Loading:
 
     __slots__ = ("key", "left_bytes", "loader", "pending")
 
-    def __init__(self, key: Key, pending: _Pending) -> None:
+    def __init__(self, key: TopicPartition, pending: _Pending) -> None:
         self.key = key
         self.pending = pending
         self.loader: FolderLoader | None = None
@@ -100,8 +98,8 @@ class LogLoading(DataFolders, ABC):
         super().__init__(config.log_dirs, files, clock_ms)
         self._default_config = LogConfig.defaults(config)
         self._producer_expiration_ms: int = config["producer.id.expiration.ms"]
-        self.logs: dict[Key, Log] = {}
-        self.failed: dict[Key, Exception] = {}
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failed: dict[TopicPartition, Exception] = {}
         self.progress = LoadProgress()
         self.listed = False
         """Whether `load` has come so far that `is_loading` knows every partition."""
@@ -116,12 +114,12 @@ class LogLoading(DataFolders, ABC):
         again from them, if it ends where they are missing. With a gap it would count as one that has them all."""
         self.unlinkable: list[str] = []
         """Leftovers that `load` has found, files and folders: for a thread to remove. Take them and empty the list."""
-        self._pending: dict[Key, _Pending] = {}
+        self._pending: dict[TopicPartition, _Pending] = {}
         self._away: list[tuple[_Loading, Generator[int, None, Log]]] = []
-        self._homes: dict[Key, DataFolder] = {}
-        self._high_watermarks: dict[Key, int] = {}
-        self.moves = LogMoves(files, self.logs, self._homes)
-        self._stale_keys: set[Key] = set()
+        self._homes: dict[TopicPartition, DataFolder] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        self.moves = LogMoves(files, self.logs, self._homes, self.log_failed)
+        self._stale_keys: set[TopicPartition] = set()
         """Of removed partitions: the checkpoint files may still hold their offsets."""
 
     # Start
@@ -156,7 +154,7 @@ class LogLoading(DataFolders, ABC):
 
     def is_loading(self, topic: str, partition: int) -> bool:
         """Whether `load` knows the partition, but has not come to it."""
-        return (topic, partition) in self._pending
+        return TopicPartition(topic, partition) in self._pending
 
     def has_topic(self, topic: str) -> bool:
         """Whether a data folder holds a partition of that name, loaded or not."""
@@ -176,7 +174,7 @@ class LogLoading(DataFolders, ABC):
         for folder, contents in found:
             self.unlinkable += contents.marked
             for path, name in contents.partitions:
-                key = name.topic, name.partition
+                key = TopicPartition(name.topic, name.partition)
                 if (other := self._pending.get(key)) is not None:
                     if not self._replaces(path, other.path):
                         continue
@@ -199,18 +197,21 @@ class LogLoading(DataFolders, ABC):
 
     def _find_copies(self, found: list[tuple[DataFolder, Contents]]) -> None:
         """What moves between data folders have left (folders.move): complete copies become the partition."""
-        present = {name[:2] for _, contents in found for _, name in contents.partitions}
+        present = {
+            TopicPartition(name.topic, name.partition) for _, contents in found for _, name in contents.partitions
+        }
         marked = {basename(path) for _, contents in found for path in contents.marked}
         for folder, contents in found:
             for path, name in contents.copies:
                 original = basename(path).removesuffix(FolderKind.FUTURE.value) + FolderKind.DELETE.value
-                if name[:2] in present:
-                    contents.marked.extend(self.moves.wish(name[:2], folder, path))
+                key = TopicPartition(name.topic, name.partition)
+                if key in present:
+                    contents.marked.extend(self.moves.wish(key, folder, path))
                 elif original in marked:
                     final = f"{folder.path}/{folder_name(name.topic, name.partition)}"
                     self._files.rename(path, final)
                     contents.partitions.append((final, name))
-                    present.add(name[:2])
+                    present.add(key)
                 else:
                     logger.warning("%s is the copy of a partition that is not here: left alone", path)
 
@@ -250,6 +251,7 @@ class LogLoading(DataFolders, ABC):
             log_start_offset=folder.log_start_offsets.get(loading.key, 0),
             recovery_point=folder.recovery_points.get(loading.key, 0),
             whole_from=(folder.cleaned_offsets.get(loading.key) or 0) if self.ends_at_gaps else None,
+            on_error=self.log_failed,
         )
         return (yield from loading.loader.load(folder.was_clean))
 
@@ -294,7 +296,6 @@ class LogLoading(DataFolders, ABC):
         log.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
         self._high_watermarks[key] = checkpoint
         log.cleaned_offset = folder.cleaned_offsets.get(key)
-        log.on_error = self._log_failed
         self.logs[key] = log
         yield log
 
@@ -333,9 +334,9 @@ class LogLoading(DataFolders, ABC):
         self._failed_at_start(folder, error)
 
     @abstractmethod
-    def fail_folder(self, folder: DataFolder, error: Exception) -> list[Key]:
+    def fail_folder(self, folder: DataFolder, error: Exception) -> list[TopicPartition]:
         """Give a data folder up; the partitions that are lost with it."""
 
     @abstractmethod
-    def _log_failed(self, log: LogState, error: OSError) -> None:
+    def log_failed(self, log: Log, error: OSError) -> None:
         """A log that is in use had trouble with its disk."""

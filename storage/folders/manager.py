@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from gregor.config.topic import LogConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid, random_uuid, uuid_to_text
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import ITEMS_PER_STEP, run_all
 from gregor.storage.folders.checkpoint_contents import gather, keep
 from gregor.storage.folders.checkpoint_plan import CheckpointOrder, CheckpointPlan
@@ -32,7 +33,7 @@ from gregor.storage.folders.checkpoints import (
 )
 from gregor.storage.folders.closing import close_all_cleanly
 from gregor.storage.folders.identity import PARTITION_METADATA_FILE, format_partition_metadata
-from gregor.storage.folders.loading import Key, LogLoading
+from gregor.storage.folders.loading import LogLoading
 from gregor.storage.folders.names import FolderKind, folder_name, marked_folder_name
 from gregor.storage.fs.disk_errors import is_full
 from gregor.storage.log.epochs import LeaderEpochs
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.folders.move import LogMove
     from gregor.storage.fs.files import Files
-    from gregor.storage.log.state import LogState
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class LogManager(LogLoading):
     # Logs
 
     def get(self, topic: str, partition: int) -> Log | None:
-        return self.logs.get((topic, partition))
+        return self.logs.get(TopicPartition(topic, partition))
 
     def get_or_create(
         self, topic: str, partition: int, topic_id: Uuid, config: LogConfig, *, is_new: bool = True
@@ -78,7 +78,7 @@ class LogManager(LogLoading):
         another topic of that name, KAFKA_STORAGE_ERROR when it could not be loaded, is not loaded yet, or cannot be
         made.
         """
-        key = topic, partition
+        key = TopicPartition(topic, partition)
         log = self.logs.get(key)
         if log is None:
             return self._create(key, topic_id, config, is_new)
@@ -102,7 +102,7 @@ class LogManager(LogLoading):
 
         What readers hold stays readable. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
         """
-        key = topic, partition
+        key = TopicPartition(topic, partition)
         log = self.logs.get(key)
         if log is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {topic}-{partition}")
@@ -128,7 +128,7 @@ class LogManager(LogLoading):
 
     def folder_of(self, log: Log) -> str:
         """Path of the data folder that holds the log."""
-        return self._homes[log.topic, log.partition].path
+        return self._homes[TopicPartition(log.topic, log.partition)].path
 
     def forget_producers_after(self, expiration_ms: int) -> None:
         """Another producer.id.expiration.ms, for all logs, those not loaded yet included."""
@@ -142,7 +142,7 @@ class LogManager(LogLoading):
 
     def high_watermark_checkpoint(self, topic: str, partition: int) -> int:
         """As the last start found it; 0 of a log that is younger."""
-        return self._high_watermarks.get((topic, partition), 0)
+        return self._high_watermarks.get(TopicPartition(topic, partition), 0)
 
     def describe(self) -> Iterator[tuple[str, str, int, int, int, bool]]:
         """Of each log: data folder, topic, partition, bytes, how many records it is behind its high watermark, and
@@ -163,12 +163,12 @@ class LogManager(LogLoading):
 
     # Failures
 
-    def fail_folder(self, folder: DataFolder, error: Exception) -> list[Key]:
+    def fail_folder(self, folder: DataFolder, error: Exception) -> list[TopicPartition]:
         """Nothing in the data folder is used any more, until the next start; returns the partitions that were."""
         lost = self.begin_failure(folder, error)
         for log in lost:
             self.fail_log(log, error)
-        return [(log.topic, log.partition) for log in lost]
+        return [TopicPartition(log.topic, log.partition) for log in lost]
 
     def begin_failure(self, folder: DataFolder, error: Exception) -> list[Log]:
         """The first part of `fail_folder`, and what must not wait: from now on nothing is written there. Returns the
@@ -184,7 +184,7 @@ class LogManager(LogLoading):
 
     def fail_log(self, log: Log, error: Exception) -> None:
         """As fail_folder, for one partition alone."""
-        key = log.topic, log.partition
+        key = TopicPartition(log.topic, log.partition)
         if self.logs.get(key) is log:
             if (copy := self.moves.cancel(key)) is not None:
                 self.unlinkable.append(copy)
@@ -200,12 +200,12 @@ class LogManager(LogLoading):
             if (error := errors.get(folder.path)) is not None:
                 self.on_trouble(folder, None, error)
 
-    def _log_failed(self, log: LogState, error: OSError) -> None:
-        home = self._homes.get((log.topic, log.partition))
-        if home is not None and self.logs.get((log.topic, log.partition)) is log:
+    def log_failed(self, log: Log, error: OSError) -> None:
+        home = self._homes.get(TopicPartition(log.topic, log.partition))
+        if home is not None and self.logs.get(TopicPartition(log.topic, log.partition)) is log:
             self.on_trouble(home, log, error)
 
-    def _create(self, key: Key, topic_id: Uuid, config: LogConfig, is_new: bool) -> Log:
+    def _create(self, key: TopicPartition, topic_id: Uuid, config: LogConfig, is_new: bool) -> Log:
         topic, partition = key
         if key in self._pending:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is still being loaded")
@@ -240,6 +240,7 @@ class LogManager(LogLoading):
                     topic_id=topic_id,
                     now_ms=self._clock_ms(),
                     producer_expiration_ms=expiration_ms,
+                    on_error=self.log_failed,
                     # In a folder that was not there, nothing needs to be looked for.
                     segments=[] if is_fresh else None,
                     producers=ProducerStates(self._files, directory, self._producer_expiration_ms)
@@ -256,7 +257,6 @@ class LogManager(LogLoading):
                 if isinstance(cause, OSError):
                     self.on_trouble(folder, None, cause)
                 continue
-            log.on_error = self._log_failed
             self.logs[key] = log
             self._homes[key] = folder
             folder.partitions_count += 1
@@ -357,7 +357,7 @@ class LogManager(LogLoading):
         lets the next start trust all that. A data folder where something failed gets no marker. Raises nothing."""
         self.moves.leave_wishes()
         failed = close_all_cleanly(list(self.logs.values()), self._files, self._clock_ms())
-        unclean = {self._homes[log.topic, log.partition].path for log in failed}
+        unclean = {self._homes[TopicPartition(log.topic, log.partition)].path for log in failed}
         unclean.update(pending.folder.path for pending in self._pending.values() if not pending.folder.was_clean)
         unclean.update(self._homes[key].path for key in self.failed)
         errors = self.write_checkpoints()

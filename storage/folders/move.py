@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -206,13 +207,16 @@ class LogMove:
         folder: DataFolder,
         unique_id: bytes,
         *,
+        on_error: Callable[[Log, OSError], None],
         goes_on: bool = False,
     ) -> None:
-        """Makes the copy's directory; or it is that of an earlier attempt, and the move `goes_on`. Raises OSError."""
+        """Make the copy's directory; or it is that of an earlier attempt, and the move `goes_on`. `on_error` is that of
+        the log at its new place. Raises OSError."""
         self.log = log
         self.home = home
         self.folder = folder
         self.cancelled = False
+        self._on_error = on_error
         self._files = files
         self._id = unique_id
         self._copies: list[_SegmentCopy] = []
@@ -449,6 +453,7 @@ class LogMove:
             segments=segments,
             producers=producers,
             epochs=epochs,
+            on_error=self._on_error,
         )
         if moved.log_end_offset != log.log_end_offset:
             raise ValueError(f"the copy ends with {moved.log_end_offset}, the log with {log.log_end_offset}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gregor.protocol.ids import ZERO_UUID, random_uuid
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.folders.checkpoint_contents import offset_of
 from gregor.storage.folders.checkpoints import RECOVERY_POINT_FILE
 from gregor.storage.folders.identity import PARTITION_METADATA_FILE, format_partition_metadata
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Key = tuple[str, int]
 
 MAX_PREFERRED = 10_000
 """Wishes for partitions that do not exist: anybody may have any number."""
@@ -30,43 +31,50 @@ MAX_PREFERRED = 10_000
 class LogMoves:
     """Part of LogManager, whose tables `logs` and `homes` it works on."""
 
-    def __init__(self, files: Files, logs: dict[Key, Log], homes: dict[Key, DataFolder]) -> None:
-        self.under_way: dict[Key, LogMove] = {}
-        self.wishes: dict[Key, DataFolder] = {}
+    def __init__(
+        self,
+        files: Files,
+        logs: dict[TopicPartition, Log],
+        homes: dict[TopicPartition, DataFolder],
+        on_error: Callable[[Log, OSError], None],
+    ) -> None:
+        self.under_way: dict[TopicPartition, LogMove] = {}
+        self.wishes: dict[TopicPartition, DataFolder] = {}
         """Moves that the last stop or a crash has interrupted: to be begun again."""
         self._files = files
+        self._on_error = on_error
         self._logs = logs
         self._homes = homes
-        self._preferred: dict[Key, DataFolder] = {}
-        self._left: dict[Key, tuple[DataFolder, str]] = {}
+        self._preferred: dict[TopicPartition, DataFolder] = {}
+        self._left: dict[TopicPartition, tuple[DataFolder, str]] = {}
         """What these moves have copied: data folder, path."""
 
-    def wish(self, key: Key, folder: DataFolder, path: str) -> list[str]:
+    def wish(self, key: TopicPartition, folder: DataFolder, path: str) -> list[str]:
         """A start has found the copy of a partition that is here. Returns what is to be removed: an older find."""
         older = self._left.get(key)
         self.wishes[key] = folder
         self._left[key] = folder, path
         return [] if older is None else [older[1]]
 
-    def prefer(self, key: Key, folder: DataFolder) -> None:
+    def prefer(self, key: TopicPartition, folder: DataFolder) -> None:
         """Where a log is to be made that does not exist yet."""
         if len(self._preferred) < MAX_PREFERRED:
             self._preferred[key] = folder
 
-    def take_preferred(self, key: Key) -> DataFolder | None:
+    def take_preferred(self, key: TopicPartition) -> DataFolder | None:
         return self._preferred.pop(key, None)
 
-    def begin(self, key: Key, folder: DataFolder) -> LogMove:
+    def begin(self, key: TopicPartition, folder: DataFolder) -> LogMove:
         """A log that is not under way is from now on. Raises OSError."""
         log = self._logs[key]
         self.wishes.pop(key, None)
         left = self._left.get(key)
         if left is not None and left[0] is folder and (unique_id := _unique_id(key, left[1])) is not None:
             del self._left[key]
-            move = LogMove(self._files, log, self._homes[key], folder, unique_id, goes_on=True)
+            move = LogMove(self._files, log, self._homes[key], folder, unique_id, on_error=self._on_error, goes_on=True)
         else:
             other = self.drop_left(key)
-            move = LogMove(self._files, log, self._homes[key], folder, random_uuid())
+            move = LogMove(self._files, log, self._homes[key], folder, random_uuid(), on_error=self._on_error)
             if other is not None:
                 move.garbage.append(other)
         if log.topic_id != ZERO_UUID:
@@ -79,16 +87,15 @@ class LogMoves:
 
     def finish(self, move: LogMove, now_ms: int) -> tuple[Log, str]:
         """As LogMove.finish; the log is in the tables at its new place then."""
-        key = move.log.topic, move.log.partition
+        key = TopicPartition(move.log.topic, move.log.partition)
         moved, old = move.finish(now_ms)
-        moved.on_error = move.log.on_error
         move.home.partitions_count -= 1
         del self.under_way[key]
         self._logs[key] = moved
         self._homes[key] = move.folder
         return moved, old
 
-    def cancel(self, key: Key) -> str | None:
+    def cancel(self, key: TopicPartition) -> str | None:
         """Gives a move up, if there is one; returns what is to be removed of it. Raises nothing: what cannot be renamed
         is found by the next start."""
         move = self._forget(key)
@@ -102,7 +109,7 @@ class LogMoves:
             logger.error("%s cannot be set aside for removal: %s", move.directory, error)
             return None
 
-    def drop_left(self, key: Key) -> str | None:
+    def drop_left(self, key: TopicPartition) -> str | None:
         """The move is not gone on with; returns what is to be removed of it. Raises nothing, as `cancel`."""
         folder, path = self._left.pop(key, (None, ""))
         if folder is None or folder.failure is not None:
@@ -121,7 +128,7 @@ class LogMoves:
             if folder in (move.home, move.folder):
                 self._forget(key)
 
-    def _forget(self, key: Key) -> LogMove | None:
+    def _forget(self, key: TopicPartition) -> LogMove | None:
         self.wishes.pop(key, None)
         move = self.under_way.pop(key, None)
         if move is not None:
@@ -147,7 +154,7 @@ class LogMoves:
                 offsets[key] = min(offset, move.recovery_point) if name == RECOVERY_POINT_FILE else offset
 
 
-def _unique_id(key: Key, path: str) -> bytes | None:
+def _unique_id(key: TopicPartition, path: str) -> bytes | None:
     """That of a copy's folder; None if this is not how we name one."""
     with suppress(ValueError):
         unique_id = bytes.fromhex(path.rpartition(".")[2].removesuffix(f"-{FolderKind.FUTURE.value}"))

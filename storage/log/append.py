@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.checksum import crc32c
-from gregor.storage.log.prepare import PreparedBatch, prepare_quickly
-from gregor.storage.log.state import LogState
+from gregor.storage.log.prepare import PreparedBatch, is_special, prepare_quickly
+from gregor.storage.log.state import NEVER
 from gregor.storage.log.validate import check_batch, stamp_append_time
 from gregor.storage.segment.batches import (
     CRC_START,
@@ -31,7 +31,12 @@ from gregor.storage.segment.batches import (
 from gregor.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from gregor.storage.producers.state import AppendedBatch
+    from gregor.config.topic import LogConfig
+    from gregor.storage.log.epochs import LeaderEpochs
+    from gregor.storage.log.roll import Roller
+    from gregor.storage.log.segments import Segments
+    from gregor.storage.log.state import AppendLimits, LogHealth, LogOffsets
+    from gregor.storage.producers.state import AppendedBatch, ProducerStates
 
 _unpack_header = HEADER.unpack_from
 _place = PLACE.pack_into
@@ -58,17 +63,64 @@ class AppendInfo:
         return f"AppendInfo({self.first_offset}..{self.last_offset}{', duplicate' if self.duplicate else ''})"
 
 
-class LogAppends(LogState):
-    """The writing half of Log."""
+class Appender:
+    """Writes batches behind the end of one log."""
 
-    __slots__ = ()
+    __slots__ = (
+        "_config",
+        "_epochs",
+        "_health",
+        "_index_interval_bytes",
+        "_limits",
+        "_max_message_bytes",
+        "_offsets",
+        "_producers",
+        "_roller",
+        "_segments",
+        "_stamps_append_time",
+        "_timestamp_after_max_ms",
+        "_timestamp_before_max_ms",
+        "is_special",
+    )
+
+    def __init__(
+        self,
+        offsets: LogOffsets,
+        segments: Segments,
+        limits: AppendLimits,
+        health: LogHealth,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        roller: Roller,
+        config: LogConfig,
+    ) -> None:
+        self._offsets = offsets
+        self._segments = segments
+        self._limits = limits
+        self._health = health
+        self._producers = producers
+        self._epochs = epochs
+        self._roller = roller
+        self.configure(config)
+
+    def configure(self, config: LogConfig) -> None:
+        self._config = config
+        self._max_message_bytes = config.max_message_bytes
+        self._index_interval_bytes = config.index_interval_bytes
+        self._stamps_append_time = config.message_timestamp_type == "LogAppendTime"
+        self._timestamp_after_max_ms = NEVER if self._stamps_append_time else config.message_timestamp_after_max_ms
+        self._timestamp_before_max_ms = NEVER if self._stamps_append_time else config.message_timestamp_before_max_ms
+        self.is_special = is_special(config)
+        """Whether batches of the usual kind need more than a check of their header."""
 
     def append_as_leader(
         self, records: memoryview | bytes | bytearray, leader_epoch: int, now_ms: int, *, from_client: bool = True
     ) -> AppendInfo:
         """Appends exactly one record batch, giving it the next offsets and the leader epoch: in place if the buffer is
         writable, else in a copy. `from_client` is False for what the broker itself writes. A batch whose records must
-        be looked at, or compressed anew, is refused with NeedsPreparation unless it is small (log.prepare).
+        be checked one by one, or compressed anew, is refused with NeedsPreparation unless it is small (log.prepare).
+
+        One function on purpose, however long: every call within it would cost each produce request.
 
         Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE,
         INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE, and those of ProducerStates.check,
@@ -114,7 +166,7 @@ class LogAppends(LogState):
                     producer_epoch,
                     first_sequence,
                     last_sequence,
-                    self.high_watermark,
+                    self._offsets.high_watermark,
                     now_ms,
                     from_client=from_client,
                 )
@@ -130,20 +182,21 @@ class LogAppends(LogState):
         elif view.readonly:
             view = memoryview(bytearray(view))
 
-        first_offset = self.log_end_offset
+        offsets, limits = self._offsets, self._limits
+        first_offset = offsets.log_end_offset
         last_offset = first_offset + offset_delta
         if leader_epoch != self._epochs.latest:
             self.assign_epoch(leader_epoch, first_offset)
-        segment = self._active
+        segment = self._segments.active
         position = segment.size_bytes
         if (
-            position + size_bytes > self._roll_at_position
-            or max_timestamp > self._roll_at_timestamp
-            or now_ms > self._roll_at_ms
-            or last_offset > self._roll_at_offset
+            position + size_bytes > limits.position
+            or max_timestamp > limits.timestamp
+            or now_ms > limits.ms
+            or last_offset > limits.offset
         ):
             try:
-                segment = self._make_room(size_bytes, first_offset, last_offset, max_timestamp, now_ms)
+                segment = self._roller.make_room(size_bytes, first_offset, last_offset, max_timestamp, now_ms)
             except KafkaError:
                 if entry is not None:
                     entry.lost_sequence = first_sequence
@@ -160,8 +213,8 @@ class LogAppends(LogState):
             if segment.bytes_since_index_entry > self._index_interval_bytes:
                 segment.append_index_entries(last_offset, position)
                 segment.bytes_since_index_entry = size_bytes
-                if self._indexes_full():
-                    self._roll_at_position = -1
+                if self._roller.indexes_full():
+                    limits.check_next()
             else:
                 segment.bytes_since_index_entry += size_bytes
         except OSError as error:
@@ -169,14 +222,14 @@ class LogAppends(LogState):
                 entry.lost_sequence = first_sequence
             self._take_back(segment, position, error)
         segment.size_bytes = position + size_bytes
-        self.log_end_offset = last_offset + 1
+        offsets.log_end_offset = last_offset + 1
         if producer_id >= 0:
             if entry is None:
                 entry = self._producers.entry(producer_id)
             entry.add(producer_epoch, (last_sequence, last_offset, offset_delta, max_timestamp))
             if attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset < 0:
                 entry.transaction_first_offset = first_offset
-        return AppendInfo(first_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
+        return AppendInfo(first_offset, last_offset, log_append_time_ms, offsets.log_start_offset, False)
 
     def append_as_follower(self, records: memoryview | bytes | bytearray, now_ms: int) -> AppendInfo:
         """Appends batches as a leader sent them: offsets, epochs and timestamps are the leader's. A batch that is cut
@@ -186,42 +239,43 @@ class LogAppends(LogState):
         the log; then nothing is appended. With KAFKA_STORAGE_ERROR some of the first batches may have been.
         """
         view = records if type(records) is memoryview else memoryview(records)
-        batches = _checked_batches(view, self.log_end_offset)
-        first_offset = batches[0][2] if batches else self.log_end_offset
+        offsets, limits = self._offsets, self._limits
+        batches = _checked_batches(view, offsets.log_end_offset)
+        first_offset = batches[0][2] if batches else offsets.log_end_offset
         run: list[ScannedBatch] = []  # what goes into the active segment with one write
         run_bytes = 0
         for batch in batches:
             _, size_bytes, base_offset, last_offset, epoch, _, max_timestamp, *_ = batch
             if (
-                self._active.size_bytes + run_bytes + size_bytes > self._roll_at_position
-                or max_timestamp > self._roll_at_timestamp
-                or now_ms > self._roll_at_ms
-                or last_offset > self._roll_at_offset
+                self._segments.active.size_bytes + run_bytes + size_bytes > limits.position
+                or max_timestamp > limits.timestamp
+                or now_ms > limits.ms
+                or last_offset > limits.offset
             ):
                 self._write_run(view, run)
                 run, run_bytes = [], 0
-                self._make_room(size_bytes, base_offset, last_offset, max_timestamp, now_ms)
+                self._roller.make_room(size_bytes, base_offset, last_offset, max_timestamp, now_ms)
             if epoch >= 0 and epoch != self._epochs.latest:
                 self.assign_epoch(epoch, base_offset)
             run.append(batch)
             run_bytes += size_bytes
         self._write_run(view, run)
-        return AppendInfo(first_offset, self.log_end_offset - 1, NO_TIMESTAMP, self.log_start_offset, False)
+        return AppendInfo(first_offset, offsets.log_end_offset - 1, NO_TIMESTAMP, offsets.log_start_offset, False)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Notes that a leader epoch begins at an offset (once: again, it changes nothing)."""
+        """Note that a leader epoch begins at an offset (once: again, it changes nothing)."""
         try:
             self._epochs.assign(epoch, start_offset)
         except OSError as error:
-            self._fail(error, "cannot write the leader epochs")
+            self._health.fail(error, "cannot write the leader epochs")
 
     def _repeated(self, batch: AppendedBatch) -> AppendInfo:
-        return AppendInfo(batch.first_offset, batch.last_offset, batch.timestamp, self.log_start_offset, True)
+        return AppendInfo(batch.first_offset, batch.last_offset, batch.timestamp, self._offsets.log_start_offset, True)
 
     def _write_run(self, view: memoryview, run: list[ScannedBatch]) -> None:
         if not run:
             return
-        segment = self._active
+        segment = self._segments.active
         start, end = run[0][0], run[-1][0] + run[-1][1]
         position = segment.size_bytes
         try:
@@ -238,21 +292,21 @@ class LogAppends(LogState):
         except OSError as error:
             self._take_back(segment, position, error)
         segment.size_bytes = position + end - start
-        self.log_end_offset = run[-1][3] + 1
-        if self._indexes_full():
-            self._roll_at_position = -1
+        self._offsets.log_end_offset = run[-1][3] + 1
+        if self._roller.indexes_full():
+            self._limits.check_next()
         for batch in run:
             self._producers.replay(batch)
 
     def _take_back(self, segment: Segment, position: int, error: OSError) -> NoReturn:
         """Undoes a write that failed half way."""
         try:
-            segment.truncate_to(position, self.log_end_offset)
+            segment.truncate_to(position, self._offsets.log_end_offset)
         except OSError as second:
-            self._take_offline(second)
-            self._fail(second, "cannot undo a failed append")
-        self._set_roll_limits()
-        self._fail(error, "cannot append")
+            self._health.take_offline(second)
+            self._health.fail(second, "cannot undo a failed append")
+        self._roller.set_limits()
+        self._health.fail(error, "cannot append")
 
 
 def _checked_batches(view: memoryview, next_offset: int) -> list[ScannedBatch]:

@@ -14,9 +14,21 @@ import errno
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.log.state import NEVER
+
 if TYPE_CHECKING:
+    from gregor.config.topic import LogConfig
     from gregor.storage.fs.files import File, Files
+    from gregor.storage.log.epochs import LeaderEpochs
+    from gregor.storage.log.segments import Segments
+    from gregor.storage.log.state import LogHealth, LogOffsets
+    from gregor.storage.producers.state import ProducerStates
     from gregor.storage.segment.segment import Segment
+
+MAX_SEGMENTS_PER_FLUSH = 64
+"""A plan holds the descriptors of all it is to sync."""
 
 
 class FlushPlan:
@@ -71,7 +83,7 @@ class FlushPlan:
         self.error: OSError | None = None
 
     def run(self) -> None:
-        """Does the fsyncs, on any thread. Keeps an error for `Log.flushed` and raises none."""
+        """Does the fsyncs, on any thread. Keeps an error for `Flusher.flushed` and raises none."""
         try:
             for segment, position in self.rewritten:
                 _rewrite(segment, position)
@@ -87,7 +99,7 @@ class FlushPlan:
             self.error = error
 
     def release(self) -> None:
-        """Called by `Log.flushed`."""
+        """Called by `Flusher.flushed`."""
         for file in self._held:
             file.release()
         self._held = []
@@ -113,3 +125,198 @@ def _pass_over_missing(action: Callable[[], None]) -> None:
         action()
     except FileNotFoundError:
         return
+
+
+class Flusher:
+    """Plans the flushes of one log and moves its recovery point."""
+
+    __slots__ = (
+        "_config",
+        "_epochs",
+        "_health",
+        "_offsets",
+        "_producers",
+        "_rolled_offset",
+        "_segments",
+        "flushes_soon",
+        "is_cut",
+        "last_flush_ms",
+    )
+
+    def __init__(
+        self,
+        offsets: LogOffsets,
+        segments: Segments,
+        health: LogHealth,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        config: LogConfig,
+        now_ms: int,
+    ) -> None:
+        self._offsets = offsets
+        self._segments = segments
+        self._health = health
+        self._producers = producers
+        self._epochs = epochs
+        self._rolled_offset = -1
+        """Base offset of the active segment since a roll that no flush has followed, else -1."""
+        self.last_flush_ms = now_ms
+        self.is_cut = False
+        """Truncated, and not synced since: until then a power cut may bring back what was cut off, in front of what
+        was written behind the cut since, or instead of it."""
+        self.configure(config)
+
+    def configure(self, config: LogConfig) -> None:
+        self._config = config
+        self._set_flushes_soon()
+
+    def _set_flushes_soon(self) -> None:
+        config = self._config
+        self.flushes_soon = (
+            config.flush_messages < NEVER
+            or config.flush_ms < NEVER
+            or self._rolled_offset > self._offsets.recovery_point
+            or self._health.distrusted
+            or self.is_cut
+        )
+        """False of a log that nothing makes due for a flush but its end: most logs, most of the time, and thousands of
+        them need no check each second."""
+
+    def rolled(self, base_offset: int) -> None:
+        """A new segment begins at this offset."""
+        self._rolled_offset = base_offset
+        if self._offsets.recovery_point >= base_offset:
+            # The batches are synced, but not the last entry of their time index.
+            self._offsets.recovery_point = base_offset - 1
+        self.flushes_soon = True
+
+    def truncated(self) -> None:
+        self.is_cut = True
+        self._rolled_offset = min(self._rolled_offset, self._segments.active.base_offset)
+        self._set_flushes_soon()
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether flush.messages, flush.ms, or a segment that was rolled since the last flush calls for one."""
+        offsets = self._offsets
+        if self._rolled_offset > offsets.recovery_point or self._health.distrusted or self.is_cut:
+            return True
+        unflushed = offsets.log_end_offset - offsets.recovery_point
+        config = self._config
+        return unflushed > 0 and (unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms)
+
+    def plan(self, now_ms: int, *, rolled_only: bool = False, hold: bool = True) -> FlushPlan | None:
+        """What must be synced for the recovery point to move up to the log end offset; None if nothing must. With
+        `rolled_only` up to the active segment, which costs less; and never more than MAX_SEGMENTS_PER_FLUSH segments at
+        a time. Each plan must come back through `flushed`. Without `hold` it is a plan of all segments that holds no
+        files and is not to be run: the caller syncs the whole file system. A log that is `distrusted` needs its own."""
+        offsets, segments, health = self._offsets, self._segments, self._health
+        if health.distrusted:
+            if not hold:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{health.name} has to be written again")
+            rolled_only = False
+        target = segments.active.base_offset if rolled_only else offsets.log_end_offset
+        first = segments.index_of(offsets.recovery_point)
+        if hold and not self.is_cut and len(segments.items) - first > MAX_SEGMENTS_PER_FLUSH:
+            target = segments.bases[first + MAX_SEGMENTS_PER_FLUSH]
+        changed = segments.names_changed or self._epochs.dirty or self._producers.unsynced_snapshots or self.is_cut
+        if target <= offsets.recovery_point and not changed and not health.distrusted:
+            return None
+        paths = [*self._producers.unsynced_snapshots]
+        if self._epochs.dirty:
+            paths.append(self._epochs.path)
+        try:
+            self._epochs.write_unwritten()
+            held, rewritten = self._changed_files(segments.items[first:], target, rolled_only, hold)
+            plan = FlushPlan(
+                segments.files,
+                held,
+                paths,
+                segments.directory if segments.names_changed or paths else None,
+                max(target, offsets.recovery_point),
+                segments.generation,
+                now_ms,
+                rewritten,
+            )
+        except OSError as error:
+            health.fail(error, "cannot open files to sync them")
+        segments.names_changed = False
+        self._epochs.dirty = False
+        self._producers.unsynced_snapshots = []
+        return plan
+
+    def _changed_files(
+        self, segments: list[Segment], target: int, rolled_only: bool, hold: bool
+    ) -> tuple[list[File], list[tuple[Segment, int]]]:
+        """The files to hold, with their indexes written, and the segments to write again. Raises OSError."""
+        names_changed, distrusted = self._segments.names_changed, self._health.distrusted
+        held: list[File] = []
+        rewritten: list[tuple[Segment, int]] = []
+        for segment in segments:
+            # Of an empty one the folder's names are enough, unless it was cut.
+            if (
+                segment.base_offset < target
+                or (names_changed and not rolled_only and segment.size_bytes)
+                or (self.is_cut and segment is self._segments.active)
+            ):
+                segment.write_indexes()
+                if hold:
+                    held += segment.files()
+                if distrusted:
+                    found = segment.locate(max(self._offsets.recovery_point, segment.base_offset))
+                    rewritten.append((segment, segment.size_bytes if found is None else found[0]))
+        return held, rewritten
+
+    def flushed(self, plan: FlushPlan) -> None:
+        """Take a plan back after its run, and move the recovery point. If a sync failed, it is unknown what is on the
+        disk: KAFKA_STORAGE_ERROR is raised, and the log goes offline. Where there was no room it is only `distrusted`,
+        until a later plan has written everything again."""
+        offsets, segments, health = self._offsets, self._segments, self._health
+        plan.release()
+        if plan.error is not None and not is_full(plan.error):
+            health.take_offline(plan.error)
+            health.fail(plan.error, "cannot sync")
+        if not plan.done or plan.generation != segments.generation:
+            # Not run, or truncated meanwhile: what it synced is to be synced again.
+            segments.names_changed = True
+            self._epochs.dirty = True
+            self._producers.unsynced_snapshots += [path for path in plan.paths if path != self._epochs.path]
+            self._cut_rewritten(plan)
+            if plan.error is not None:
+                health.distrust()
+                self._set_flushes_soon()
+                health.fail(plan.error, "cannot sync")
+            return
+        self.last_flush_ms = max(self.last_flush_ms, plan.planned_ms)
+        self.is_cut = False
+        if plan.offset > offsets.recovery_point:
+            offsets.recovery_point = plan.offset
+        if offsets.recovery_point >= offsets.log_end_offset:
+            health.distrusted = False
+        self._set_flushes_soon()
+
+    def _cut_rewritten(self, plan: FlushPlan) -> None:
+        """A truncation meanwhile may have been undone by a write behind the new end. Nothing was appended since."""
+        try:
+            for segment, _ in plan.rewritten:
+                if any(segment is one for one in self._segments.items):
+                    segment.log.truncate(segment.size_bytes)
+        except OSError as error:
+            self._health.take_offline(error)
+            self._health.fail(error, "cannot cut a segment")
+
+    def flush(self, plan: FlushPlan | None) -> None:
+        """Run a plan right here, and note it."""
+        if plan is not None:
+            plan.run()
+            self.flushed(plan)
+
+    def plan_close(self, now_ms: int, *, hold: bool) -> FlushPlan | None:
+        """Write what a start without recovery relies on: a producer snapshot, the last time index entry."""
+        try:
+            # A log that never held anything needs no snapshot to say so.
+            if self._offsets.log_end_offset > self._segments.bases[0] or self._producers.entries:
+                self._producers.take_snapshot(self._offsets.log_end_offset)
+            self._segments.active.become_inactive()
+        except OSError as error:
+            self._health.fail(error, "cannot close")
+        return self.plan(now_ms, hold=hold)

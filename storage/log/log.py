@@ -1,44 +1,138 @@
-"""One partition's log: opening, truncation, retention, flushing. Appending, reading and searching are in
-log_append, log_read and log_search.
+"""One partition's log: the parts it is made of, and how it is opened.
 
-Offsets, from left to right: log start offset <= high watermark <= log end offset, and the recovery point somewhere
-below the log end offset. Methods raise KafkaError with KAFKA_STORAGE_ERROR when a file cannot be used.
+    Segments        the list of segments, the active one last
+    Appender        leader's and follower's appends
+    Reader          slices for fetches
+    Searcher        offsets by timestamp, in slices
+    Roller          ends the active segment and begins the next one
+    Flusher         syncs, and the recovery point
+    SegmentSwap     replaces segments by compacted ones
+    Truncation      removes the end of the log
+    Retention       removes its beginning
+
+The parts share three objects and nothing else: the offsets (the Log itself, as LogOffsets), the append limits and the
+health of the log. Methods raise KafkaError with KAFKA_STORAGE_ERROR when a file cannot be used.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid
-from gregor.storage.fs.disk_errors import is_full
-from gregor.storage.log.append import AppendInfo, LogAppends
+from gregor.storage.log.append import Appender, AppendInfo
 from gregor.storage.log.epochs import LeaderEpochs
-from gregor.storage.log.flush import FlushPlan
-from gregor.storage.log.read import LogReads, LogSlice
-from gregor.storage.log.retention import segments_to_delete
-from gregor.storage.log.search import LogSearches
-from gregor.storage.log.state import LogState
+from gregor.storage.log.flush import Flusher, FlushPlan
+from gregor.storage.log.read import LogSlice, Reader
+from gregor.storage.log.retention import Retention
+from gregor.storage.log.roll import Roller
+from gregor.storage.log.search import Found, Searcher
+from gregor.storage.log.segments import Segments, epochs_of_batches, list_segments
+from gregor.storage.log.state import AppendLimits, LogHealth, LogOffsets
 from gregor.storage.log.swap import SegmentSwap
+from gregor.storage.log.truncate import Truncation
+from gregor.storage.producers.replay import replay_producers
 from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS, ProducerEntry, ProducerStates
 from gregor.storage.segment.batches import HEADER, HEADER_BYTES
-from gregor.storage.segment.segment import LOG_SUFFIX, Segment
+from gregor.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gregor.config.topic import LogConfig
-    from gregor.storage.fs.files import File, Files
+    from gregor.protocol.turns import Steps
+    from gregor.storage.fs.files import Files
+    from gregor.storage.log.compaction import DirtyRange
+    from gregor.storage.log.swap import SwapPlan
 
-__all__ = ["AppendInfo", "FlushPlan", "Log", "LogSlice", "epochs_of_batches", "list_segments", "replay_producers"]
+__all__ = ["AppendInfo", "FlushPlan", "Log", "LogSlice", "ignore_error"]
 
 
-SEGMENTS_PER_FLUSH = 64
-"""A plan holds the descriptors of all it is to sync."""
+def ignore_error(_log: Log, _error: OSError) -> None:
+    """The `on_error` of a log that no data folder depends on."""
 
 
-class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
-    """Not thread-safe: everything is called on one thread, except FlushPlan.run."""
+class Log(LogOffsets):
+    """Not thread-safe: everything is called on one thread, except FlushPlan.run.
 
-    __slots__ = ()
+    The offsets are attributes of the log, and the four methods that requests call are its parts' own: both are reached
+    without a frame between.
+    """
+
+    __slots__ = (
+        "_appender",
+        "_config",
+        "_flusher",
+        "_health",
+        "_reader",
+        "_retention",
+        "_roller",
+        "_searcher",
+        "_segments",
+        "_swap",
+        "_truncation",
+        "append_as_follower",
+        "append_as_leader",
+        "cleaning",
+        "directory",
+        "epochs",
+        "moving",
+        "partition",
+        "producers",
+        "read",
+        "read_cached",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        config: LogConfig,
+        files: Files,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: Uuid,
+        segments: list[Segment],
+        names_changed: bool,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        now_ms: int,
+        on_error: Callable[[Log, OSError], None],
+    ) -> None:
+        super().__init__(log_start_offset, log_end_offset, recovery_point)
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.cleaning = False
+        """A compaction is under way: retention waits until it is over."""
+        self.moving = False
+        """A copy is being made in another data folder (storage.folders.moves): compaction would only begin it anew."""
+        self.producers = producers
+        producers.segments = segments
+        self.epochs = epochs
+        self._config = config
+        self._segments = held = Segments(files, directory, segments, names_changed=names_changed)
+        limits = AppendLimits()
+        self._health = health = LogHealth(directory, f"{topic}-{partition}", limits, partial(on_error, self))
+        self._flusher = flusher = Flusher(self, held, health, producers, epochs, config, now_ms)
+        self._roller = roller = Roller(self, held, limits, health, producers, flusher, config)
+        self._appender = appender = Appender(self, held, limits, health, producers, epochs, roller, config)
+        self._reader = reader = Reader(self, held, health)
+        self._searcher = Searcher(self, held, health)
+        self._swap = swap = SegmentSwap(self, held, health, producers)
+        self._truncation = Truncation(self, held, health, producers, epochs, flusher, roller, swap)
+        self._retention = Retention(self, held, health, producers, epochs, roller)
+        self.append_as_leader = appender.append_as_leader
+        self.append_as_follower = appender.append_as_follower
+        self.read = reader.read
+        self.read_cached = reader.read_cached
 
     @classmethod
     def open(
@@ -57,42 +151,31 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         producers: ProducerStates | None = None,
         epochs: LeaderEpochs | None = None,
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        on_error: Callable[[Log, OSError], None] = ignore_error,
     ) -> Log:
         """The log in a folder, or a new one if the folder (which must exist) holds no segment.
 
         The folder must have been left clean, or recovered: all batches are whole, the indexes complete. Recovery may
         hand over what it has loaded already: `segments` in offset order; `producers` with the state up to the log end
-        offset; `epochs`. Raises OldMessageFormat and KafkaError.
+        offset; `epochs`. `on_error` is called with every error of the operating system that a method fails with, before
+        it raises. Raises OldMessageFormat and KafkaError.
         """
         if segments is None:
             segments = list_segments(files, directory, now_ms)
         created = not segments
         if created:
             segments = [Segment.create(files, directory, log_start_offset, now_ms=now_ms)]
-        active = segments[-1]
-        log_end_offset = active.base_offset
-        if not created:
-            active.activate()
-            log_end_offset, end = active.read_next_offset()
-            if end != active.size_bytes:
-                active.truncate_to(end, log_end_offset)
+            log_end_offset = log_start_offset
+        else:
+            log_end_offset = _activate(segments[-1])
         log_start_offset = max(log_start_offset, segments[0].base_offset)
         log_end_offset = max(log_end_offset, log_start_offset)
-
         if epochs is None:
-            epochs = LeaderEpochs.load(files, directory)
-            if not epochs.intact:
-                epochs.assign_many(epochs_of_batches(segments))
-            epochs.truncate_from_end(log_end_offset, loading=True)
-            epochs.truncate_from_start(log_start_offset)
+            epochs = _load_epochs(files, directory, segments, log_start_offset, log_end_offset)
         if producers is None:
             producers = ProducerStates(files, directory, producer_expiration_ms)
-            producers.list_snapshots(entry.name for entry in files.list_directory(directory))
-            producers.remove_stray_snapshots(segment.base_offset for segment in segments)
-            # No snapshot at all: the log was closed by a Kafka that did not know of producers yet.
-            if producers.snapshot_offsets:
-                replay_producers(producers, segments, log_start_offset, log_end_offset, now_ms)
-        log = cls(
+            _load_producers(producers, files, directory, segments, log_start_offset, log_end_offset, now_ms)
+        return cls(
             directory,
             config,
             files,
@@ -100,109 +183,186 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
             partition=partition,
             topic_id=topic_id,
             segments=segments,
+            names_changed=created,
             producers=producers,
             epochs=epochs,
             log_start_offset=log_start_offset,
             log_end_offset=log_end_offset,
             recovery_point=recovery_point,
             now_ms=now_ms,
+            on_error=on_error,
         )
-        log._directory_changed = created
-        return log
+
+    def __repr__(self) -> str:
+        return f"Log({self.directory!r}, {self.log_start_offset}..{self.log_end_offset})"
+
+    @property
+    def config(self) -> LogConfig:
+        """May be replaced at any time; the next append obeys the new one."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._appender.configure(config)
+        self._roller.configure(config)
+        self._flusher.configure(config)
+
+    # State
+
+    @property
+    def offline(self) -> bool:
+        """A file could not be brought back to a known state, or the log is retired: nothing is appended any more."""
+        return self._health.offline
+
+    @property
+    def distrusted(self) -> bool:
+        """A sync found no room: a flush must write again what lies above the recovery point."""
+        return self._health.distrusted
+
+    @property
+    def is_cut(self) -> bool:
+        """Truncated, and not synced since."""
+        return self._flusher.is_cut
+
+    @property
+    def is_special(self) -> bool:
+        """Whether batches of the usual kind need more than a check of their header."""
+        return self._appender.is_special
+
+    @property
+    def flushes_soon(self) -> bool:
+        """Whether anything but the log end offset makes the log due for a flush."""
+        return self._flusher.flushes_soon
+
+    @property
+    def last_flush_ms(self) -> int:
+        return self._flusher.last_flush_ms
 
     @property
     def generation(self) -> int:
         """Changes with every truncation: what was copied of the log before is no beginning of it any more."""
-        return self._generation
+        return self._segments.generation
+
+    @property
+    def size_bytes(self) -> int:
+        return self._segments.size_bytes
+
+    @property
+    def first_segment_offset(self) -> int:
+        # A truncation that failed may have left no segment.
+        return self._segments.bases[0] if self._segments.bases else self.log_start_offset
+
+    @property
+    def segments_count(self) -> int:
+        return len(self._segments.items)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """In offset order, the active one last; not to be changed."""
+        return tuple(self._segments.items)
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    def retire(self) -> None:
+        """Write nothing any more: the files under the log's names may belong to another log by now."""
+        self._health.retire()
 
     def names_changed(self) -> None:
         """Files were made or renamed in the log's folder: the next flush syncs that, too."""
-        self._directory_changed = True
+        self._segments.names_changed = True
 
     # Leader epochs
 
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """Note that a leader epoch begins at an offset (once: again, it changes nothing)."""
+        self._appender.assign_epoch(epoch, start_offset)
+
     def latest_epoch(self) -> int | None:
-        latest = self._epochs.latest
+        latest = self.epochs.latest
         return latest if latest >= 0 else None
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
-        """(epoch, end offset): the largest epoch that is not above the one asked for, and where it ended; (-1, -1) if
-        it cannot be told. (Kafka's LeaderEpochFileCache.endOffsetFor.)"""
-        return self._epochs.end_offset_for(leader_epoch, self.log_end_offset)
+        """(epoch, end offset): the largest epoch that is not above the given one, and where it ended; (-1, -1) if that
+        is not known. (Kafka's LeaderEpochFileCache.endOffsetFor.)"""
+        return self.epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        return self._epochs.epoch_for_offset(offset)
+        return self.epochs.epoch_for_offset(offset)
 
     def epoch_entries(self) -> list[tuple[int, int]]:
         """(epoch, start offset) of all known epochs."""
-        return self._epochs.entries()
+        return self.epochs.entries()
 
     # Producers
 
     def producer_ids(self) -> dict[int, ProducerEntry]:
-        """What is known of each producer, by producer id. To look at."""
-        return self._producers.entries
+        """What is known of each producer, by producer id; not to be changed."""
+        return self.producers.entries
 
     @property
     def producer_expiration_ms(self) -> int:
-        return self._producers.expiration_ms
+        return self.producers.expiration_ms
 
     def await_sequence(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """A producer's batch that begins with this sequence was refused, for a reason that passes: nothing that it sent
-        behind that batch is taken first."""
-        self._producers.await_sequence(producer_id, epoch, sequence)
+        """A producer's batch that begins with this sequence was refused, for a reason that passes: no batch that it
+        sent behind that one is appended first."""
+        self.producers.await_sequence(producer_id, epoch, sequence)
 
     def begin_to_lead(self, since_ms: int | None) -> None:
         """What was refused before counts no more. `since_ms`: the present time if clients wrote to another broker until
         now, so that something of theirs may come later than what they sent behind it."""
-        self._producers.begin_to_lead(since_ms, knows_all=self.log_start_offset == 0)
+        self.producers.begin_to_lead(since_ms, knows_all=self.log_start_offset == 0)
 
     def expire_producers(self, now_ms: int) -> None:
-        self._producers.expire(now_ms)
+        self.producers.expire(now_ms)
 
     def forget_producers_after(self, expiration_ms: int) -> None:
         """Another producer.id.expiration.ms counts from now on."""
-        self._producers.expiration_ms = expiration_ms
+        self.producers.expiration_ms = expiration_ms
 
-    # Truncation
+    # Reading and searching
+
+    def offsets_before(self, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
+        return self._reader.offsets_before(timestamp_ms, max_count, now_ms)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> Found | None:
+        return self._searcher.offset_for_timestamp(timestamp_ms)
+
+    def offset_of_max_timestamp(self) -> Found | None:
+        return self._searcher.offset_of_max_timestamp()
+
+    def searching_timestamp(self, timestamp_ms: int) -> Steps[Found | None]:
+        """`offset_for_timestamp` in slices."""
+        return self._searcher.searching_timestamp(timestamp_ms)
+
+    def searching_max_timestamp(self) -> Steps[Found | None]:
+        """`offset_of_max_timestamp` in slices."""
+        return self._searcher.searching_max_timestamp()
+
+    def looking(self, look: Callable[[], object]) -> Steps[None]:
+        return self._searcher.looking(look)
+
+    # Rolling, truncation, retention, compaction
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """Begin a new active segment at `base_offset`, by default the log end offset. Does nothing when the active
+        segment is empty and begins there already."""
+        return self._roller.roll(now_ms, base_offset)
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
-        """Removes all batches that reach up to `offset` or beyond it; the log ends there then. A follower does that
+        """Remove all batches that reach up to `offset` or beyond it; the log ends there then. A follower does that
         to what its leader does not have."""
-        if offset < 0:
-            raise ValueError(f"cannot truncate to {offset}")
-        try:
-            if offset >= self.log_end_offset:
-                # Nothing to remove but an epoch that was begun here and got no batch.
-                self._epochs.truncate_from_end(self.log_end_offset)
-            elif offset < self._bases[0]:
-                self.truncate_fully_and_start_at(offset, now_ms)
-            else:
-                self._truncate(offset, now_ms)
-        except OSError as error:
-            self._take_offline(error)
-            self._fail(error, "cannot truncate")
+        self._truncation.truncate_to(offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
-        """Removes everything; the log is empty and begins at `offset`."""
-        try:
-            self._forget_swap()
-            self._unlink_segments(0)
-            self._producers.clear()
-            self._producers.delete_snapshots_above(-1)
-            self._epochs.clear()
-            segment = Segment.create(self._files, self.directory, offset, now_ms=now_ms)
-        except OSError as error:
-            self._take_offline(error)
-            self._fail(error, "cannot truncate")
-        segment.roll_jitter_ms = self._jitter_ms()
-        self._add_active(segment)
-        self.recovery_point_fell |= offset < self.recovery_point
-        self.log_start_offset = self.log_end_offset = self.high_watermark = self.recovery_point = offset
-        self._after_truncation()
+        """Remove everything; the log is empty and begins at `offset`."""
+        self._truncation.restart_at(offset, now_ms)
 
     def begin_with(self, records: memoryview | bytes | bytearray, now_ms: int = 0) -> None:
-        """Of an empty log: moves its begin back to that of the first of these batches, if the log was to begin in the
+        """Of an empty log: move its begin back to that of the first of these batches, if the log was to begin in the
         middle of it. A leader whose log starts there, after DeleteRecords, sends the batch as a whole. (Kafka's
         Partition.appendRecordsToFollowerOrFutureReplica.)"""
         if len(records) < HEADER_BYTES:
@@ -211,288 +371,106 @@ class Log(LogReads, LogSearches, LogAppends, SegmentSwap, LogState):
         if 0 <= base_offset < self.log_end_offset <= base_offset + last_offset_delta:
             self.truncate_fully_and_start_at(base_offset, now_ms)
 
-    def _truncate(self, offset: int, now_ms: int) -> None:
-        self._forget_swap()
-        kept = self._segment_index(offset) + 1
-        self._unlink_segments(kept)
-        self._active = active = self._segments[-1]
-        active.activate()
-        found = active.locate(offset)
-        if found is not None:
-            active.truncate_to(found[0], found[2])
-        self._epochs.truncate_from_end(offset)
-        self.log_end_offset = offset
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self.high_watermark = min(self.high_watermark, offset)
-        self.recovery_point_fell |= offset < self.recovery_point
-        self.recovery_point = min(self.recovery_point, offset)
-        self._producers.delete_snapshots_above(offset)
-        if self._producers.entries:
-            replay_producers(self._producers, self._segments, self.log_start_offset, offset, now_ms)
-        self._after_truncation()
-
-    def _after_truncation(self) -> None:
-        self._generation += 1
-        self.is_cut = True
-        if self.cleaned_offset is not None:
-            self.cleaned_offset = min(self.cleaned_offset, self.log_end_offset)
-        self._known_positions.clear()
-        self._rolled_offset = min(self._rolled_offset, self._active.base_offset)
-        self._set_roll_limits()
-        self._set_flushes_soon()
-
-    def _unlink_segments(self, kept: int) -> None:
-        # The last first: should this be cut short, what is left has no gap.
-        for segment in reversed(self._segments[kept:]):
-            self._producers.delete_snapshot(segment.base_offset)
-            for path in segment.mark_deleted():
-                self._files.unlink(path)
-        del self._segments[kept:]
-        del self._bases[kept:]
-        self._directory_changed = True
-
-    # Retention
-
     def advance_log_start_offset(self, offset: int) -> None:
-        """Hides everything below the offset (DeleteRecords, or the leader's log start offset). Nothing happens if it
+        """Hide everything below the offset (DeleteRecords, or the leader's log start offset). Nothing happens if it
         lies below the log start offset; OFFSET_OUT_OF_RANGE beyond the high watermark."""
-        if offset > self.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond the high watermark {self.high_watermark}"
-            )
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            try:
-                self._epochs.truncate_from_start(offset)
-            except OSError as error:
-                self._fail(error, "cannot write the leader epochs")
+        self._retention.advance_log_start_offset(offset)
+
+    def old_segments_count(self, now_ms: int) -> int:
+        """How many of the oldest segments retention no longer lets stay."""
+        return self._retention.due_count(self._config, now_ms)
 
     def delete_old_segments(self, now_ms: int) -> list[str]:
-        """Removes the segments that retention.ms, retention.bytes or the log start offset no longer let stay.
+        """Remove the segments that retention.ms, retention.bytes or the log start offset no longer let stay.
 
         Their files are renamed to *.deleted; the paths are returned, to be unlinked after file.delete.delay.ms. While
         the log is being compacted nothing is removed.
         """
         return [] if self.cleaning else self.delete_segments(self.old_segments_count(now_ms), now_ms)
 
-    def old_segments_count(self, now_ms: int) -> int:
-        """How many of the oldest segments retention no longer lets stay."""
-        config = self._config
-        try:
-            due = segments_to_delete(
-                self._segments,
-                log_start_offset=self.log_start_offset,
-                log_end_offset=self.log_end_offset,
-                high_watermark=self.high_watermark,
-                now_ms=now_ms,
-                retention_ms=config.retention_ms,
-                retention_bytes=config.retention_bytes,
-                delete_policy=config.delete,
-            )
-        except OSError as error:
-            self._fail(error, "cannot tell the age of a segment")
-        return len(due)
-
     def delete_segments(self, count: int, now_ms: int) -> list[str]:
-        """Removes the oldest segments, as delete_old_segments does; rolls first if that is all of them. After an error
+        """Remove the oldest segments, as delete_old_segments does; roll first if that is all of them. After an error
         some may be gone, and the next call returns their paths as well."""
-        if not count:
-            return self._take_doomed()
-        if count == len(self._segments):
-            try:
-                self.roll(now_ms)
-            except KafkaError as error:
-                # Without room for a new one the active segment stays until the others have made some.
-                if not is_full(error) or count == 1:
-                    raise
-            count = min(count, len(self._segments) - 1)
-        self.advance_log_start_offset(max(self.log_start_offset, self._bases[count]))
-        self._directory_changed = True
-        try:
-            for _ in range(count):
-                self._doomed += self._producers.mark_snapshot_deleted(self._bases[0])
-                self._doomed += self._segments[0].mark_deleted()
-                del self._segments[0], self._bases[0]
-        except OSError as error:
-            self._fail(error, "cannot delete a segment")
-        return self._take_doomed()
+        return self._retention.delete_segments(count, now_ms)
 
-    def _take_doomed(self) -> list[str]:
-        paths, self._doomed = self._doomed, []
-        return paths
+    def dirty_range(self, now_ms: int, stable_offset: int | None = None) -> DirtyRange:
+        """How far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        return self._swap.dirty_range(self._config, now_ms, stable_offset)
 
-    # Flushing
+    def begin_swap(self, base_offset: int, size_bytes: int, sources: Sequence[Segment], generation: int) -> SwapPlan:
+        return self._swap.begin(base_offset, size_bytes, sources, generation)
+
+    def finish_swap(self, plan: SwapPlan) -> list[str]:
+        return self._swap.finish(plan)
+
+    def discard_swap(self, plan: SwapPlan) -> list[str]:
+        return self._swap.discard(plan)
+
+    # Flushing and the end
 
     def flush_due(self, now_ms: int) -> bool:
-        """Whether flush.messages, flush.ms, or a segment that was rolled since the last flush asks for one."""
-        if self._rolled_offset > self.recovery_point or self.distrusted or self.is_cut:
-            return True
-        unflushed = self.unflushed_messages
-        config = self._config
-        return unflushed > 0 and (unflushed >= config.flush_messages or now_ms - self.last_flush_ms >= config.flush_ms)
+        """Whether flush.messages, flush.ms, or a segment that was rolled since the last flush calls for one."""
+        return self._flusher.is_due(now_ms)
 
     def plan_flush(self, now_ms: int = 0, *, rolled_only: bool = False, hold: bool = True) -> FlushPlan | None:
-        """What must be synced for the recovery point to move up to the log end offset; None if nothing must. With
-        `rolled_only` up to the active segment, which costs less; and never more than SEGMENTS_PER_FLUSH segments at a
-        time. Each plan must come back through `flushed`. Without `hold` it is a plan of all segments that holds no
-        files and is not to be run: somebody syncs the whole file system. A log that is `distrusted` needs its own."""
-        if self.distrusted:
-            if not hold:
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} has to be written again"
-                )
-            rolled_only = False
-        target = self._active.base_offset if rolled_only else self.log_end_offset
-        first = self._segment_index(self.recovery_point)
-        if hold and not self.is_cut and len(self._segments) - first > SEGMENTS_PER_FLUSH:
-            target = self._bases[first + SEGMENTS_PER_FLUSH]
-        changed = self._directory_changed or self._epochs.dirty or self._producers.unsynced_snapshots or self.is_cut
-        if target <= self.recovery_point and not changed and not self.distrusted:
-            return None
-        rewritten: list[tuple[Segment, int]] = []
-        held: list[File] = []
-        paths = [*self._producers.unsynced_snapshots]
-        if self._epochs.dirty:
-            paths.append(self._epochs.path)
-        try:
-            self._epochs.write_unwritten()
-            for segment in self._segments[first:]:
-                # Of an empty one the folder's names are enough, unless it was cut.
-                if (
-                    segment.base_offset < target
-                    or (self._directory_changed and not rolled_only and segment.size_bytes)
-                    or (self.is_cut and segment is self._active)
-                ):
-                    segment.write_indexes()
-                    if hold:
-                        held += segment.files()
-                    if self.distrusted:
-                        found = segment.locate(max(self.recovery_point, segment.base_offset))
-                        rewritten.append((segment, segment.size_bytes if found is None else found[0]))
-            plan = FlushPlan(
-                self._files,
-                held,
-                paths,
-                self.directory if self._directory_changed or paths else None,
-                max(target, self.recovery_point),
-                self._generation,
-                now_ms,
-                rewritten,
-            )
-        except OSError as error:
-            self._fail(error, "cannot open files to sync them")
-        self._directory_changed = False
-        self._epochs.dirty = False
-        self._producers.unsynced_snapshots = []
-        return plan
+        """What must be synced for the recovery point to move up to the log end offset; None if nothing must. See
+        `Flusher.plan`."""
+        return self._flusher.plan(now_ms, rolled_only=rolled_only, hold=hold)
 
     def flushed(self, plan: FlushPlan) -> None:
-        """Takes a plan back after its run, and moves the recovery point. If a sync failed, nobody knows any more what
-        is on the disk: KAFKA_STORAGE_ERROR is raised, and the log goes offline. Where there was no room it is only
-        `distrusted`, until a later plan has written everything again."""
-        plan.release()
-        if plan.error is not None and not is_full(plan.error):
-            self._take_offline(plan.error)
-            self._fail(plan.error, "cannot sync")
-        if not plan.done or plan.generation != self._generation:
-            # Not run, or truncated meanwhile: what it synced is to be synced again.
-            self._directory_changed = True
-            self._epochs.dirty = True
-            self._producers.unsynced_snapshots += [path for path in plan.paths if path != self._epochs.path]
-            self._cut_rewritten(plan)
-            if plan.error is not None:
-                self.distrusted = True
-                self._set_roll_limits()
-                self._set_flushes_soon()
-                self._fail(plan.error, "cannot sync")
-            return
-        self.last_flush_ms = max(self.last_flush_ms, plan.planned_ms)
-        self.is_cut = False
-        if plan.offset > self.recovery_point:
-            self.recovery_point = plan.offset
-        if self.distrusted and self.recovery_point >= self.log_end_offset:
-            self.distrusted = False
-            self._set_roll_limits()
-        self._set_flushes_soon()
-
-    def _cut_rewritten(self, plan: FlushPlan) -> None:
-        """A truncation meanwhile may have been undone by a write behind the new end. Nothing was appended since."""
-        try:
-            for segment, _ in plan.rewritten:
-                if any(segment is one for one in self._segments):
-                    segment.log.truncate(segment.size_bytes)
-        except OSError as error:
-            self._take_offline(error)
-            self._fail(error, "cannot cut a segment")
+        """Take a plan back, whatever became of its run, and move the recovery point. Raises KAFKA_STORAGE_ERROR when
+        a sync failed. See `Flusher.flushed`."""
+        self._flusher.flushed(plan)
 
     def flush(self, now_ms: int = 0) -> None:
-        """Plans, runs and notes a flush right here. For tools, and for topics with flush.messages=1 on a thread."""
-        plan = self.plan_flush(now_ms)
-        if plan is not None:
-            plan.run()
-            self.flushed(plan)
-
-    # The end
+        """Plan, run and note a flush right here. For tools, and for topics with flush.messages=1 on a thread."""
+        self._flusher.flush(self._flusher.plan(now_ms))
 
     def plan_close(self, now_ms: int = 0, *, hold: bool = True) -> FlushPlan | None:
-        """Writes what a start without recovery relies on; what comes back is to be run and given to `flushed`, then
-        comes `close`. `hold` as in plan_flush."""
-        try:
-            # A log that never held anything needs no snapshot to say so.
-            if self.log_end_offset > self._bases[0] or self._producers.entries:
-                self._producers.take_snapshot(self.log_end_offset)
-            self._active.become_inactive()
-        except OSError as error:
-            self._fail(error, "cannot close")
-        return self.plan_flush(now_ms, hold=hold)
+        """Write what a start without recovery relies on; the plan is to be run and given to `flushed`, then comes
+        `close`. `hold` as in plan_flush."""
+        return self._flusher.plan_close(now_ms, hold=hold)
 
     def close(self, clean: bool) -> None:
-        """Gives all files back. `clean` completes what a start without recovery relies on (the last time index entry,
+        """Give all files back. `clean` completes what a start without recovery relies on (the last time index entry,
         a producer snapshot) and syncs everything; without it nothing is written any more."""
         if clean and not self.offline:
-            plan = self.plan_close()
-            if plan is not None:
-                plan.run()
-                self.flushed(plan)
-        for segment in self._segments:
+            self._flusher.flush(self.plan_close())
+        for segment in self._segments.items:
             segment.close()
 
 
-def list_segments(files: Files, directory: str, now_ms: int = 0) -> list[Segment]:
-    """The segments in a folder, in offset order, none of them read."""
-    found = []
-    for name, is_directory, size_bytes in files.list_directory(directory):
-        stem = name.removesuffix(LOG_SUFFIX)
-        if name.endswith(LOG_SUFFIX) and len(stem) == 20 and stem.isascii() and stem.isdigit() and not is_directory:
-            found.append((int(stem), size_bytes))
-    return [
-        Segment.open(files, directory, base_offset, size_bytes=size_bytes, now_ms=now_ms)
-        for base_offset, size_bytes in sorted(found)
-    ]
+def _activate(active: Segment) -> int:
+    """Make the last segment ready for appends; returns the log end offset."""
+    active.activate()
+    log_end_offset, end = active.read_next_offset()
+    if end != active.size_bytes:
+        active.truncate_to(end, log_end_offset)
+    return log_end_offset
 
 
-def epochs_of_batches(segments: list[Segment]) -> list[tuple[int, int]]:
-    """The (leader epoch, start offset) pairs that the batches themselves tell of; reads all their headers."""
-    entries: list[tuple[int, int]] = []
-    for segment in segments:
-        for _, _, base_offset, _, epoch, *_ in segment.scan(verify_crc=False):
-            if epoch > (entries[-1][0] if entries else -1):
-                entries.append((epoch, base_offset))
-    return entries
+def _load_epochs(
+    files: Files, directory: str, segments: list[Segment], log_start_offset: int, log_end_offset: int
+) -> LeaderEpochs:
+    epochs = LeaderEpochs.load(files, directory)
+    if not epochs.intact:
+        epochs.assign_many(epochs_of_batches(segments))
+    epochs.truncate_from_end(log_end_offset, loading=True)
+    epochs.truncate_from_start(log_start_offset)
+    return epochs
 
 
-def replay_producers(
-    producers: ProducerStates, segments: list[Segment], log_start_offset: int, log_end_offset: int, now_ms: int
+def _load_producers(
+    producers: ProducerStates,
+    files: Files,
+    directory: str,
+    segments: list[Segment],
+    log_start_offset: int,
+    log_end_offset: int,
+    now_ms: int,
 ) -> None:
-    """Brings producers to the state of the log end offset: from the newest snapshot, and the batches after it."""
-    from_offset = producers.load(log_start_offset, log_end_offset, now_ms)
-    for index, segment in enumerate(segments):
-        upper_offset = segments[index + 1].base_offset if index + 1 < len(segments) else log_end_offset
-        if upper_offset <= from_offset or not segment.size_bytes:
-            continue
-        start = segment.locate(max(from_offset, segment.base_offset))
-        if start is not None:
-            for batch in segment.scan(start[0], verify_crc=False):
-                if batch[3] >= log_end_offset:
-                    break
-                producers.replay(batch)
+    producers.list_snapshots(entry.name for entry in files.list_directory(directory))
+    producers.remove_stray_snapshots(segment.base_offset for segment in segments)
+    # No snapshot at all: the log was closed by a Kafka that did not know of producers yet.
+    if producers.snapshot_offsets:
+        replay_producers(producers, segments, log_start_offset, log_end_offset, now_ms)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.storage.log.state import KNOWN_POSITIONS, LogState
 from gregor.storage.segment.batches import LENGTH_OVERHEAD
-from gregor.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
     from gregor.storage.fs.files import File
+    from gregor.storage.log.segments import Segments
+    from gregor.storage.log.state import LogHealth, LogOffsets
+    from gregor.storage.segment.segment import Segment
 
 _LENGTH_POSITION = 8
 
@@ -67,10 +68,16 @@ class LogSlice:
         return self._file
 
 
-class LogReads(LogState):
-    """The reading half of Log."""
+class Reader:
+    """Finds what fetches get."""
 
-    __slots__ = ()
+    __slots__ = ("_files", "_health", "_offsets", "_segments")
+
+    def __init__(self, offsets: LogOffsets, segments: Segments, health: LogHealth) -> None:
+        self._offsets = offsets
+        self._segments = segments
+        self._health = health
+        self._files = segments.files
 
     def read(self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool = True) -> LogSlice:
         """What a fetch gets: the batch that holds `offset` and what follows in the same segment, below `upper_offset`.
@@ -78,23 +85,24 @@ class LogReads(LogState):
         At most `max_bytes`, but at least a whole batch with `min_one_batch` (without it, nothing if the first batch
         does not fit). An empty slice means that there is nothing yet. Raises OFFSET_OUT_OF_RANGE outside of the log.
         """
-        end_offset = self.log_end_offset
-        if not self.log_start_offset <= offset <= end_offset:
+        offsets, segments = self._offsets, self._segments
+        end_offset = offsets.log_end_offset
+        if not offsets.log_start_offset <= offset <= end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is not within {self.log_start_offset} to {end_offset}",
+                f"offset {offset} is not within {offsets.log_start_offset} to {end_offset}",
             )
-        active = self._active
+        active = segments.active
         if offset >= upper_offset or offset == end_offset:
             if offset == end_offset:
-                self._remember(offset, active.size_bytes)
+                segments.remember(offset, active.size_bytes)
             return LogSlice(None, 0, 0, offset, True)
         try:
             if offset >= active.base_offset:
                 return self._read_segment(active, True, offset, max_bytes, upper_offset, min_one_batch)
-            for index in range(self._segment_index(offset), len(self._segments)):
+            for index in range(segments.index_of(offset), len(segments.items)):
                 # A later segment only if the offset lies in a gap at the end of its own (compaction made it).
-                segment = self._segments[index]
+                segment = segments.items[index]
                 found = segment.locate(offset) if segment.size_bytes else None
                 if found is not None:
                     break
@@ -102,7 +110,7 @@ class LogReads(LogState):
                 return LogSlice(None, 0, 0, offset, True)
             return self._read_segment(segment, segment is active, offset, max_bytes, upper_offset, min_one_batch, found)
         except OSError as error:
-            self._fail(error, "cannot read")
+            self._health.fail(error, "cannot read")
 
     def read_cached(self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool = True) -> LogSlice:
         """As `read`, but raises NotCached where it would have to wait for the disk to find the place."""
@@ -124,7 +132,7 @@ class LogReads(LogState):
         found: tuple[int, int, int] | None = None,
     ) -> LogSlice:
         first_bytes = 0  # not known yet
-        position = self._known_positions.get(offset, -1) if active and found is None else -1
+        position = self._segments.positions.get(offset, -1) if active and found is None else -1
         if position < 0:
             if found is None:
                 found = segment.locate(offset)
@@ -132,12 +140,12 @@ class LogReads(LogState):
                     return LogSlice(None, 0, 0, offset, active)
             position, first_bytes, offset = found
 
-        end_offset = self.log_end_offset
+        end_offset = self._offsets.log_end_offset
         end = segment.size_bytes
         if upper_offset < end_offset:
             end = self._upper_position(segment, active, upper_offset)
         elif active:
-            self._remember(end_offset, end)
+            self._segments.remember(end_offset, end)
 
         size_bytes = end - position
         if size_bytes > max_bytes:
@@ -154,26 +162,19 @@ class LogReads(LogState):
     def _upper_position(self, segment: Segment, active: bool, upper_offset: int) -> int:
         """Where the batch begins that reaches up to `upper_offset`; the segment's end if it has none."""
         if not active:
-            index = self._segment_index(segment.base_offset)
-            if upper_offset >= self._bases[index + 1]:
+            index = self._segments.index_of(segment.base_offset)
+            if upper_offset >= self._segments.bases[index + 1]:
                 return segment.size_bytes
         else:
-            position = self._known_positions.get(upper_offset, -1)
+            position = self._segments.positions.get(upper_offset, -1)
             if position >= 0:
                 return position
         found = segment.locate(upper_offset)
         if found is None:
             return segment.size_bytes
         if active and found[2] == upper_offset:
-            self._remember(upper_offset, found[0])
+            self._segments.remember(upper_offset, found[0])
         return found[0]
-
-    def _remember(self, offset: int, position: int) -> None:
-        """A reader will come for the batch that begins at this offset of the active segment, or the HW lies there."""
-        known = self._known_positions
-        if len(known) >= KNOWN_POSITIONS:
-            known.clear()
-        known[offset] = position
 
     def offsets_before(self, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
         """At most `max_count` offsets, the greatest first: where segments begin whose files were last written by then,
@@ -181,20 +182,21 @@ class LogReads(LogState):
 
         (Kafka's UnifiedLog.legacyFetchOffsetsBefore, from before records had timestamps.)
         """
+        offsets, segments = self._offsets, self._segments.items
         try:
-            known = [max(segment.base_offset, self.log_start_offset) for segment in self._segments]
-            if self._active.size_bytes:
-                known.append(self.log_end_offset)
+            known = [max(segment.base_offset, offsets.log_start_offset) for segment in segments]
+            if self._segments.active.size_bytes:
+                known.append(offsets.log_end_offset)
             count = len(known)
             if timestamp_ms == -2:
                 count = 1
             elif timestamp_ms >= 0:
-                if count > len(self._segments) and now_ms > timestamp_ms:
+                if count > len(segments) and now_ms > timestamp_ms:
                     count -= 1
-                while 0 < count <= len(self._segments):
-                    if self._segments[count - 1].log.modified_ms() <= timestamp_ms:
+                while 0 < count <= len(segments):
+                    if segments[count - 1].log.modified_ms() <= timestamp_ms:
                         break
                     count -= 1
         except OSError as error:
-            self._fail(error, "cannot look at its segments")
+            self._health.fail(error, "cannot look at its segments")
         return sorted(known[max(0, count - max(0, max_count)) : count], reverse=True)

@@ -1,4 +1,4 @@
-"""Which of a partition's segments are due for deletion. Pure: no files, no clock.
+"""Which of a partition's segments are due for deletion (pure: no files, no clock), and deleting them.
 
 The rules are those of Kafka's UnifiedLog.deleteOldSegments. Three passes run one after the other, each of them
 over what the one before it has left, oldest segment first, and each ends at the first segment it must keep:
@@ -16,7 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.storage.fs.disk_errors import is_full
+
+if TYPE_CHECKING:
+    from gregor.config.topic import LogConfig
+    from gregor.storage.log.epochs import LeaderEpochs
+    from gregor.storage.log.roll import Roller
+    from gregor.storage.log.segments import Segments
+    from gregor.storage.log.state import LogHealth, LogOffsets
+    from gregor.storage.producers.state import ProducerStates
 
 
 class RetainedSegment(Protocol):
@@ -95,3 +106,83 @@ def segments_to_delete(
             DeletionReason.RETENTION_MS,
         )
     return reasons
+
+
+class Retention:
+    """Deletes the oldest segments of a log."""
+
+    __slots__ = ("_epochs", "_health", "_marked_paths", "_offsets", "_producers", "_roller", "_segments")
+
+    def __init__(
+        self,
+        offsets: LogOffsets,
+        segments: Segments,
+        health: LogHealth,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        roller: Roller,
+    ) -> None:
+        self._offsets = offsets
+        self._segments = segments
+        self._health = health
+        self._producers = producers
+        self._epochs = epochs
+        self._roller = roller
+        self._marked_paths: list[str] = []
+        """Marked as deleted by an attempt that failed half way: the next one returns them."""
+
+    def due_count(self, config: LogConfig, now_ms: int) -> int:
+        """How many of the oldest segments retention no longer lets stay."""
+        offsets = self._offsets
+        try:
+            due = segments_to_delete(
+                self._segments.items,
+                log_start_offset=offsets.log_start_offset,
+                log_end_offset=offsets.log_end_offset,
+                high_watermark=offsets.high_watermark,
+                now_ms=now_ms,
+                retention_ms=config.retention_ms,
+                retention_bytes=config.retention_bytes,
+                delete_policy=config.delete,
+            )
+        except OSError as error:
+            self._health.fail(error, "cannot tell the age of a segment")
+        return len(due)
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        offsets = self._offsets
+        if offset > offsets.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond the high watermark {offsets.high_watermark}"
+            )
+        if offset > offsets.log_start_offset:
+            offsets.log_start_offset = offset
+            try:
+                self._epochs.truncate_from_start(offset)
+            except OSError as error:
+                self._health.fail(error, "cannot write the leader epochs")
+
+    def delete_segments(self, count: int, now_ms: int) -> list[str]:
+        """Remove the oldest segments; roll first if that is all of them. Their files are renamed to *.deleted, and the
+        paths returned. After an error some may be gone, and the next call returns their paths as well."""
+        segments = self._segments
+        if count:
+            if count == len(segments.items):
+                try:
+                    self._roller.roll(now_ms)
+                except KafkaError as error:
+                    # Without room for a new one the active segment stays until the others have made some.
+                    if not is_full(error) or count == 1:
+                        raise
+                count = min(count, len(segments.items) - 1)
+            self.advance_log_start_offset(max(self._offsets.log_start_offset, segments.bases[count]))
+            segments.names_changed = True
+            try:
+                for _ in range(count):
+                    self._marked_paths += self._producers.mark_snapshot_deleted(segments.bases[0])
+                    self._marked_paths += segments.items[0].mark_deleted()
+                    segments.remove_first()
+            except OSError as error:
+                self._health.fail(error, "cannot delete a segment")
+        paths, self._marked_paths = self._marked_paths, []
+        return paths

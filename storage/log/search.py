@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import (
@@ -24,9 +24,12 @@ from gregor.protocol.records.compression import DecompressionError, decompress
 from gregor.protocol.records.scan import record_heads
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps, run_all
 from gregor.storage.fs.cached_reads import NotCached
-from gregor.storage.log.state import LogState
 from gregor.storage.segment.batches import APPEND_TIME_BIT, CODEC_MASK, HEADER, HEADER_BYTES, ScannedBatch
-from gregor.storage.segment.segment import Segment
+
+if TYPE_CHECKING:
+    from gregor.storage.log.segments import Segments
+    from gregor.storage.log.state import LogHealth, LogOffsets
+    from gregor.storage.segment.segment import Segment
 
 ResultT = TypeVar("ResultT")
 
@@ -39,10 +42,16 @@ _FETCHES_OF_A_SEGMENT = 4
 _ATTEMPTS = 5
 
 
-class LogSearches(LogState):
-    """The searching part of Log. What is found is right for the log as it was at some time during the search."""
+class Searcher:
+    """Searches one log. What is found is right for the log as it was at some time during the search."""
 
-    __slots__ = ()
+    __slots__ = ("_files", "_health", "_offsets", "_segments")
+
+    def __init__(self, offsets: LogOffsets, segments: Segments, health: LogHealth) -> None:
+        self._offsets = offsets
+        self._segments = segments
+        self._health = health
+        self._files = segments.files
 
     def offset_for_timestamp(self, timestamp_ms: int) -> Found | None:
         """(timestamp, offset, leader epoch) of the first record that is at least as late; None if there is none.
@@ -66,12 +75,12 @@ class LogSearches(LogState):
     def _steadily(self, search: Callable[[list[Segment]], Steps[Found | None]]) -> Steps[Found | None]:
         """A search that begins anew when the segments it looks at were deleted or replaced meanwhile."""
         for attempt in range(1, _ATTEMPTS + 1):
-            segments = list(self._segments)
+            segments = list(self._segments.items)
             try:
                 return (yield from search(segments))
             except OSError as error:
-                if attempt == _ATTEMPTS or all(segment in self._segments for segment in segments):
-                    self._fail(error, "cannot search by timestamp")
+                if attempt == _ATTEMPTS or all(segment in self._segments.items for segment in segments):
+                    self._health.fail(error, "cannot search by timestamp")
         return None
 
     def _first_at_least(self, segments: list[Segment], timestamp_ms: int) -> Steps[Found | None]:
@@ -97,7 +106,7 @@ class LogSearches(LogState):
         return (yield from self._search_segment(latest, latest.max_timestamp))
 
     def _search_segment(self, segment: Segment, timestamp_ms: int) -> Steps[Found | None]:
-        start_offset = self.log_start_offset
+        start_offset = self._offsets.log_start_offset
         position = yield from self._patiently(lambda: _start_position(segment, timestamp_ms, start_offset))
         while True:
             batches = yield from self._patiently(partial(_scan_some, segment, position))
@@ -138,7 +147,7 @@ class LogSearches(LogState):
                     yield None
         except (CorruptBatch, DecompressionError) as error:
             raise KafkaError(
-                ErrorCode.CORRUPT_MESSAGE, f"{self.topic}-{self.partition}, {segment.base_offset}.log: {error}"
+                ErrorCode.CORRUPT_MESSAGE, f"{self._health.name}, {segment.base_offset}.log: {error}"
             ) from None
         return None
 
@@ -162,7 +171,7 @@ class LogSearches(LogState):
         What a log tells of its segments' ages it remembers."""
         files = self._files
         with suppress(OSError, KafkaError):
-            for _ in range(_FETCHES + _FETCHES_OF_A_SEGMENT * len(self._segments)):
+            for _ in range(_FETCHES + _FETCHES_OF_A_SEGMENT * len(self._segments.items)):
                 files.waits_for_disk = False
                 try:
                     look()

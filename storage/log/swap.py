@@ -1,12 +1,12 @@
 """Putting a compacted segment in the place of those it was made from.
 
     <base>.log.cleaned, ...     written and synced by the cleaner
-    <base>.log.swap, ...        begin_swap: from here on, and once `sync` has run, a crash completes the swap
-    *.log.deleted               finish_swap: the old segments, whose readers go on reading
-    <base>.log                  finish_swap: the new one
+    <base>.log.swap, ...        SegmentSwap.begin: from here on, and once `sync` has run, a crash completes the swap
+    *.log.deleted               SegmentSwap.finish: the old segments, whose readers go on reading
+    <base>.log                  SegmentSwap.finish: the new one
 
 A crash before the second step leaves the old segments, one after it the new one (segment.leftovers); never a mixture.
-Between begin and finish a thread syncs the folder; whatever happens to the log meanwhile makes finish_swap refuse.
+Between begin and finish a thread syncs the folder; whatever happens to the log meanwhile makes `finish` refuse.
 (Kafka's LocalLog.replaceSegments.)
 """
 
@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gregor.storage.log.compaction import DirtyRange, dirty_range
-from gregor.storage.log.state import LogState
 from gregor.storage.segment.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
 from gregor.storage.segment.segment import (
     DELETED_SUFFIX,
@@ -29,7 +28,11 @@ from gregor.storage.segment.segment import (
 )
 
 if TYPE_CHECKING:
+    from gregor.config.topic import LogConfig
     from gregor.storage.fs.files import Files
+    from gregor.storage.log.segments import Segments
+    from gregor.storage.log.state import LogHealth, LogOffsets
+    from gregor.storage.producers.state import ProducerStates
 
 _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
@@ -77,41 +80,44 @@ class SwapPlan:
         self._files.sync_directory(self.directory)
 
 
-class SegmentSwap(LogState):
-    """The part of Log that compaction works through."""
+class SegmentSwap:
+    """Replaces segments of one log by compacted ones; one swap is under way at a time."""
 
-    __slots__ = ()
+    __slots__ = ("_health", "_offsets", "_plan", "_producers", "_segments")
 
-    @property
-    def generation(self) -> int:
-        """Grows when content that was in the log is taken back (truncation)."""
-        return self._generation
+    def __init__(self, offsets: LogOffsets, segments: Segments, health: LogHealth, producers: ProducerStates) -> None:
+        self._offsets = offsets
+        self._segments = segments
+        self._health = health
+        self._producers = producers
+        self._plan: SwapPlan | None = None
+        """The compacted segment that has begun to replace others."""
 
-    def dirty_range(self, now_ms: int, stable_offset: int | None = None) -> DirtyRange:
+    def dirty_range(self, config: LogConfig, now_ms: int, stable_offset: int | None) -> DirtyRange:
         """How far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
-        config = self._config
+        offsets = self._offsets
         try:
             return dirty_range(
-                self._segments,
-                cleaned_offset=self.cleaned_offset,
-                log_start_offset=self.log_start_offset,
-                log_end_offset=self.log_end_offset,
-                stable_offset=self.high_watermark if stable_offset is None else stable_offset,
+                self._segments.items,
+                cleaned_offset=offsets.cleaned_offset,
+                log_start_offset=offsets.log_start_offset,
+                log_end_offset=offsets.log_end_offset,
+                stable_offset=offsets.high_watermark if stable_offset is None else stable_offset,
                 min_lag_ms=config.min_compaction_lag_ms,
                 max_lag_ms=config.max_compaction_lag_ms,
                 now_ms=now_ms,
             )
         except OSError as error:
-            self._fail(error, "cannot tell the age of a segment")
+            self._health.fail(error, "cannot tell the age of a segment")
 
-    def begin_swap(self, base_offset: int, size_bytes: int, sources: Sequence[Segment], generation: int) -> SwapPlan:
+    def begin(self, base_offset: int, size_bytes: int, sources: Sequence[Segment], generation: int) -> SwapPlan:
         """The .cleaned files of a segment, of this size, are to replace `sources`: they get .swap names. `generation`
         is that of the log when it was read. Raises LogChanged, KafkaError; then the .cleaned files are left."""
         self._place_of(sources, generation)
-        stem = file_stem(self.directory, base_offset)
-        files = self._files
+        stem = file_stem(self._segments.directory, base_offset)
+        files = self._segments.files
         suffixes = [suffix for suffix in _SUFFIXES if files.exists(stem + suffix + CLEANED_SUFFIX)]
-        plan = SwapPlan(files, self.directory, base_offset, size_bytes, sources, suffixes, generation)
+        plan = SwapPlan(files, self._segments.directory, base_offset, size_bytes, sources, suffixes, generation)
         renamed: list[str] = []
         try:
             for suffix in suffixes:
@@ -122,77 +128,80 @@ class SegmentSwap(LogState):
                 for suffix in reversed(renamed):
                     files.rename(stem + suffix + SWAP_SUFFIX, stem + suffix + CLEANED_SUFFIX)
             except OSError as second:
-                self._take_offline(second)  # the next start completes the swap: nothing may change until then
-            self._fail(error, "cannot rename a compacted segment")
-        self._swap = plan
+                self._health.take_offline(second)  # the next start completes the swap: nothing may change until then
+            self._health.fail(error, "cannot rename a compacted segment")
+        self._plan = plan
         return plan
 
-    def finish_swap(self, plan: SwapPlan) -> list[str]:
+    def finish(self, plan: SwapPlan) -> list[str]:
         """Returns the paths of what was replaced, to be unlinked after file.delete.delay.ms. Raises LogChanged: the
-        .swap files must go then (`discard_swap`), and KafkaError: the log is offline."""
+        .swap files must go then (`discard`), and KafkaError: the log is offline."""
         place = self._place_of(plan.sources, plan.generation)
-        stem = file_stem(self.directory, plan.base_offset)
+        stem = file_stem(self._segments.directory, plan.base_offset)
         paths: list[str] = []
         self._producers.recall()  # what follows removes batches
         plan.is_certain = True
-        self._swap = None
+        self._plan = None
         try:
             for segment in plan.sources:
                 paths += segment.mark_deleted()
                 if segment.base_offset != plan.base_offset:
                     paths += self._producers.mark_snapshot_deleted(segment.base_offset)
             for suffix in plan.suffixes:
-                self._files.rename(stem + suffix + SWAP_SUFFIX, stem + suffix)
+                self._segments.files.rename(stem + suffix + SWAP_SUFFIX, stem + suffix)
         except OSError as error:
             # Half of it is done; a start finds the .swap files and does the rest.
-            self._take_offline(error)
-            self._fail(error, "cannot replace compacted segments")
-        new = Segment.open(self._files, self.directory, plan.base_offset, size_bytes=plan.size_bytes)
-        self._segments[place] = [new]
-        self._bases[place] = [plan.base_offset]
-        self._directory_changed = True
+            self._health.take_offline(error)
+            self._health.fail(error, "cannot replace compacted segments")
+        new = Segment.open(self._segments.files, self._segments.directory, plan.base_offset, size_bytes=plan.size_bytes)
+        self._segments.replace(place, new)
         return paths
 
-    def discard_swap(self, plan: SwapPlan) -> list[str]:
-        """Takes back `begin_swap`; returns what to unlink. No error when the folder is gone. Nothing happens once
-        `finish_swap` has begun to replace segments."""
-        stem = file_stem(self.directory, plan.base_offset)
+    def discard(self, plan: SwapPlan) -> list[str]:
+        """Takes back `begin`; returns what to unlink. No error when the folder is gone. Nothing happens once
+        `finish` has begun to replace segments."""
+        stem = file_stem(self._segments.directory, plan.base_offset)
         paths: list[str] = []
         if plan.is_certain:
             return paths
-        self._swap = None
+        self._plan = None
         # The .log file last: without it a start would put indexes of its in the place of those of the old segment.
         for suffix in reversed(plan.suffixes):
             path = stem + suffix + SWAP_SUFFIX
             try:
-                self._files.rename(path, path + DELETED_SUFFIX)
+                self._segments.files.rename(path, path + DELETED_SUFFIX)
             except FileNotFoundError:
                 continue
             except OSError:
                 try:
-                    self._files.unlink(path)  # a full disk may have no room for a longer name
+                    self._segments.files.unlink(path)  # a full disk may have no room for a longer name
                 except OSError as error:
-                    self._take_offline(error)  # as above
-                    self._fail(error, "cannot take back a compaction")
+                    self._health.take_offline(error)  # as above
+                    self._health.fail(error, "cannot take back a compaction")
                 continue
             paths.append(path + DELETED_SUFFIX)
         return paths
 
-    def _forget_swap(self) -> None:
+    def forget(self) -> None:
         """Before a truncation: a start after a crash would put the compacted segment in, with what is truncated now.
         Raises OSError."""
-        plan, self._swap = self._swap, None
+        plan, self._plan = self._plan, None
         if plan is not None and not plan.is_certain:
-            stem = file_stem(self.directory, plan.base_offset)
+            stem = file_stem(self._segments.directory, plan.base_offset)
             for suffix in reversed(plan.suffixes):  # the .log file last, as above
-                self._files.unlink(stem + suffix + SWAP_SUFFIX)
-            self._files.sync_directory(self.directory)
+                self._segments.files.unlink(stem + suffix + SWAP_SUFFIX)
+            self._segments.files.sync_directory(self._segments.directory)
 
     def _place_of(self, sources: Sequence[Segment], generation: int) -> slice:
-        first = self._segment_index(sources[0].base_offset)
+        first = self._segments.index_of(sources[0].base_offset)
         place = slice(first, first + len(sources))
-        found = self._segments[place]
+        found = self._segments.items[place]
         unchanged = len(found) == len(sources) and all(one is other for one, other in zip(found, sources, strict=True))
-        if generation != self._generation or not unchanged or found[-1] is self._active or self.offline:
-            raise LogChanged(f"{self.topic}-{self.partition} changed while it was compacted")
+        if (
+            generation != self._segments.generation
+            or not unchanged
+            or found[-1] is self._segments.active
+            or self._health.offline
+        ):
+            raise LogChanged(f"{self._health.name} changed while it was compacted")
         return place

@@ -11,12 +11,12 @@ A crash in the middle of this is nothing special: the next start begins again at
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 from gregor.storage.fs.disk_errors import is_full
 from gregor.storage.log.epochs import LeaderEpochs
-from gregor.storage.log.log import Log
+from gregor.storage.log.log import Log, ignore_error
 from gregor.storage.producers.state import ProducerStates
 from gregor.storage.producers.trail import ProducerTrail
 from gregor.storage.segment.batches import HEADER, HEADER_BYTES
@@ -57,11 +57,13 @@ class FolderLoader:
         log_start_offset: int = 0,
         recovery_point: int = 0,
         whole_from: int | None = None,
+        on_error: Callable[[Log, OSError], None] = ignore_error,
     ) -> None:
         """`log_start_offset` and `recovery_point` are those of the checkpoints, 0 without one.
 
         `whole_from`: from this offset on (that up to which the log is compacted) it is to have no gap: it ends where
-        one begins. Else what a power cut has left behind a gap is kept, as Apache Kafka keeps it.
+        one begins. Else what a power cut has left behind a gap is kept, as Apache Kafka keeps it. `on_error` is the
+        log's.
         """
         self.unlinkable: list[str] = []
         self.scan: Scan | None = None
@@ -79,6 +81,7 @@ class FolderLoader:
         self._log_start_offset = log_start_offset
         self._recovery_point = recovery_point
         self._whole_from = whole_from
+        self._on_error = on_error
         self._ends_before_point = False
         """The first segment that is checked ends where the recovery point was."""
         self._segments: list[Segment] = []
@@ -135,6 +138,7 @@ class FolderLoader:
             segments=self._segments,
             producers=self._producers,
             epochs=self._epochs,
+            on_error=self._on_error,
         )
         if not clean:
             # What the last broker wrote before its crash is seen here, and may not be on the disk yet.

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, NamedTuple
 
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.storage.folders.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_OFFSET_FILE,
@@ -190,7 +191,7 @@ class _Partition:
         self._files = files
         self._report = report
         self._path = path
-        self._key = (folder.topic, folder.partition)
+        self._key = TopicPartition(folder.topic, folder.partition)
         self._current = folder.kind is FolderKind.CURRENT
         self._found = found
         self._totals = totals

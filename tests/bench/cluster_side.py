@@ -9,12 +9,13 @@ import threading
 import time
 from collections.abc import Callable
 
+from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.messages import MetadataRequest, MetadataResponse, ProduceRequest
 from gregor.protocol.records.batch import build_batch
 from tests.bench.figures import TICKS_PER_S, create_topics, memory_mb
 from tests.bench.raw_load import VERSION, leaders
 from tests.support.mixed_cluster import KAFKA, MixedCluster
-from tests.support.wire import Closed, RawConnection
+from tests.support.wire import RawConnection
 
 BROKERS = 3
 KAFKA_JVM = (
@@ -109,7 +110,7 @@ class Side:
             try:
                 if attempt():
                     return
-            except (OSError, Closed, AssertionError, KeyError) as failure:
+            except (OSError, MalformedMessage, AssertionError, KeyError) as failure:
                 last = failure
             time.sleep(pause_s)
         raise RuntimeError(f"{self.kind}: in vain for {LIMIT_S:.0f} s: {last}")

@@ -34,6 +34,7 @@ from tests.bench.figures import (
     wait_until_led,
 )
 from tests.support.processes import BrokerProcess
+from tests.support.stolen_time import StolenTime
 from tests.support.wire import RawConnection
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -52,6 +53,7 @@ def partitions(folder: pathlib.Path, count: int, *, requests: int = 2000, idle_s
     places = [(name, index) for name in names for index in range(count // TOPICS)]
     random.Random(1).shuffle(places)
     broker = BrokerProcess(folder, {"offsets.topic.num.partitions": "1"})
+    stolen = StolenTime()
     broker.start()
     try:
         with RawConnection(broker.port) as connection:
@@ -73,7 +75,7 @@ def partitions(folder: pathlib.Path, count: int, *, requests: int = 2000, idle_s
                 took_ms = (time.monotonic() - begin) * 1000
             assert sum(len(topic.partitions) for topic in answer.topics) >= count
             yield Figure("full metadata answer, to a client in Python", took_ms, "ms")
-            yield from stall_figures(broker, "making them and describing them all")
+            yield from stall_figures(broker, stolen, "making them and describing them all")
 
             produce_p50_us(connection, places, count)  # every segment has something
             for told, where in ((f"to 10 of {count + 10} partitions", narrow), ("to all of them in turn", places)):
@@ -88,7 +90,7 @@ def partitions(folder: pathlib.Path, count: int, *, requests: int = 2000, idle_s
             before_s = processor_s(broker.pid)
             time.sleep(idle_s)
             yield Figure("idle processor time", (processor_s(broker.pid) - before_s) / idle_s * 100, "%", 5)
-            yield from stall_figures(broker, "until here, with 1 produce request at a time")
+            yield from stall_figures(broker, stolen, "until here, with 1 produce request at a time")
 
         begin = time.monotonic()
         broker.stop()
@@ -102,16 +104,16 @@ def partitions(folder: pathlib.Path, count: int, *, requests: int = 2000, idle_s
         yield Figure("  memory", memory_mb(broker.pid), "MB", IDLE_MB + share * (600 - IDLE_MB))
 
         broker.kill()
-        begin = time.monotonic()
+        begin, stolen = time.monotonic(), StolenTime()
         broker.start()
         with RawConnection(broker.port) as connection:
             wait_until_led(connection, count)
             yield Figure("start after kill -9, all partitions led", time.monotonic() - begin, "s", 30)
-            yield from stall_figures(broker, "recovering them behind the first answers")
+            yield from stall_figures(broker, stolen, "recovering them behind the first answers")
             begin = time.monotonic()
             delete_topics(connection, names[:3])
             yield Figure(f"deleting {3 * count // TOPICS} partitions", time.monotonic() - begin, "s")
-            yield from stall_figures(broker, "and deleting")
+            yield from stall_figures(broker, stolen, "and deleting")
     finally:
         broker.kill()
 
@@ -122,6 +124,7 @@ def connections(folder: pathlib.Path, count: int) -> Iterator[Figure]:
     if soft < count + 200:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count + 200), hard))
     broker = BrokerProcess(folder, {"offsets.topic.num.partitions": "1"})
+    stolen = StolenTime()
     broker.start()
     try:
         before_mb = memory_mb(broker.pid)
@@ -146,7 +149,7 @@ def connections(folder: pathlib.Path, count: int) -> Iterator[Figure]:
             with idle_connections(broker.port, count):
                 again_mb = memory_mb(broker.pid)
         yield Figure("memory the fourth time, over the first", again_mb / found_mb, "", 1.3)
-        yield from stall_figures(broker, "a hundred that come at once among them", None)
+        yield from stall_figures(broker, stolen, "a hundred that come at once among them", None)
     finally:
         broker.kill()
 
@@ -162,6 +165,7 @@ def others_served(folder: pathlib.Path, megabytes: int) -> Iterator[Figure]:
     small = {"segment.bytes": str(1024 * 1024)}
     compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
     broker = BrokerProcess(folder, settings)
+    stolen = StolenTime()
     broker.start()
     try:
         with RawConnection(broker.port) as connection:
@@ -174,11 +178,11 @@ def others_served(folder: pathlib.Path, megabytes: int) -> Iterator[Figure]:
                     fill(connection, topic, 4, megabytes)
                     time.sleep(2 + megabytes / 50)
                 yield Figure(f"longest answer to another client, {during}", max(answers), "ms")
-                yield from stall_figures(broker, during)
+                yield from stall_figures(broker, stolen, during)
             create_topics(connection, ["kept"], 40)
             fill(connection, "kept", 40, megabytes / 2, record_bytes=60)
         broker.kill()
-        begin = time.monotonic()
+        begin, stolen = time.monotonic(), StolenTime()
         broker.start()
         with RawConnection(broker.port) as connection, another_client(broker) as answers:
             wait_until_led(connection, 48)
@@ -186,7 +190,7 @@ def others_served(folder: pathlib.Path, megabytes: int) -> Iterator[Figure]:
             time.sleep(0.1)
         yield Figure(f"start after kill -9, {megabytes / 2:g} MB in batches of 130 B to check", recovery_s, "s")
         yield Figure("longest answer to another client, recovery", max(answers), "ms")
-        yield from stall_figures(broker, "recovery of other partitions")
+        yield from stall_figures(broker, stolen, "recovery of other partitions")
     finally:
         broker.kill()
 

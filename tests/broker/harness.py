@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
 
-from gregor.broker.context import Broker, Call
+from gregor.broker.context import Call
 from gregor.broker.net.connection import Connection
 from gregor.broker.net.outbound import Chunk
 from gregor.broker.net.responses import encode_response
+from gregor.broker.parts import Broker
 from gregor.broker.registry import Entry, Later
 from gregor.broker.wiring import Node
 from gregor.config.broker import BrokerConfig
+from gregor.protocol.client import RequestCodec
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     CreateTopicsRequest,
@@ -34,9 +36,7 @@ from gregor.protocol.messages import (
     LeaderAndIsrRequest,
     ProduceRequest,
     ProduceResponse,
-    RequestHeader,
     ResponseHeader,
-    request_header_version,
 )
 from gregor.protocol.records.batch import Record, build_batch, iter_batches
 
@@ -431,14 +431,7 @@ class Wire:
 
 def request_frame(request: Any, version: int, client_id: str | None = "tests") -> bytes:
     """A request as it goes over the wire."""
-    out = bytearray(4)
-    header = RequestHeader(
-        request_api_key=request.API_KEY, request_api_version=version, correlation_id=7, client_id=client_id
-    )
-    header.encode_into(out, request_header_version(request.API_KEY, version))
-    request.encode_into(out, version)
-    out[:4] = (len(out) - 4).to_bytes(4, "big")
-    return bytes(out)
+    return bytes(RequestCodec(request.API_KEY, version, client_id).frame(request, 7))
 
 
 def errors(*codes: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""How long a loop keeps its callers waiting while something goes on: a probe for tests."""
+"""How long a loop keeps its callers waiting while something goes on: a probe for tests. Each test measures once."""
 
 from __future__ import annotations
 
@@ -6,9 +6,35 @@ import asyncio
 import gc
 import time
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+
+from tests.support.stolen_time import MAX_SHARE, StolenTime
+
+LIMIT_MS = 10
 
 ResultT = TypeVar("ResultT")
+
+
+class LoopLag(NamedTuple):
+    """The longest time between two turns of a loop.
+
+    `wall_ms` counts waits, for a disk or for the lock of the interpreter, but not those for a processor on which
+    other processes run; `busy_ms` is processor time, of another turn perhaps; `stolen_share` is of the whole machine.
+    """
+
+    wall_ms: float
+    busy_ms: float
+    stolen_share: float
+
+    def within(self, limit_ms: float = LIMIT_MS) -> bool:
+        """Whether the limit holds: of processor time always, of wall time where next to nothing was stolen."""
+        return self.busy_ms < limit_ms and (self.wall_ms < limit_ms or not self.stolen_share < MAX_SHARE)
+
+    def __str__(self) -> str:
+        return (
+            f"longest turn {self.wall_ms:.1f} ms, on the processor {self.busy_ms:.1f} ms, "
+            f"{self.stolen_share:.1%} of the machine's time stolen"
+        )
 
 
 def queued_s() -> float:
@@ -20,10 +46,9 @@ def queued_s() -> float:
         return 0.0
 
 
-async def longest_step_ms(work: Awaitable[ResultT]) -> tuple[ResultT, float, float]:
-    """(what came of it, the longest time between two turns, the most processor time between two turns), in ms.
-
-    The first counts waits, for a disk or for the lock of the interpreter, but not what other processes took."""
+async def loop_lag_during(work: Awaitable[ResultT]) -> tuple[ResultT, LoopLag]:
+    """Return what came of it, and how long the loop's turns were meanwhile."""
+    stolen = StolenTime()
     done = asyncio.ensure_future(work)
     longest = longest_busy = 0.0
     gc.disable()  # other tests' garbage is none of its work
@@ -36,4 +61,4 @@ async def longest_step_ms(work: Awaitable[ResultT]) -> tuple[ResultT, float, flo
             longest_busy = max(longest_busy, busy)
     finally:
         gc.enable()
-    return done.result(), longest * 1000, longest_busy * 1000
+    return done.result(), LoopLag(longest * 1000, longest_busy * 1000, stolen.share())

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.cluster.auto_topics import GROUP_METADATA_TOPIC
 from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
@@ -17,6 +16,7 @@ from gregor.protocol.messages import (
     OffsetCommitRequest,
     OffsetFetchRequest,
 )
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from tests.support.gregor_cluster import GregorCluster, until
 from tests.support.wire import ask
 

@@ -82,7 +82,7 @@ def test_each_acts_at_once_and_after_a_restart(tmp_path: Path) -> None:
         same = [key for key in by_topics if getattr(expected, name(key), 1) == getattr(before, name(key), 0)]
         assert same == [], "each of them differs"
         log = harness.broker.logs.get("t", 0)
-        assert log is not None and log._producers.expiration_ms == int(values["producer.id.expiration.ms"])
+        assert log is not None and log.producers.expiration_ms == int(values["producer.id.expiration.ms"])
     # The layers, from the top: of this broker, of all, static, default.
     alter(harness, "0", {"message.max.bytes": "5"})
     assert log_config(harness).max_message_bytes == 5

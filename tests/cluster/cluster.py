@@ -7,8 +7,6 @@ import functools
 import json
 import logging
 import pathlib
-import socket
-import struct
 import time
 from collections.abc import Callable, Iterator
 
@@ -18,11 +16,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from gregor.protocol.api_keys import ApiKey
-from gregor.protocol.messages import MetadataRequest, MetadataResponse, ResponseHeader, response_header_version
+from gregor.protocol.messages import MetadataRequest, MetadataResponse
+from gregor.protocol.sync_client import SyncConnection
 from tests.cluster.network import Network
 from tests.cluster.servers import PORT, Broker, ZooKeeper
-from tests.support.wire import request_bytes
 
 BROKERS = 3
 START_TIMEOUT_S = 120.0
@@ -213,13 +210,8 @@ def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
 
 def ask_metadata(host: str) -> MetadataResponse:
     """What this very broker says about all topics. Raises OSError."""
-    request = request_bytes(MetadataRequest(topics=None, allow_auto_topic_creation=False), METADATA_VERSION, 1)
-    with socket.create_connection((host, PORT), timeout=ASK_TIMEOUT_S) as connection:
-        connection.sendall(request)
-        with connection.makefile("rb") as answer:
-            (size,) = struct.unpack(">i", answer.read(4).ljust(4, b"\0"))
-            body = answer.read(size)
-    if len(body) != size or not body:
-        raise NotWhole(f"{host} gave no answer")
-    _, position = ResponseHeader.decode(body, response_header_version(ApiKey.METADATA, METADATA_VERSION))
-    return MetadataResponse.decode(body, METADATA_VERSION, position)[0]
+    with SyncConnection(host, PORT, "chaos", ASK_TIMEOUT_S, ASK_TIMEOUT_S) as connection:
+        response: MetadataResponse = connection.exchange(
+            MetadataRequest(topics=None, allow_auto_topic_creation=False), METADATA_VERSION
+        )
+        return response

@@ -18,14 +18,14 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.records import WAIT_S, until
+from tests.support.allow_list import PATH as ALLOW_LIST
+from tests.support.allow_list import allowed
 
 FOLDER = pathlib.Path(__file__).parent
-ALLOW_LIST = FOLDER / "allow.txt"
 
 
 def _allowed() -> set[str]:
-    lines = (line.strip() for line in ALLOW_LIST.read_text().splitlines())
-    return {line for line in lines if line and not line.startswith("#")}
+    return allowed(ALLOW_LIST.read_text())
 
 
 class AllowList:

@@ -30,9 +30,10 @@ from gregor.protocol.messages import (
     ProduceRequest,
 )
 from gregor.protocol.records.batch import RECORD_BATCH_OVERHEAD, RecordBatch, build_batch
+from gregor.protocol.sync_client import ConnectionEnded
 from tests.compat.records import until
 from tests.support.processes import BrokerProcess
-from tests.support.wire import TIMEOUT_S, Closed, RawConnection, memory_kb, request_bytes
+from tests.support.wire import TIMEOUT_S, RawConnection, memory_kb, request_bytes
 
 pytestmark = pytest.mark.slow
 
@@ -380,7 +381,7 @@ def test_connections_above_the_limit_are_refused(small: BrokerProcess) -> None:
                 assert refused.wait_for_end() == b""
             for connection in opened:
                 assert connection.ask(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE
-        except Closed:
+        except ConnectionEnded:
             return False
         finally:
             for connection in opened:
@@ -394,7 +395,7 @@ def test_connections_above_the_limit_are_refused(small: BrokerProcess) -> None:
         with RawConnection(small.port) as connection:
             try:
                 return bool(connection.ask(ApiVersionsRequest(), 0).api_keys)
-            except Closed:
+            except ConnectionEnded:
                 return False
 
     until(one_more, "a free place after the others left")

@@ -1,29 +1,9 @@
-"""Answers that are owed."""
+"""Errors of the log as a coordinator's clients expect them."""
 
 import pytest
 
-from gregor.coordinator.result import Parked, coordinator_error
+from gregor.coordinator.result import coordinator_error
 from gregor.protocol.errors import ErrorCode
-
-
-def test_an_answer_reaches_who_asked_before_or_after() -> None:
-    early, late = Parked(), Parked()
-    heard: list[object] = []
-    early.then(lambda parked: heard.append(parked.response))
-    early.answer("one")
-    late.answer("two")
-    late.then(lambda parked: heard.append(parked.response))
-    assert heard == ["one", "two"]
-
-
-def test_the_first_outcome_counts() -> None:
-    answered, failed = Parked(), Parked()
-    answered.answer("yes")
-    answered.fail(ErrorCode.NOT_COORDINATOR)
-    failed.fail(ErrorCode.NOT_COORDINATOR)
-    failed.answer("late")
-    assert (answered.response, answered.error) == ("yes", ErrorCode.NONE)
-    assert (failed.response, failed.error) == (None, ErrorCode.NOT_COORDINATOR)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 
 from gregor.coordinator import runtime as runtime_module
 from gregor.coordinator.ports import Timers
-from gregor.coordinator.result import Parked, Record, Result
+from gregor.coordinator.result import Record, Result
 from gregor.coordinator.runtime import CoordinatorRuntime
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from gregor.protocol.records.batch import build_batch
 from tests.coordinator.context import START_MS, MemoryLog, SkippingLoop
@@ -167,9 +168,9 @@ def test_a_parked_answer_does_not_wait_for_commits_of_others() -> None:
         bench.load()
         bench.log.held = True
         bench.write("a")
-        parked = Parked()
+        parked: Deferred[str] = Deferred()
         task = bench.start(lambda _shard, _now: Result(parked))
-        parked.answer("soft")
+        parked.complete("soft")
         bench.settle()
         assert task.result() == "soft"
 
@@ -177,7 +178,7 @@ def test_a_parked_answer_does_not_wait_for_commits_of_others() -> None:
 def test_released_answers_wait_for_the_commit() -> None:
     with Bench() as bench:
         bench.load()
-        first, second = Parked(), Parked()
+        first, second = Deferred[str](), Deferred[str]()
         waiting = bench.start(lambda _shard, _now: Result(first))
         bench.log.held = True
         releasing = bench.write("a", response=second, releases=[(first, "1"), (second, "2")])
@@ -185,7 +186,7 @@ def test_released_answers_wait_for_the_commit() -> None:
         bench.log.commit()
         bench.settle()
         assert (waiting.result(), releasing.result()) == ("1", "2")
-        third = Parked()
+        third: Deferred[str] = Deferred()
         waiting = bench.start(lambda _shard, _now: Result(third))
         bench.write(releases=[(third, "3")])
         assert waiting.result() == "3"
@@ -310,10 +311,11 @@ def test_nothing_is_replayed_when_nothing_was_appended(log_error: ErrorCode, err
         shard = bench.load()
         bench.log.failures.append(log_error)
         led_back: list[ErrorCode] = []
-        released = Parked()
+        released: Deferred[str] = Deferred()
         task = bench.write("a", releases=[(released, "never")], on_failure=led_back.append)
         assert code_of(task) is error
-        assert (led_back, released.error, shard.replayed) == ([error], error, [])
+        assert isinstance(released.error, KafkaError)
+        assert (led_back, released.error.code, shard.replayed) == ([error], error, [])
         assert bench.write("b").result() == "done"
 
 

@@ -15,7 +15,7 @@ from gregor.protocol.ids import ZERO_UUID
 from tests.broker.handlers.test_any_values import Maker
 from tests.broker.harness import FakeTransport, Harness
 from tests.fuzz.runner import Seed, Target
-from tests.fuzz.wire_targets import request_frame
+from tests.support.wire import request_bytes
 
 INPUTS_PER_BROKER = 150
 TURNS = 12
@@ -32,7 +32,7 @@ def broker_seeds() -> list[Seed]:
     """Requests of every API and version that is served, with names and ids that the broker knows."""
     maker = Maker(Random(4723), ZERO_UUID)
     return [
-        (None, request_frame(maker.request(key, version), version, "fuzz"))
+        (None, request_bytes(maker.request(key, version), version, 7, "fuzz"))
         for key, entry in load_handlers().items()
         for version in range(entry.min_version, entry.max_version + 1)
         for _ in range(3)

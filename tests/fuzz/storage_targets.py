@@ -151,7 +151,7 @@ def snapshot_seeds() -> list[Seed]:
     for producer_id in range(4):
         log.append_as_leader(sequenced(producer_id, 1, 2**31 - 2, 3), 0, NOW_MS)
         log.append_as_leader(sequenced(producer_id, 1, 1, transactional=producer_id == 2), 0, NOW_MS)
-        snapshots.append(format_snapshot(log._producers.entries.values()))
+        snapshots.append(format_snapshot(log.producers.entries.values()))
     return [(None, data) for data in snapshots]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Iterator
 from random import Random
 from types import SimpleNamespace
@@ -17,11 +16,12 @@ from gregor.config.broker import BrokerConfig
 from gregor.protocol import messages
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError, MalformedMessage
-from gregor.protocol.messages import ProduceRequest, RequestHeader
+from gregor.protocol.messages import ProduceRequest
 from gregor.protocol.records.batch import CorruptBatch, RecordBatch, build_batch
 from gregor.storage.log.append import AppendInfo
 from tests.fuzz.runner import Seed, Target
 from tests.protocol.message_values import every_version, random_message
+from tests.support.wire import request_bytes
 
 MAX_REQUEST_BYTES = 100 * 1024 * 1024
 CONTROLLER_KEYS = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA)
@@ -66,11 +66,11 @@ def frame_seeds() -> list[Seed]:
     """One to three requests in a row, of every API and version; Produce, which has a fast path, more often."""
     random = Random(4712)
     frames = [
-        request_frame(random_message(random, name, version), version, random.choice([None, "", "a client", "ü"]))
+        request_bytes(random_message(random, name, version), version, 7, random.choice([None, "", "a client", "ü"]))
         for name, version in every_version()
         if name.endswith("Request")
     ]
-    produces = [request_frame(produce_request(version), version, "p") for version in range(3, 14) for _ in range(4)]
+    produces = [request_bytes(produce_request(version), version, 7, "p") for version in range(3, 14) for _ in range(4)]
     frames += produces
     seeds = [(cut, frame) for cut, frame in zip(cuts(random), frames, strict=False)]
     seeds += [(cut, b"".join(random.choice(frames) for _ in range(random.choice([2, 3])))) for cut in cuts(random, 60)]
@@ -82,13 +82,6 @@ def cuts(random: Random, count: int = 10_000) -> Iterator[int]:
     """Into how many pieces the bytes of a seed arrive."""
     for _ in range(count):
         yield random.choice([1, 1, 2, 5])
-
-
-def request_frame(request: Any, version: int, client_id: str | None) -> bytes:
-    key = request.API_KEY
-    header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=7, client_id=client_id)
-    content: bytes = header.encode(messages.request_header_version(key, version)) + request.encode(version)
-    return struct.pack(">i", len(content)) + content
 
 
 def produce_request(version: int) -> ProduceRequest:

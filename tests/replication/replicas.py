@@ -7,7 +7,8 @@ from typing import Any
 
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.messages import FetchRequest, FetchResponse
-from gregor.replication.partition.fetcher import Fetcher, FetcherSettings, Key
+from gregor.protocol.topic_partition import TopicPartitionKey
+from gregor.replication.partition.fetcher import Fetcher, FetcherSettings
 from gregor.replication.partition.partition import Partition
 from gregor.storage.log.log import Log
 from tests.storage.logs import batch, open_log
@@ -41,7 +42,7 @@ class Replica:
         self.partition = Partition(topic, 0, topic_id, broker_id, lag_time_max_ms=10_000)
         self.partition.log = open_log(self.files, segment_bytes=600)
         self.fetcher = Fetcher(FetcherSettings(broker_id, backoff_ms=1000))
-        self.session: dict[Key, FetchRequest.FetchPartition] = {}
+        self.session: dict[TopicPartitionKey, FetchRequest.FetchPartition] = {}
 
     @property
     def log(self) -> Log:
@@ -115,7 +116,9 @@ def sync(follower: Replica) -> None:
         follower.fetcher.synced(log)
 
 
-def exchange(follower: Replica, leader: Replica, now_ms: int = NOW, max_bytes: int = 1 << 20) -> list[Key]:
+def exchange(
+    follower: Replica, leader: Replica, now_ms: int = NOW, max_bytes: int = 1 << 20
+) -> list[TopicPartitionKey]:
     sync(follower)
     request = follower.fetcher.request(now_ms, 5)
     return follower.fetcher.take(answer(leader, follower, request, max_bytes), now_ms)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from gregor.config.listeners import Listener
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from gregor.replication.controller.context import LEGAL_PREDECESSORS, Cluster, PartitionKey, Phase
+from gregor.protocol.topic_partition import TopicPartition
+from gregor.replication.controller.context import LEGAL_PREDECESSORS, Cluster, Phase
 from gregor.replication.controller.decide import decide
 from gregor.replication.controller.events import (
     Action,
@@ -38,9 +39,9 @@ from gregor.replication.store.node_tree import NodeTree
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
 
 
-def key_of(text: str) -> PartitionKey:
+def key_of(text: str) -> TopicPartition:
     topic, _, index = text.rpartition("-")
-    return topic, int(index)
+    return TopicPartition(topic, int(index))
 
 
 def joined(ids: object) -> str:
@@ -142,7 +143,7 @@ class Scenario:
         assert found is not None
         return TopicRead(nodes.decode_topic(name, found[0]), found[1].version, unclean)
 
-    def isr_written(self, key: PartitionKey, isr: tuple[int, ...]) -> tuple[PartitionState, int]:
+    def isr_written(self, key: TopicPartition, isr: tuple[int, ...]) -> tuple[PartitionState, int]:
         found = self.tree.get(nodes.state_path(*key), None)
         assert found is not None
         state = nodes.decode_state(found[0])._replace(isr=isr)

@@ -11,19 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from struct import Struct
 from typing import TYPE_CHECKING
 
-from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.client import InFlightRequests
 from gregor.protocol.errors import ErrorCode
-from gregor.protocol.messages import (
-    ProduceRequest,
-    ProduceResponse,
-    RequestHeader,
-    ResponseHeader,
-    request_header_version,
-    response_header_version,
-)
+from gregor.protocol.framing import SIZE_BYTES
+from gregor.protocol.messages import ProduceRequest, ProduceResponse
 from tests.simulation.clients import FATAL, PRODUCE_VERSION, TIMEOUT_MS, Key, Producer
 from tests.simulation.ledger import is_compacted
 from tests.simulation.node import host_of
@@ -36,8 +29,6 @@ WAITING = 30
 PATIENCE = 300
 """Attempts with one batch, after all is well."""
 
-_SIZE = Struct(">i")
-
 
 class _Pipe(asyncio.BufferedProtocol):
     """A connection whose answers are told apart by their correlation ids."""
@@ -48,7 +39,7 @@ class _Pipe(asyncio.BufferedProtocol):
         self._end = 0
         self._transport: asyncio.Transport | None = None
         self._asked: dict[int, asyncio.Future[ProduceResponse]] = {}
-        self._count = 0
+        self._requests = InFlightRequests("hasty")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -59,17 +50,17 @@ class _Pipe(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
-        while self._end >= _SIZE.size:
-            size = _SIZE.size + int.from_bytes(self._buffer[: _SIZE.size])
+        while self._end >= SIZE_BYTES:
+            size = SIZE_BYTES + int.from_bytes(self._buffer[:SIZE_BYTES])
             if self._end < size:
                 return
-            frame = bytes(self._buffer[_SIZE.size : size])
+            frame = bytes(self._buffer[SIZE_BYTES:size])
             self._buffer[: self._end - size] = self._buffer[size : self._end]
             self._end -= size
-            header, position = ResponseHeader.decode(frame, response_header_version(ApiKey.PRODUCE, PRODUCE_VERSION))
-            answered = self._asked.pop(header.correlation_id)
+            correlation_id, response, _ = self._requests.response(frame)
+            answered = self._asked.pop(correlation_id)
             if not answered.done():
-                answered.set_result(ProduceResponse.decode(frame, PRODUCE_VERSION, position)[0])
+                answered.set_result(response)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
@@ -80,16 +71,9 @@ class _Pipe(asyncio.BufferedProtocol):
 
     def send(self, request: ProduceRequest) -> asyncio.Future[ProduceResponse]:
         assert self._transport is not None
-        self._count += 1
-        header = RequestHeader(
-            request_api_key=ApiKey.PRODUCE,
-            request_api_version=PRODUCE_VERSION,
-            correlation_id=self._count,
-            client_id="hasty",
-        )
-        frame = header.encode(request_header_version(ApiKey.PRODUCE, PRODUCE_VERSION)) + request.encode(PRODUCE_VERSION)
-        self._transport.write(_SIZE.pack(len(frame)) + frame)
-        asked = self._asked[self._count] = asyncio.get_running_loop().create_future()
+        correlation_id, frame = self._requests.frame(request, PRODUCE_VERSION)
+        self._transport.write(frame)
+        asked = self._asked[correlation_id] = asyncio.get_running_loop().create_future()
         return asked
 
     def close(self) -> None:

@@ -13,11 +13,12 @@ from gregor.broker.cluster.controlled_shutdown import hand_over
 from gregor.broker.cluster.membership import Membership
 from gregor.broker.cluster.recovering_partitions import LatePartitions
 from gregor.broker.cluster.replication_service import Replicating
-from gregor.broker.context import Broker, Call
+from gregor.broker.context import Call
 from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.net.responses import encode_response
+from gregor.broker.parts import Broker
 from gregor.broker.registry import Later, load_handlers
 from gregor.config.broker import BrokerConfig
 from gregor.config.listeners import Listener

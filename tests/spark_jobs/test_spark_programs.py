@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import venv
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,41 @@ from tests.support.processes import ROOT
 pytestmark = [pytest.mark.jvm, pytest.mark.compat]
 
 BIN = Path(sys.executable).parent
+WORDCOUNT = ROOT / "spark_jobs" / "jobs" / "wordcount.py"
+JOB_WITH_A_WORKER = """\
+import pathlib
+import sys
+
+from gregor.spark_jobs.session import open_session
+
+
+def of_the_worker(number):
+    from gregor.spark_jobs import errors
+
+    return f"worker: {sys.executable} {pathlib.Path(errors.__file__).resolve()}"
+
+
+spark = open_session("workers")
+print(*spark.sparkContext.parallelize([0], 1).map(of_the_worker).collect())
+spark.stop()
+"""
 
 
 def environment(**more: str) -> dict[str, str]:
-    """As in a shell with the virtual environment on the PATH, and nothing that helps Python to find the project."""
+    """As in a shell without the virtual environment on the PATH, and nothing that helps Python to find the project."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK", "PYSPARK"))}
     kept["SPARK_SUBMIT_OPTS"] = SHORT_JOB
-    return {**kept, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **more}
+    path = [folder for folder in os.environ["PATH"].split(os.pathsep) if Path(folder) != BIN]
+    return {**kept, "PATH": os.pathsep.join(path), **more}
+
+
+def spark_submit(*arguments: str, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run this environment's spark-submit; it sends both streams of a Python program to its output."""
+    command = [str(BIN / "spark-submit"), *arguments]
+    env = environment(**more)
+    return subprocess.run(
+        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
+    )
 
 
 def heap_option(pid: int) -> str:
@@ -46,16 +75,35 @@ def test_session_has_the_connector_and_fits_the_cores(spark: SparkSession) -> No
 def test_spark_submit_runs_the_job_from_a_checkout(topics: Topics, tmp_path: Path) -> None:
     source, target = topics.create(), topics.create()
     topics.produce(source, ["to be or not", "to be"])
-    command = [str(BIN / "spark-submit"), str(ROOT / "spark_jobs" / "jobs" / "wordcount.py")]
-    command += ["-b", topics.bootstrap, "--topic", source, "--once"]
-    command += ["--sink", "topic", "--output-topic", target, "--checkpoint", str(tmp_path / "checkpoint")]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120)
-    output = done.stdout + done.stderr  # spark-submit sends both streams of a Python program to its output
+    arguments = [str(WORDCOUNT), "-b", topics.bootstrap, "--topic", source, "--once", "--sink", "topic"]
+    arguments += ["--output-topic", target, "--checkpoint", str(tmp_path / "checkpoint")]
+    done = spark_submit(*arguments, folder=tmp_path)
+    output = done.stdout
     assert done.returncode == 0, output
     assert "counted 2 records in 1 batches" in output
     assert " INFO " not in output
     assert topics.last_values(target) == {"to": 2, "be": 2, "or": 1, "not": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
+@pytest.mark.very_slow
+def test_spark_submit_starts_workers_with_the_python_of_the_checkout(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(JOB_WITH_A_WORKER)
+    done = spark_submit(str(job), folder=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert f"worker: {sys.executable} {ROOT / 'spark_jobs' / 'errors.py'}" in done.stdout
+
+
+@pytest.mark.very_slow
+def test_a_python_without_gregor_is_named_with_the_remedy(tmp_path: Path) -> None:
+    venv.create(tmp_path / "empty")
+    python = tmp_path / "empty" / "bin" / "python"
+    done = spark_submit(str(WORDCOUNT), "--topic", "lines", folder=tmp_path, PYSPARK_PYTHON=str(python))
+    assert done.returncode == 1, done.stdout
+    assert f"wordcount: gregor is not installed for {python}" in done.stdout
+    assert "PYSPARK_PYTHON=.venv/bin/python spark-submit" in done.stdout
+    assert "Traceback" not in done.stdout
 
 
 @pytest.mark.very_slow

@@ -49,7 +49,7 @@ def open_log(files: Files, directory: str = DIRECTORY, *, now_ms: int = NOW_MS, 
     files.make_directory(directory)
     arguments = {
         name: settings.pop(name)
-        for name in ("log_start_offset", "recovery_point", "segments", "producers", "epochs")
+        for name in ("log_start_offset", "recovery_point", "segments", "producers", "epochs", "on_error")
         if name in settings
     }
     config = log_config(**settings)

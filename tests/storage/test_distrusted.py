@@ -21,9 +21,9 @@ def full() -> OSError:
     return OSError(FULL, "no room")
 
 
-def filled(files: MemoryFiles, count: int = 12) -> Log:
+def filled(files: MemoryFiles, count: int = 12, **settings: object) -> Log:
     """Some of it synced, in several segments."""
-    log = open_log(files, segment_bytes=300, index_interval_bytes=100)
+    log = open_log(files, segment_bytes=300, index_interval_bytes=100, **settings)
     for number in range(count):
         log.append_as_leader(batch(1), 0, NOW_MS)
         if number == 4:
@@ -42,9 +42,8 @@ def refused(log: Log) -> KafkaError:
 @pytest.mark.parametrize("after", range(4))
 def test_it_goes_on_by_itself_when_there_is_room(after: int) -> None:
     files = MemoryFiles()
-    log = filled(files)
     told: list[OSError] = []
-    log.on_error = lambda _, error: told.append(error)
+    log = filled(files, on_error=lambda _, error: told.append(error))
     recovery_point = log.recovery_point
     for _ in range(2):
         files.fail("sync", after=after, error=full())

@@ -29,6 +29,7 @@ from gregor.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from gregor.protocol.topic_partition import TopicPartition
 
 MAX_TIMESTAMP = -3
 MAX_TIMESTAMP_VERSION = 7
@@ -218,10 +219,12 @@ def _min_isr(client: WireClient, metadata: MetadataResponse) -> dict[str, int]:
 def _newest(client: WireClient, metadata: MetadataResponse, mute: Collection[int]) -> dict[str, int]:
     """Of the first partitions of each leader; leaders that cannot be asked are somebody else's finding. `mute`: those
     that are known not to answer, each of whom would be waited for."""
-    by_leader: dict[int, list[tuple[str, int]]] = {}
+    by_leader: dict[int, list[TopicPartition]] = {}
     for topic in metadata.topics:
         for partition in topic.partitions:
-            by_leader.setdefault(partition.leader_id, []).append((str(topic.name), partition.partition_index))
+            by_leader.setdefault(partition.leader_id, []).append(
+                TopicPartition(str(topic.name), partition.partition_index)
+            )
     found: dict[str, int] = {}
     for leader, partitions in by_leader.items():
         if leader < 0 or leader in mute:

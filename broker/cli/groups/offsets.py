@@ -16,14 +16,13 @@ from gregor.protocol.messages import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
 )
+from gregor.protocol.topic_partition import TopicPartition
 
 WHOLE_TOPIC = -1
 """The partition of a topic that has none."""
 
 MANY_COORDINATORS_FROM = 4
 """From this version on FindCoordinator asks for several groups."""
-
-Place = tuple[str, int]
 
 
 def delete_offsets(bootstrap: str, config_file: str | None, group: str, topics: Iterable[str]) -> int:
@@ -45,15 +44,17 @@ def delete_offsets(bootstrap: str, config_file: str | None, group: str, topics: 
     return 0
 
 
-def delete(client: WireClient, group: str, scope: Mapping[str, list[int] | None]) -> dict[Place, BrokerRefusal | None]:
+def delete(
+    client: WireClient, group: str, scope: Mapping[str, list[int] | None]
+) -> dict[TopicPartition, BrokerRefusal | None]:
     """None for each partition whose offset is gone. Raises BrokerRefusal when the group refuses as a whole."""
-    results: dict[Place, BrokerRefusal | None] = {}
+    results: dict[TopicPartition, BrokerRefusal | None] = {}
     wanted: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = []
     present = {topic.name: topic for topic in client.ask(MetadataRequest(topics=None)).topics}
     for name, partitions in scope.items():
         if partitions is None and name not in present:
             unknown = BrokerRefusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
-            results[name, WHOLE_TOPIC] = unknown
+            results[TopicPartition(name, WHOLE_TOPIC)] = unknown
             continue
         indexes = [part.partition_index for part in present[name].partitions] if partitions is None else partitions
         parts = [OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
@@ -64,7 +65,9 @@ def delete(client: WireClient, group: str, scope: Mapping[str, list[int] | None]
     for topic in answer.topics:
         for part in topic.partitions:
             code = part.error_code
-            results[topic.name, part.partition_index] = BrokerRefusal(code, _why(code, group)) if code else None
+            results[TopicPartition(topic.name, part.partition_index)] = (
+                BrokerRefusal(code, _why(code, group)) if code else None
+            )
     return results
 
 

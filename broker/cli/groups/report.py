@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 
 from gregor.broker.cli.client import settle, settle_all
 from gregor.broker.cli.tables import Column, on_terminal, print_table
+from gregor.protocol.topic_partition import TopicPartitionKey
 
 MISSING = "-"
 STATE_NAMES = {
@@ -27,8 +28,6 @@ STATE_NAMES = {
     ConsumerGroupState.EMPTY: "Empty",
     ConsumerGroupState.DEAD: "Dead",
 }
-# (topic, partition): the client library's TopicPartition also compares offsets.
-Place = tuple[str, int]
 
 
 def state_name(group: ConsumerGroupDescription | ConsumerGroupListing) -> str:
@@ -65,14 +64,16 @@ def describe(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any],
     return code
 
 
-def committed_offsets(admin: AdminClient, group: str, timeout_s: float) -> dict[Place, TopicPartition]:
+def committed_offsets(admin: AdminClient, group: str, timeout_s: float) -> dict[TopicPartitionKey, TopicPartition]:
     """What the group has committed, in the client library's form (offset, leader_epoch)."""
     request = [ConsumerGroupTopicPartitions(group)]
     answer = settle_all(admin.list_consumer_group_offsets(request, request_timeout=timeout_s))[group]
     return {(part.topic, part.partition): part for part in answer.topic_partitions or [] if part.offset >= 0}
 
 
-def log_offsets(admin: AdminClient, places: Iterable[Place], spec: OffsetSpec) -> dict[Place, ListOffsetsResultInfo]:
+def log_offsets(
+    admin: AdminClient, places: Iterable[TopicPartitionKey], spec: OffsetSpec
+) -> dict[TopicPartitionKey, ListOffsetsResultInfo]:
     """Offsets of the logs by `spec`; a partition that is gone or has no leader is left out."""
     wanted = {TopicPartition(topic, partition): spec for topic, partition in places}
     if not wanted:
@@ -81,15 +82,15 @@ def log_offsets(admin: AdminClient, places: Iterable[Place], spec: OffsetSpec) -
     return {(part.topic, part.partition): info for part, info in done.items()}
 
 
-def assigned(member: MemberDescription) -> list[Place]:
+def assigned(member: MemberDescription) -> list[TopicPartitionKey]:
     """The partitions of a member, in order."""
     return sorted((part.topic, part.partition) for part in member.assignment.topic_partitions)
 
 
 def offset_table(
     group: ConsumerGroupDescription,
-    committed: Mapping[Place, TopicPartition],
-    ends: Mapping[Place, int],
+    committed: Mapping[TopicPartitionKey, TopicPartition],
+    ends: Mapping[TopicPartitionKey, int],
     verbose: bool,
 ) -> tuple[list[Column], list[list[object]]]:
     """A row per partition: those of the member with the most first, those without a member last."""
@@ -99,7 +100,7 @@ def offset_table(
     columns += [Column("CONSUMER-ID", 15), Column("HOST", 15), Column("CLIENT-ID")]
     rows: list[list[object]] = []
 
-    def add(place: Place | None, owner: tuple[str, str, str]) -> None:
+    def add(place: TopicPartitionKey | None, owner: tuple[str, str, str]) -> None:
         part = committed.get(place) if place else None
         end = ends.get(place) if place else None
         row: list[object] = [group.group_id, *(place or (MISSING, MISSING))]
@@ -109,7 +110,7 @@ def offset_table(
         row.append(MISSING if part is None or end is None else end - part.offset)
         rows.append([*row, *owner])
 
-    taken: set[Place] = set()
+    taken: set[TopicPartitionKey] = set()
     for member in sorted(group.members, key=lambda member: -len(member.assignment.topic_partitions)):
         for place in assigned(member):
             taken.add(place)
@@ -155,7 +156,7 @@ def state_table(group: ConsumerGroupDescription, verbose: bool) -> tuple[list[Co
     return columns, [[*row, len(group.members)]]
 
 
-def places_text(places: Iterable[Place]) -> str:
+def places_text(places: Iterable[TopicPartitionKey]) -> str:
     """`orders:0,1;returns:2`."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(places):

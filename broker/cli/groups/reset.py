@@ -23,8 +23,9 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from gregor.broker.cli.client import settle_all
 from gregor.broker.cli.errors import CommandError
-from gregor.broker.cli.groups.report import Place, committed_offsets, log_offsets, state_name
+from gregor.broker.cli.groups.report import committed_offsets, log_offsets, state_name
 from gregor.broker.cli.tables import Column, on_terminal, print_table
+from gregor.protocol.topic_partition import TopicPartitionKey
 
 SCENARIOS = (
     *("--to-earliest", "--to-latest", "--to-current", "--to-offset"),
@@ -97,9 +98,9 @@ def parse_scope(texts: Iterable[str]) -> dict[str, list[int] | None]:
     return scope
 
 
-def read_plan(text: str, groups: Sequence[str]) -> dict[str, dict[Place, int]]:
+def read_plan(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartitionKey, int]]:
     """What --export printed: topic,partition,offset for a single group, group,topic,partition,offset for several."""
-    plan: dict[str, dict[Place, int]] = {}
+    plan: dict[str, dict[TopicPartitionKey, int]] = {}
     try:
         rows = list(csv.reader(io.StringIO(text)))
     except csv.Error as error:
@@ -114,7 +115,11 @@ def read_plan(text: str, groups: Sequence[str]) -> dict[str, dict[Place, int]]:
     return plan
 
 
-def clamp(wanted: Mapping[Place, int], first: Mapping[Place, int], end: Mapping[Place, int]) -> dict[Place, int]:
+def clamp(
+    wanted: Mapping[TopicPartitionKey, int],
+    first: Mapping[TopicPartitionKey, int],
+    end: Mapping[TopicPartitionKey, int],
+) -> dict[TopicPartitionKey, int]:
     """Offsets moved into the log where they lie outside of it, with a warning for each."""
     result = {}
     for place, offset in wanted.items():
@@ -135,7 +140,7 @@ class Planner:
         self._group = group
         self._committed = {place: part.offset for place, part in committed_offsets(admin, group, timeout_s).items()}
 
-    def plan(self, from_file: Mapping[str, Mapping[Place, int]]) -> dict[Place, int]:
+    def plan(self, from_file: Mapping[str, Mapping[TopicPartitionKey, int]]) -> dict[TopicPartitionKey, int]:
         """New offset of every partition in scope."""
         given = self._given
         if given["from_file"]:
@@ -162,7 +167,7 @@ class Planner:
             return self._by_time(places, parse_datetime_ms(given["to_datetime"]))
         return self._by_time(places, int(time.time() * 1000) - parse_duration_ms(given["by_duration"]))
 
-    def _scope(self) -> list[Place]:
+    def _scope(self) -> list[TopicPartitionKey]:
         if self._given["all_topics"]:
             return sorted(self._committed)
         scope = parse_scope(self._given["topics"])
@@ -172,7 +177,7 @@ class Planner:
         places |= {(topic, partition) for topic, partitions in scope.items() for partition in partitions or ()}
         return sorted(places)
 
-    def _log(self, places: Iterable[Place], spec: OffsetSpec) -> dict[Place, int]:
+    def _log(self, places: Iterable[TopicPartitionKey], spec: OffsetSpec) -> dict[TopicPartitionKey, int]:
         wanted = list(places)
         found = {place: info.offset for place, info in log_offsets(self._admin, wanted, spec).items()}
         for topic, partition in wanted:
@@ -180,10 +185,10 @@ class Planner:
                 raise CommandError(f"{topic}-{partition} does not exist or has no leader.")
         return found
 
-    def _clamped(self, wanted: Mapping[Place, int]) -> dict[Place, int]:
+    def _clamped(self, wanted: Mapping[TopicPartitionKey, int]) -> dict[TopicPartitionKey, int]:
         return clamp(wanted, self._log(wanted, OffsetSpec.earliest()), self._log(wanted, OffsetSpec.latest()))
 
-    def _by_time(self, places: Sequence[Place], timestamp_ms: int) -> dict[Place, int]:
+    def _by_time(self, places: Sequence[TopicPartitionKey], timestamp_ms: int) -> dict[TopicPartitionKey, int]:
         found = self._log(places, OffsetSpec.for_timestamp(timestamp_ms))
         later = [place for place, offset in found.items() if offset < 0]
         for topic, partition in later:
@@ -193,7 +198,7 @@ class Planner:
 
 def reset(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any], timeout_s: float) -> int:
     """Plans and, with --execute, commits; exit code 1 when a group could not be reset."""
-    from_file: Mapping[str, Mapping[Place, int]] = {}
+    from_file: Mapping[str, Mapping[TopicPartitionKey, int]] = {}
     if given["from_file"]:
         try:
             with open(given["from_file"], encoding="utf-8") as file:
@@ -229,7 +234,7 @@ def reset(admin: AdminClient, names: Sequence[str], given: Mapping[str, Any], ti
     return code
 
 
-def commit(admin: AdminClient, group: str, plan: Mapping[Place, int], timeout_s: float) -> None:
+def commit(admin: AdminClient, group: str, plan: Mapping[TopicPartitionKey, int], timeout_s: float) -> None:
     """Writes the offsets; the first partition that the broker refuses ends the command."""
     parts = [TopicPartition(topic, partition, offset) for (topic, partition), offset in plan.items()]
     request = [ConsumerGroupTopicPartitions(group, parts)]

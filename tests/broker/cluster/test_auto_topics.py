@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.cluster.auto_topics import GROUP_METADATA_TOPIC, TopicCreator
+from gregor.broker.cluster.auto_topics import TopicCreator
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 
 
 class Admin:

@@ -23,7 +23,10 @@ def node(tmp_path: Path) -> Iterator[Harness]:
 
 
 def make(node: Harness, *wishes: TopicWish, give_up_s: float = 0.0) -> None:
-    node.run(make_first_topics(node.broker, wishes, try_again_s=0.001, give_up_s=give_up_s))
+    broker = node.broker
+    node.run(
+        make_first_topics(broker.config, broker.metadata, broker.admin, wishes, try_again_s=0.001, give_up_s=give_up_s)
+    )
 
 
 def test_made_with_numbers_and_policy_and_left_alone_where_they_exist(

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from gregor.broker.cluster.auto_topics import GROUP_METADATA_TOPIC
 from gregor.broker.cluster.group_log import GroupLog
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FindCoordinatorRequest
 from gregor.protocol.records.batch import iter_batches
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from gregor.storage.log.log import Log
 from tests.broker.harness import Harness, running
 

@@ -110,7 +110,7 @@ def test_a_broken_device_needs_no_second_look(
     lost = partitions_in(harness, tmp_path / "b")
     monkeypatch.setattr(DataFolder, "probe", lambda self: pytest.fail("tried out"))
     log = harness.broker.logs.logs["orders", lost[0]]
-    log.on_error(log, OSError(errno.EIO, "Input/output error"))
+    harness.broker.logs.log_failed(log, OSError(errno.EIO, "Input/output error"))
     harness.turn()
     assert harness.produce("orders", b"x", partition=lost[1]).error_code == FAILED
     harness.stop()
@@ -131,7 +131,7 @@ def test_partitions_that_go_offline_in_turns_take_nothing_from_the_first_on(
     async def fail() -> None:
         log = partitions[0].log
         assert log is not None
-        log.on_error(log, OSError(errno.EIO, "Input/output error"))
+        harness.broker.logs.log_failed(log, OSError(errno.EIO, "Input/output error"))
         await asyncio.sleep(0)
         while not left or left[-1]:
             left.append(sum(partition.log is not None for partition in partitions))
@@ -151,7 +151,7 @@ def test_a_bad_file_takes_only_its_partition_offline(tmp_path: Path, ended: list
     harness = filled(tmp_path)
     first, second = partitions_in(harness, tmp_path / "b")
     log = harness.broker.logs.logs["orders", first]
-    log.on_error(log, PermissionError(errno.EACCES, "Permission denied"))
+    harness.broker.logs.log_failed(log, PermissionError(errno.EACCES, "Permission denied"))
     harness.until(lambda: led(harness)[first] == (-1, [0]))
     assert errors(harness) == {index: (FAILED, FAILED) if index == first else (0, 0) for index in range(4)}
     assert led(harness)[second] == (0, [])
@@ -161,7 +161,7 @@ def test_a_bad_file_takes_only_its_partition_offline(tmp_path: Path, ended: list
 def test_limits_of_the_process_take_nothing_offline(tmp_path: Path, ended: list[int]) -> None:
     harness = filled(tmp_path)
     log = harness.broker.logs.logs["orders", 0]
-    log.on_error(log, OSError(errno.EMFILE, "Too many open files"))
+    harness.broker.logs.log_failed(log, OSError(errno.EMFILE, "Too many open files"))
     harness.turn()
     assert errors(harness) == dict.fromkeys(range(4), (0, 0))
     harness.stop()
@@ -174,7 +174,7 @@ def test_without_any_folder_left_the_broker_ends(tmp_path: Path, ended: list[int
             log for log in harness.broker.logs.logs.values() if log.directory.startswith(f"{tmp_path}/{name}/")
         ]
         assert not ended
-        log.on_error(log, OSError(errno.EROFS, "Read-only file system"))
+        harness.broker.logs.log_failed(log, OSError(errno.EROFS, "Read-only file system"))
         harness.turn()
     assert len(ended) == 1
     assert harness.node.failed

@@ -34,7 +34,7 @@ def test_a_broker_takes_over_what_it_can(tmp_path: Path, caplog: pytest.LogCaptu
     with caplog.at_level("INFO"):
         reload_file(config, configs.broker_changed, lambda addresses: None)
     assert log.config.max_message_bytes == 2000
-    assert log._producers.expiration_ms == 7
+    assert log.producers.expiration_ms == 7
     told = [(record.levelname, record.getMessage().removeprefix(f"{path}: ")) for record in caplog.records]
     assert told == [
         ("INFO", "message.max.bytes=2000 is applied"),

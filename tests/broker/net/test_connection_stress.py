@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from gregor.broker.context import Broker
 from gregor.broker.net.connection import Connection
 from gregor.broker.net.produce_fast_path import ProduceRoutes
+from gregor.broker.parts import Broker
 from gregor.broker.server import Server
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.messages import (

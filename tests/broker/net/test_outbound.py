@@ -18,8 +18,11 @@ import uvloop
 
 from gregor.broker.net import outbound
 from gregor.broker.net.outbound import JOINED_BELOW_BYTES, WINDOW_BYTES, Outbound
-from tests.broker.loop_lag import longest_step_ms
+from tests.broker.loop_lag import LoopLag, loop_lag_during
 from tests.support.evicted import evict
+
+# A burst of 4 MB has taken 3 to 11 ms of processor time on two cores: above the 10 ms that hold elsewhere.
+MAX_BURST_LAG_MS = 20
 
 
 class Piece:
@@ -290,24 +293,25 @@ def test_an_evicted_file_holds_up_its_own_reader_alone(tmp_path: Path) -> None:
     path.write_bytes(content)
 
     def receive_all(sock: socket.socket, got: bytearray) -> None:
-        while len(got) < size:
-            got += sock.recv(1 << 20)
+        """Into memory that is there: to grow 24 MB would hold up the loop, whose interpreter is this thread's."""
+        begin = 0
+        while begin < size:
+            begin += sock.recv_into(memoryview(got)[begin:])
 
-    async def test() -> float:
+    async def test() -> LoopLag:
         async with connected() as (server, peer):
             peer.setblocking(True)
-            got = bytearray()
+            got = bytearray(size)
             if not evict(path):
                 pytest.skip("files of this system cannot be taken out of memory")
             server.outbound.send([Piece(path, 0, size)])
             assert server.outbound.blocked
             arrives = asyncio.get_running_loop().run_in_executor(None, receive_all, peer, got)
-            _, longest_ms, _ = await longest_step_ms(arrives)
+            _, lag = await loop_lag_during(arrives)
             assert got == content
-            return longest_ms
+            return lag
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        longest = [runner.run(test())]
-        while min(longest) >= 10 and len(longest) < 8:  # a busy machine adds to it; waiting for the disk would always
-            longest.append(runner.run(test()))
-    assert min(longest) < 10, longest
+        lag = runner.run(test())
+    print(f"\n{size >> 20} MB off the disk: {lag}")
+    assert lag.within(MAX_BURST_LAG_MS), lag

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.admin.elect_leaders import election_refusal, election_result
-from gregor.replication.controller.context import Cluster, LiveBroker, Partition, PartitionKey, Topic
+from gregor.replication.controller.context import Cluster, LiveBroker, Partition, Topic
 from gregor.replication.controller.decide import decide
 from gregor.replication.controller.events import PreferredElection, UncleanElection
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
 
-KEY: PartitionKey = ("t", 0)
+KEY = TopicPartition("t", 0)
 
 
 def picture(leader: int, isr: tuple[int, ...], alive: tuple[int, ...], *, deleting: bool = False) -> Cluster:
@@ -23,7 +24,7 @@ def picture(leader: int, isr: tuple[int, ...], alive: tuple[int, ...], *, deleti
     return Cluster(1, 1, brokers, {"t": topic})
 
 
-def elect(cluster: Cluster, unclean: bool, key: PartitionKey = KEY) -> int | ErrorCode:
+def elect(cluster: Cluster, unclean: bool, key: TopicPartition = KEY) -> int | ErrorCode:
     """As the controller loop does it."""
     refusal = election_refusal(cluster, key, unclean)
     if refusal is None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from gregor.config.listeners import Listener
+from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller.auto_leader_rebalance import LeaderBalance, misled_in_steps
-from gregor.replication.controller.context import Cluster, LiveBroker, Partition, PartitionKey, Topic
+from gregor.replication.controller.context import Cluster, LiveBroker, Partition, Topic
 from gregor.replication.store import nodes
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
 from gregor.replication.turns import in_turns
@@ -33,7 +34,7 @@ def cluster_of(*partitions: str, brokers: Collection[int] = (1, 2, 3)) -> Cluste
     return Cluster(1, 7, live, {"t": Topic(bytes(16), made)})
 
 
-def misled(cluster: Cluster, percentage: int = 10) -> set[PartitionKey]:
+def misled(cluster: Cluster, percentage: int = 10) -> set[TopicPartition]:
     return asyncio.run(in_turns(misled_in_steps(cluster, percentage)))
 
 
@@ -95,7 +96,7 @@ async def test_it_looks_after_every_election_and_then_in_its_time(monkeypatch: p
     class Controller:
         cluster: Cluster | None = None
 
-        async def elect(self, keys: Collection[PartitionKey], unclean: bool) -> None:
+        async def elect(self, keys: Collection[TopicPartition], unclean: bool) -> None:
             assert not unclean
             looks.append(len(keys))
             if len(looks) == 3:

@@ -57,7 +57,7 @@ def test_a_log_that_fails_is_named_and_the_others_are_closed(count: int) -> None
 def test_a_log_that_is_offline_already_is_not_clean() -> None:
     files = MemoryFiles()
     logs = filled(files, MANY)
-    logs[7].offline = True
+    logs[7].retire()
     assert close_all_cleanly(logs, files, NOW_MS) == [logs[7]]
 
 

@@ -159,7 +159,7 @@ def test_truncated_log_is_as_if_the_rest_was_never_appended(counts: list[int], d
     log = open_log(files, **limits)
     for number, count in enumerate(counts):
         log.append_as_leader(sequenced(number % 2, 0, number // 2 * 5, count), number // 3, NOW_MS + number)
-        log._producers.entries[number % 2].next_sequence = (number // 2 + 1) * 5
+        log.producers.entries[number % 2].next_sequence = (number // 2 + 1) * 5
     offset = data.draw(st.integers(0, sum(counts) + 2))
     log.high_watermark = data.draw(st.integers(0, log.log_end_offset))
     high_watermark = log.high_watermark
@@ -172,7 +172,7 @@ def test_truncated_log_is_as_if_the_rest_was_never_appended(counts: list[int], d
     twin = open_log(twin_files, **limits)
     for number, count in enumerate(counts[:kept]):
         twin.append_as_leader(sequenced(number % 2, 0, number // 2 * 5, count), number // 3, NOW_MS + number)
-        twin._producers.entries[number % 2].next_sequence = (number // 2 + 1) * 5
+        twin.producers.entries[number % 2].next_sequence = (number // 2 + 1) * 5
 
     log.truncate_to(offset)
     assert log.log_end_offset == min(offset, end_offset)
@@ -547,7 +547,7 @@ def test_partition_deleted_during_a_flush_is_no_trouble() -> None:
 
 
 def test_long_log_is_flushed_in_several_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gregor.storage.log.log.SEGMENTS_PER_FLUSH", 2)
+    monkeypatch.setattr("gregor.storage.log.flush.MAX_SEGMENTS_PER_FLUSH", 2)
     files = MemoryFiles()
     log = filled_log(files, 18)
     points = []

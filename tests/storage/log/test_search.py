@@ -105,9 +105,10 @@ def test_many_batches_that_are_all_too_early_are_gone_through_in_slices() -> Non
 @pytest.mark.parametrize("unlinked", [False, True])
 def test_segments_deleted_during_the_search(unlinked: bool) -> None:
     files = MemoryFiles()
-    log = filled(files, 40, segment_bytes=2000, index_interval_bytes=100)
     complaints: list[Any] = []
-    log.on_error = lambda _log, error: complaints.append(error)
+    log = filled(
+        files, 40, segment_bytes=2000, index_interval_bytes=100, on_error=lambda _log, error: complaints.append(error)
+    )
     files.evict()
     work = log.searching_timestamp(NOW_MS + 3)
     call = next(work)

@@ -198,9 +198,9 @@ def test_the_log_is_looked_into_once_and_only_for_what_lies_behind() -> None:
     log.close(clean=True)
     log = open_log(files)
     assert answer(log, 9) == GAP
-    assert log._producers.recalled_from == 3
+    assert log.producers.recalled_from == 3
     assert answer(log, 3) == GAP
-    assert log._producers.recalled_from is None
+    assert log.producers.recalled_from is None
 
 
 def test_another_epoch_in_the_log_tells_nothing_of_this_one() -> None:
@@ -253,7 +253,7 @@ def test_a_follower_knows_what_it_saw_being_stored() -> None:
     for sequence in (*range(30), 40, *range(41, 60)):  # as if 30 to 39 were compacted away
         batch = sequenced(7, 0, sequence)
         if sequence == 40:
-            leader._producers.clear()
+            leader.producers.clear()
         leader.append_as_leader(batch, 0, NOW_MS)
         sent.append(bytes(batch))
     follower.append_as_follower(b"".join(sent), NOW_MS)
@@ -373,9 +373,9 @@ def test_only_so_many_refused_producers_are_waited_for() -> None:
     log.await_sequence(0, 0, 1)  # lately again
     for producer_id in range(MOST_AWAITED, MOST_AWAITED + 3):
         log.await_sequence(producer_id, 0, 0)
-    assert len(log._producers.awaited) == MOST_AWAITED
-    assert {1, 2, 3}.isdisjoint(log._producers.awaited)
-    assert log._producers.awaited[0] == (0, 0, 1)
+    assert len(log.producers.awaited) == MOST_AWAITED
+    assert {1, 2, 3}.isdisjoint(log.producers.awaited)
+    assert log.producers.awaited[0] == (0, 0, 1)
     for producer_id in (4, MOST_AWAITED + 2):
         with pytest.raises(KafkaError):
             log.append_as_leader(sequenced(producer_id, 0, 1), 0, NOW_MS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gregor.replication.admin.topic_names import colliding, name_problem
+from gregor.protocol.topic_names import colliding, name_problem
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "_", "-", "x" * 249, "__consumer_offsets"])

@@ -1,4 +1,4 @@
-"""Which topic names are legal, and which are too much alike (Kafka's class Topic)."""
+"""Topic names: which are internal, which are legal, and which are too much alike (Kafka's class Topic)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 MAX_LENGTH = 249
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, "__transaction_state"})
 
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 

@@ -1,4 +1,4 @@
-"""gregor.broker.net.endpoints: clients are told the address of the listener they came in by."""
+"""gregor.broker.context: clients are told the address of the listener they came in by."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.net.endpoints import NodeEndpoint, endpoint_for
+from gregor.broker.context import NodeEndpoint, endpoint_for
 from gregor.replication.partition.metadata_image import Endpoint, LiveBroker
 from tests.broker.harness import FakeConnection
 

@@ -1,0 +1,52 @@
+"""What connections and listeners use of the broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from gregor.broker.jobs.background import Background
+    from gregor.broker.net.connections import Connections
+    from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
+    from gregor.broker.registry import Entry
+    from gregor.protocol.ids import Uuid
+    from gregor.protocol.turns import Gate
+    from gregor.replication.admin.topics import Admin
+    from gregor.replication.partition.partition import Partition
+    from gregor.replication.partition.replica_manager import ReplicaManager
+    from gregor.replication.store.topic_configs import TopicConfigs
+
+
+class ConnectionContext(Protocol):
+    """A connection hands it on to the handlers, which know more of it."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+    @property
+    def handlers(self) -> Mapping[int, Entry]: ...
+    @property
+    def connections(self) -> Connections: ...
+    @property
+    def buffers(self) -> BufferPool: ...
+    @property
+    def receive_budget(self) -> ReceiveBudget: ...
+    @property
+    def max_request_bytes(self) -> int: ...
+    @property
+    def background(self) -> Background: ...
+    @property
+    def gate(self) -> Gate: ...
+    @property
+    def replicas(self) -> ReplicaManager: ...
+    def partition_of(self, topic: str, topic_id: Uuid, index: int) -> Partition | None: ...
+
+
+class ListenersContext(ConnectionContext, Protocol):
+    """Listeners follow the broker's settings as well."""
+
+    @property
+    def topic_configs(self) -> TopicConfigs: ...
+    @property
+    def admin(self) -> Admin: ...

@@ -1,0 +1,132 @@
+"""The parts of one broker that requests are served with."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gregor.broker.context import endpoint_for
+from gregor.protocol.ids import ZERO_UUID, Uuid
+
+if TYPE_CHECKING:
+    from gregor.broker.answers.metadata import EncodedTopics
+    from gregor.broker.cluster.auto_topics import TopicCreator
+    from gregor.broker.context import (
+        AdminContext,
+        ApiContext,
+        Call,
+        ControllerContext,
+        GroupContext,
+        LogDirsContext,
+        NodeEndpoint,
+        ProducerIdContext,
+        ReplicaContext,
+    )
+    from gregor.broker.fetch.context import FetchPathContext
+    from gregor.broker.fetch.follower_sessions import FollowerSessions
+    from gregor.broker.fetch.sessions import FetchSessions
+    from gregor.broker.handlers.k03_metadata import EncodedMetadataContext
+    from gregor.broker.jobs.background import Background
+    from gregor.broker.jobs.log_mover import LogMover
+    from gregor.broker.net.connections import Connections
+    from gregor.broker.net.context import ConnectionContext, ListenersContext
+    from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
+    from gregor.broker.registry import Entry
+    from gregor.config.broker import BrokerConfig
+    from gregor.coordinator.group.coordinator import GroupCoordinator
+    from gregor.protocol.turns import Gate
+    from gregor.replication.admin.producer_ids import ProducerIdAllocator
+    from gregor.replication.admin.topics import Admin
+    from gregor.replication.controller.answers import ControllerAnswers
+    from gregor.replication.partition.controller_request_handler import LocalBroker
+    from gregor.replication.partition.metadata_image import MetadataImage
+    from gregor.replication.partition.partition import Partition
+    from gregor.replication.partition.replica_manager import ReplicaManager
+    from gregor.replication.store.consumer_offsets import ConsumerOffsets
+    from gregor.replication.store.topic_configs import TopicConfigs
+    from gregor.storage.folders.manager import LogManager
+
+
+@dataclass(slots=True, eq=False)
+class Broker:
+    """Put together in gregor.broker.wiring. Everything belongs to the loop's thread."""
+
+    config: BrokerConfig
+    broker_id: int
+    cluster_id: str
+    loop: asyncio.AbstractEventLoop
+    handlers: dict[int, Entry]
+    connections: Connections
+    buffers: BufferPool
+    receive_budget: ReceiveBudget
+    max_request_bytes: int
+    background: Background
+    gate: Gate
+    logs: LogManager
+    mover: LogMover
+    replicas: ReplicaManager
+    metadata: MetadataImage
+    topic_configs: TopicConfigs
+    local_broker: LocalBroker
+    controller: ControllerAnswers
+    admin: Admin
+    topic_creator: TopicCreator
+    groups: GroupCoordinator
+    consumer_offsets: ConsumerOffsets
+    producer_ids: ProducerIdAllocator
+    fetch_sessions: FetchSessions
+    follower_sessions: FollowerSessions
+    encoded_topics: EncodedTopics
+    unadvertised: frozenset[str]
+    """Listeners without an advertised host: a client is told the address that it came in by."""
+    sends_to_racks: bool = False
+    """Whether consumers are sent to the replica in their rack (replica.selector.class)."""
+
+    @staticmethod
+    def now_ms() -> int:
+        return int(time.time() * 1000)
+
+    async def write_log_start_offsets(self) -> None:
+        """Make the present log start offsets outlast a crash of this process. Where a disk refuses them they are tried
+        again with the next checkpoints.
+        """
+        self.logs.report(await self.background.run(self.logs.log_start_checkpoints()))
+
+    def partition_of(self, topic: str, topic_id: Uuid, index: int) -> Partition | None:
+        """The local replica that a request names, by id where it has one."""
+        if topic_id != ZERO_UUID:
+            return self.replicas.get_by_id(topic_id, index)
+        return self.replicas.get(topic, index)
+
+    def endpoint_of(self, node_id: int, call: Call) -> NodeEndpoint | None:
+        """Where this request's client reaches a live broker."""
+        node = self.metadata.brokers.get(node_id)
+        listener = call.connection.listener
+        return (
+            None
+            if node is None
+            else endpoint_for(node, call.connection, own=node_id == self.broker_id and listener in self.unadvertised)
+        )
+
+
+if TYPE_CHECKING:
+
+    def _serves(
+        broker: Broker,
+    ) -> tuple[
+        AdminContext,
+        ApiContext,
+        ConnectionContext,
+        ControllerContext,
+        EncodedMetadataContext,
+        FetchPathContext,
+        GroupContext,
+        ListenersContext,
+        LogDirsContext,
+        ProducerIdContext,
+        ReplicaContext,
+    ]:
+        """Have the type checker compare the parts with what each handler needs: the registry does not."""
+        return broker, broker, broker, broker, broker, broker, broker, broker, broker, broker, broker

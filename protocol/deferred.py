@@ -1,0 +1,93 @@
+"""A result that comes later, without an event loop.
+
+The party that will know the result makes a `Deferred` and completes it, fails it or sees it cancelled; the party that
+needs the result is called back at that moment, in the same turn. An acknowledgement that waits for the high watermark,
+a fetch that waits for records, a join that waits for the other members and the place of a response among those of its
+connection are all this one type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+ValueT = TypeVar("ValueT")
+
+
+class DeferredCancelled(Exception):
+    """The result is not needed any more, so there is none."""
+
+
+class Deferred(Generic[ValueT]):
+    """The first of `complete`, `fail` and `cancel` decides; the later ones have no effect and return False.
+
+    `value` is None and `error` is None until then. Callbacks run in the order in which they were added, inside the call
+    that decides; the cleanup of the party that makes the result is added first, so it precedes the use of the result.
+    """
+
+    __slots__ = ("_callbacks", "done", "error", "value")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.value: ValueT | None = None
+        self.error: BaseException | None = None
+        self._callbacks: tuple[Callable[[Any], object], ...] = ()
+
+    def complete(self, value: ValueT) -> bool:
+        if self.done:
+            return False
+        self.value = value
+        self._finish()
+        return True
+
+    def fail(self, error: BaseException) -> bool:
+        if self.done:
+            return False
+        self.error = error
+        self._finish()
+        return True
+
+    def cancel(self) -> bool:
+        """Say that the result is not needed; the party that would have made it is called back too."""
+        return self.fail(DeferredCancelled())
+
+    @property
+    def cancelled(self) -> bool:
+        return isinstance(self.error, DeferredCancelled)
+
+    def result(self) -> ValueT:
+        """Return the value or raise the error of a Deferred that is done."""
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value]
+
+    def then(self, callback: Callable[[Any], object]) -> None:
+        """Call `callback(self)` once this is done, at once if it is already."""
+        if self.done:
+            callback(self)
+        else:
+            self._callbacks += (callback,)
+
+    def _finish(self) -> None:
+        self.done = True
+        callbacks, self._callbacks = self._callbacks, ()
+        for callback in callbacks:
+            callback(self)
+
+
+class Wakeup(Protocol):
+    """An unfinished future of the caller's event loop."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: None, /) -> None: ...
+    def __await__(self) -> Any: ...
+
+
+async def outcome_of(deferred: Deferred[ValueT], wakeup: Wakeup) -> ValueT:
+    """Wait for the result in a coroutine, with a fresh future as `wakeup`. A waiter that is cancelled cancels it."""
+    deferred.then(lambda _: None if wakeup.done() else wakeup.set_result(None))
+    try:
+        await wakeup
+    finally:
+        deferred.cancel()
+    return deferred.result()

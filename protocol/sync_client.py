@@ -1,0 +1,82 @@
+"""A synchronous connection to one broker: the socket around `protocol.client`, without an event loop.
+
+It raises what a socket raises (TimeoutError and OSError), ConnectionEnded, and MalformedMessage where the other side
+does not answer as a Kafka broker does. After any of these the connection is of no more use: a response that comes late
+would be read as that of the next request.
+"""
+
+from __future__ import annotations
+
+import socket
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from gregor.protocol.client import InFlightRequests
+from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.framing import SIZE_BYTES
+
+if TYPE_CHECKING:
+    from gregor.protocol.messages import ApiMessage
+
+MAX_RESPONSE_BYTES = 512 * 1024 * 1024
+_RECEIVED_AT_ONCE_BYTES = 1024 * 1024
+
+
+class ConnectionEnded(ConnectionError):
+    """The broker closed the connection."""
+
+
+class SyncConnection:
+    """Sends requests and receives their responses; a context manager."""
+
+    def __init__(self, host: str, port: int, client_id: str | None, connect_timeout_s: float, timeout_s: float) -> None:
+        """`timeout_s` limits each wait for bytes."""
+        self.socket = socket.create_connection((host, port), timeout=connect_timeout_s)
+        self.socket.settimeout(timeout_s)
+        self._requests = InFlightRequests(client_id)
+
+    def send(self, request: ApiMessage, version: int) -> int:
+        """Send a request without waiting for its response; returns its correlation id."""
+        correlation_id, frame = self._requests.frame(request, version)
+        self.socket.sendall(frame)
+        return correlation_id
+
+    def receive(self) -> tuple[int, Any]:
+        """The next response: its correlation id and the message."""
+        correlation_id, message, _ = self._requests.response(self.receive_frame())
+        return correlation_id, message
+
+    def exchange(self, request: ApiMessage, version: int) -> Any:
+        """Send a request and return its response. No other request may be unanswered."""
+        sent = self.send(request, version)
+        answered, message = self.receive()
+        if answered != sent:
+            raise MalformedMessage(f"it answers request {answered}, not {sent}")
+        return message
+
+    def receive_frame(self) -> bytes:
+        """The bytes of the next response, without its size."""
+        size = int.from_bytes(self._receive(SIZE_BYTES), signed=True)
+        if not 0 <= size <= MAX_RESPONSE_BYTES:
+            raise MalformedMessage(f"a response of {size} bytes")
+        return self._receive(size)
+
+    def _receive(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            part = self.socket.recv(min(size - len(data), _RECEIVED_AT_ONCE_BYTES))
+            if not part:
+                raise ConnectionEnded(f"after {len(data)} of {size} bytes")
+            data += part
+        return bytes(data)
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

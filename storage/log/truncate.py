@@ -1,0 +1,114 @@
+"""Truncation: what a follower does to batches that its leader does not have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gregor.storage.producers.replay import replay_producers
+
+if TYPE_CHECKING:
+    from gregor.storage.log.epochs import LeaderEpochs
+    from gregor.storage.log.flush import Flusher
+    from gregor.storage.log.roll import Roller
+    from gregor.storage.log.segments import Segments
+    from gregor.storage.log.state import LogHealth, LogOffsets
+    from gregor.storage.log.swap import SegmentSwap
+    from gregor.storage.producers.state import ProducerStates
+
+
+class Truncation:
+    """Removes the end of a log, or all of it."""
+
+    __slots__ = ("_epochs", "_flusher", "_health", "_offsets", "_producers", "_roller", "_segments", "_swap")
+
+    def __init__(
+        self,
+        offsets: LogOffsets,
+        segments: Segments,
+        health: LogHealth,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        flusher: Flusher,
+        roller: Roller,
+        swap: SegmentSwap,
+    ) -> None:
+        self._offsets = offsets
+        self._segments = segments
+        self._health = health
+        self._producers = producers
+        self._epochs = epochs
+        self._flusher = flusher
+        self._roller = roller
+        self._swap = swap
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Remove all batches that reach up to `offset` or beyond it; the log ends there then."""
+        if offset < 0:
+            raise ValueError(f"cannot truncate to {offset}")
+        end_offset = self._offsets.log_end_offset
+        try:
+            if offset >= end_offset:
+                # Nothing to remove but an epoch that was begun here and got no batch.
+                self._epochs.truncate_from_end(end_offset)
+            elif offset < self._segments.bases[0]:
+                self.restart_at(offset, now_ms)
+            else:
+                self._truncate(offset, now_ms)
+        except OSError as error:
+            self._health.take_offline(error)
+            self._health.fail(error, "cannot truncate")
+
+    def restart_at(self, offset: int, now_ms: int) -> None:
+        """Remove everything; the log is empty and begins at `offset`."""
+        try:
+            self._swap.forget()
+            self._unlink_segments(0)
+            self._producers.clear()
+            self._producers.delete_snapshots_above(-1)
+            self._epochs.clear()
+            segment = self._segments.create(offset, now_ms)
+        except OSError as error:
+            self._health.take_offline(error)
+            self._health.fail(error, "cannot truncate")
+        self._roller.add(segment)
+        offsets = self._offsets
+        offsets.recovery_point_fell |= offset < offsets.recovery_point
+        offsets.log_start_offset = offsets.log_end_offset = offsets.high_watermark = offsets.recovery_point = offset
+        self._finish()
+
+    def _truncate(self, offset: int, now_ms: int) -> None:
+        offsets, segments, producers = self._offsets, self._segments, self._producers
+        self._swap.forget()
+        self._unlink_segments(segments.index_of(offset) + 1)
+        segments.active = active = segments.items[-1]
+        active.activate()
+        found = active.locate(offset)
+        if found is not None:
+            active.truncate_to(found[0], found[2])
+        self._epochs.truncate_from_end(offset)
+        offsets.log_end_offset = offset
+        offsets.log_start_offset = min(offsets.log_start_offset, offset)
+        offsets.high_watermark = min(offsets.high_watermark, offset)
+        offsets.recovery_point_fell |= offset < offsets.recovery_point
+        offsets.recovery_point = min(offsets.recovery_point, offset)
+        producers.delete_snapshots_above(offset)
+        if producers.entries:
+            replay_producers(producers, segments.items, offsets.log_start_offset, offset, now_ms)
+        self._finish()
+
+    def _unlink_segments(self, kept: int) -> None:
+        # The last first: should this be cut short, what is left has no gap.
+        segments = self._segments
+        for segment in reversed(segments.items[kept:]):
+            self._producers.delete_snapshot(segment.base_offset)
+            for path in segment.mark_deleted():
+                segments.files.unlink(path)
+        segments.remove_from(kept)
+
+    def _finish(self) -> None:
+        offsets = self._offsets
+        if offsets.cleaned_offset is not None:
+            offsets.cleaned_offset = min(offsets.cleaned_offset, offsets.log_end_offset)
+        self._segments.truncated()
+        self._flusher.truncated()
+        self._roller.set_limits()
