@@ -236,8 +236,8 @@ class Node:
             group_log,
             group_log,
             now_ms,
+            gate,
             partition_count=config["offsets.topic.num.partitions"],
-            pause=gate.turns().next,
         )
         listener = config.inter_broker_listener_name
         brokers = Brokers(config.broker_id, local, listener, config["controller.socket.timeout.ms"])

@@ -30,26 +30,37 @@ class LoopGate:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._scheduled = False
+        self._taken = False
+        """Whether a piece of work proceeds in this turn of the loop; the next turn begins with `_open`."""
 
-    async def passed(self) -> None:
+    async def wait(self) -> None:
+        """Wait for the next turn of the caller's work."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting.append(turn)
-        if not self._scheduled:
-            self._scheduled = True
-            loop.call_soon(self._open, loop)
+        self._take(loop)
         await turn
 
+    async def _enter(self) -> None:
+        """As `wait`, but begin at once if no other work proceeds in this turn of the loop."""
+        if self._taken:
+            await self.wait()
+        else:
+            self._take(asyncio.get_running_loop())
+
+    def _take(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._taken:
+            self._taken = True
+            loop.call_soon(self._open, loop)
+
     def _open(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._taken = False
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():  # else it was cancelled
                 turn.set_result(None)
+                self._take(loop)
                 break
-        self._scheduled = bool(self._waiting)
-        if self._scheduled:
-            loop.call_soon(self._open, loop)
 
     def turns(self) -> LoopTurns:
         """For one piece of work, which begins now."""
@@ -71,11 +82,10 @@ class LoopGate:
         return _Rest(self, steps, call, threads)
 
     async def run(self, steps: Steps[ResultT], threads: Executor | None = None) -> ResultT:
-        """Run all steps; begins at once unless other work waits for its turn. After more than a turn, other work
-        proceeds before the caller does. If the caller is cancelled, the steps are closed at once."""
+        """Run all steps; begins at once if no other work proceeds in this turn of the loop. After more than a turn,
+        other work proceeds before the caller does. If the caller is cancelled, the steps are closed at once."""
         try:
-            if self._waiting:
-                await self.passed()
+            await self._enter()
             begun = self.start(steps, threads)
             return await begun if isinstance(begun, _Rest) else begun  # type: ignore[return-value]
         finally:
@@ -91,16 +101,18 @@ class LoopGate:
                     done = asyncio.get_running_loop().run_in_executor(threads, call)
                     await asyncio.wait((done,))
                     resume = after_call(steps, done.result)
-                if call is None or self._waiting:
+                if call is None:
                     long = True
-                    await self.passed()
+                    await self.wait()
+                else:
+                    await self._enter()
                 until_s = self.clock() + TURN_S
                 call = resume()
                 while call is None and self.clock() <= until_s:
                     call = next(steps)
         except StopIteration as end:
             if long:
-                await self.passed()
+                await self.wait()
             result: ResultT = end.value
             return result
         finally:
@@ -134,5 +146,5 @@ class LoopTurns:
     async def next(self) -> None:
         gate = self._gate
         if gate.clock() > self._until_s:
-            await gate.passed()
+            await gate.wait()
             self._until_s = gate.clock() + TURN_S
