@@ -92,7 +92,7 @@ class Broker:
         """Make the present log start offsets outlast a crash of this process. Where a disk refuses them they are tried
         again with the next checkpoints.
         """
-        self.logs.report(await self.background.run(self.logs.log_start_checkpoints()))
+        self.logs.report(await self.background.run(self.logs.checkpoints.log_starts()))
 
     def partition_of(self, topic: str, topic_id: Uuid, index: int) -> Partition | None:
         """The local replica that a request names, by id where it has one."""

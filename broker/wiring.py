@@ -102,7 +102,8 @@ class Node:
             raise StartError(str(error)) from None
         self._config = config
         self._files = OsFiles(open_files_limit())
-        self._logs = LogManager(config, self._files, now_ms)
+        self._scan_helper = ScanHelper(self._recovery_processes())
+        self._logs = LogManager(config, self._files, now_ms, self._scan_helper)
         self._gate = LoopGate()
         self._background = Background(self._gate)
         self.in_cluster = in_cluster(config)
@@ -114,7 +115,6 @@ class Node:
         self._mover: LogMover | None = None
         self._disk_watch: DiskWatch | None = None
         self._loading: Iterator[Log | None] | None = None
-        self._scan_helper = ScanHelper(self._recovery_processes())
         self._local: LatePartitions | None = None
         self._ports: dict[str, int] = {}
         self._opened = False
@@ -128,7 +128,6 @@ class Node:
         try:
             logs.lock()
             store = await (self._enter_cluster() if self.in_cluster else self._open_own_store())
-            logs.helper = self._scan_helper
             self._loading = logs.load()
             self._opened = True
             await self._load_for(_LOAD_BEFORE_SERVING_S)
@@ -220,7 +219,7 @@ class Node:
             lag_time_max_ms=config["replica.lag.time.max.ms"],
             is_alive=image.is_alive,
             folder_removed=lambda folder: self._background.remove_later(
-                [folder, *self._take_leftovers()], config["log.segment.delete.delay.ms"]
+                [folder, *self._logs.take_unlinkable()], config["log.segment.delete.delay.ms"]
             ),
         )
         self._mover = LogMover(config, logs, replicas, self._background)
@@ -333,7 +332,7 @@ class Node:
         self.cleaner = LogCleaner(config, logs, self._background, now_ms)
         self.cleaner.start()
         self.control = Control(config, logs, self.cleaner, maintenance, self._background, now_ms, self.stalls)
-        self._background.remove_later(self._take_leftovers(), 0)
+        self._background.remove_later(self._logs.take_unlinkable(), 0)
         if self._loading is not None:
             self._background.spawn(self._load_rest(local))
         else:
@@ -453,7 +452,7 @@ class Node:
         if local.must_be_asked and self._disk_watch is not None:
             await self._disk_watch.tell_controller()
         await self._adopt_strangers()
-        self._background.remove_later(self._take_leftovers(), 0)
+        self._background.remove_later(self._logs.take_unlinkable(), 0)
         if self._mover is not None:
             self._mover.resume()
 
@@ -468,10 +467,6 @@ class Node:
         self._adopted = True
         if adopted:
             logger.info("adopted %d partitions of folders that the metadata did not know", len(adopted))
-
-    def _take_leftovers(self) -> list[str]:
-        leftovers, self._logs.unlinkable = self._logs.unlinkable, []
-        return leftovers
 
     def _store_failed(self, failure: StoreError) -> None:
         """Without its metadata a broker must not go on as if all were well: whoever watches over it sees it end."""

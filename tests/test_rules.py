@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 
+import grimp
 import pytest
 
 from tests.support.processes import ROOT, clean_environment
@@ -31,6 +32,25 @@ TOP_LEVEL = {
     ),
 }
 MAX_LINES = 600
+MAX_MODULES = 15
+"""In one folder."""
+FOLDERS_OF_MANY = {
+    "broker/cli": "one module per command",
+    "broker/handlers": "one per API",
+    "protocol/schema": "one per API",
+}
+KNOWN_CIRCLES: dict[frozenset[str], str] = {
+    frozenset(
+        {
+            "gregor.broker.fetch.delayed",
+            "gregor.broker.fetch.down_conversion",
+            "gregor.broker.fetch.follower",
+            "gregor.broker.fetch.follower_sessions",
+            "gregor.broker.handlers.k01_fetch",
+        }
+    ): "the consumer's read is in its handler, and waiting fetches and down-conversion use it",
+}
+"""Import circles that are left, each with its reason. To be taken out with the circle."""
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
@@ -128,3 +148,56 @@ def test_only_test_modules_are_named_test() -> None:
         if not path.name.startswith("test_") and re.search(r"^(async )?def test_", path.read_text(), re.MULTILINE)
     ]
     assert odd == []
+
+
+def _room(module: str) -> str:
+    return module.rpartition(".")[0]
+
+
+def _imports() -> dict[str, set[str]]:
+    """Who imports whom, also inside functions and for type checkers. Between modules of one room the type checker's
+    do not count: they cost nothing, and the two are read together anyway."""
+    every = grimp.build_graph("gregor", exclude_type_checking_imports=False, cache_dir=None)
+    at_run_time = grimp.build_graph("gregor", exclude_type_checking_imports=True, cache_dir=None)
+    return {
+        module: {
+            other
+            for other in every.find_modules_directly_imported_by(module)
+            if _room(other) != _room(module) or other in at_run_time.find_modules_directly_imported_by(module)
+        }
+        for module in every.modules
+    }
+
+
+def _circles(imports: dict[str, set[str]]) -> set[frozenset[str]]:
+    """The groups of modules that reach each other."""
+    reached: dict[str, set[str]] = {}
+    for module in imports:
+        found: set[str] = set()
+        left = list(imports[module])
+        while left:
+            other = left.pop()
+            if other not in found:
+                found.add(other)
+                left += imports[other]
+        reached[module] = found
+    return {
+        frozenset(other for other in reached[module] if module in reached[other])
+        for module in imports
+        if module in reached[module]
+    }
+
+
+def test_modules_that_import_each_other_are_found() -> None:
+    imports = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": set(), "f": {"f"}}
+    assert _circles(imports) == {frozenset("abc"), frozenset("f")}
+
+
+def test_no_modules_import_each_other() -> None:
+    assert _circles(_imports()) == set(KNOWN_CIRCLES)
+
+
+def test_no_folder_holds_more_modules_than_can_be_taken_in() -> None:
+    folders = {path.parent for path in SOURCES} - {ROOT / name for name in FOLDERS_OF_MANY}
+    counts = {str(one.relative_to(ROOT)): len([*one.glob("*.py")]) - 1 for one in folders}
+    assert {name: count for name, count in counts.items() if count > MAX_MODULES} == {}

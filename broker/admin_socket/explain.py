@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gregor.broker.units import duration, size
 from gregor.storage.log.compaction import NEVER_OVERDUE_MS, Bound
 
 if TYPE_CHECKING:
@@ -17,32 +18,6 @@ _FIRST = {
     Bound.HIGH_WATERMARK: "when it is committed",
     Bound.MIN_LAG: "when it is old enough",
 }
-
-_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
-
-
-def duration(ms: float) -> str:
-    """The two largest units: `3 d 4 h`, `12 s`, `250 ms`."""
-    rest = int(ms)
-    parts = []
-    for unit_ms, name in _UNITS:
-        count, rest = divmod(rest, unit_ms)
-        if count:
-            parts.append(f"{count} {name}")
-        if len(parts) == 2 or (parts and not count):
-            break
-    return " ".join(parts) or f"{rest} ms"
-
-
-def size(size_bytes: float) -> str:
-    """`831 B`, `12.0 KB`, `3.4 MB`, `1.2 GB`, in powers of 1000."""
-    if size_bytes < 1000:
-        return f"{int(size_bytes)} B"
-    for unit in ("KB", "MB"):
-        size_bytes /= 1000
-        if size_bytes < 999.95:
-            return f"{size_bytes:.1f} {unit}"
-    return f"{size_bytes / 1000:.1f} GB"
 
 
 def compaction_outlook(

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from gregor.broker.admin_socket.explain import size
 from gregor.broker.cli.command import run
 from gregor.broker.cli.tables import Column, print_table
 from gregor.broker.cli.upkeep import common_options, give_order
+from gregor.broker.units import size
 
 EPILOG = """\b
 Examples:

@@ -15,10 +15,10 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller.requests import answered_with
-from gregor.replication.partition.controller_request_handler import BrokerResponse, LocalBroker
+from gregor.replication.partition.controller_request_handler import LocalBroker
 
 if TYPE_CHECKING:
-    from gregor.replication.controller.requests import BrokerRequest
+    from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.topic_configs import TopicConfigs

@@ -47,7 +47,7 @@ Suspect = tuple["Log | None", OSError]
 
 
 class DiskWatch:
-    """One broker's. `trouble` is for `LogManager.on_trouble`."""
+    """One broker's. `trouble` handles `LogManager.disk_errors`."""
 
     def __init__(
         self,
@@ -72,8 +72,7 @@ class DiskWatch:
         self._suspects: dict[DataFolder, list[Suspect]] = {}
 
     def start(self) -> None:
-        self._logs.on_trouble = self.trouble
-        self._logs.on_load_failure = lambda folder, error: self.trouble(folder, None, error)
+        self._logs.disk_errors.subscribe(self.trouble)
         self._background.spawn(self._keep_reserves())
 
     def trouble(self, folder: DataFolder, log: Log | None, error: OSError) -> None:

@@ -18,11 +18,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from gregor.broker.admin_socket.explain import size
 from gregor.broker.jobs.cleaner_process import CleanerProcess, CleaningFailed
 from gregor.broker.jobs.maintenance import flush_log
 from gregor.broker.jobs.worker_process import WorkerDied
 from gregor.broker.log import logger
+from gregor.broker.units import size
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import ITEMS_PER_STEP, collect, run_all
@@ -284,7 +284,7 @@ class LogCleaner:
             await flush_log(log, self._background, self._clock_ms(), rolled_only=True)
             if log.generation != generation or log.offline:
                 raise LogChanged(f"{log.topic}-{log.partition} changed before it was compacted")
-        errors = await self._background.run(run_all(self._logs.checkpoints()))
+        errors = await self._background.run(run_all(self._logs.checkpoints.recovery_points()))
         self._logs.report(errors)
         if self._logs.get(log.topic, log.partition) is log and self._logs.folder_of(log) in errors:
             raise errors[self._logs.folder_of(log)]
@@ -320,7 +320,7 @@ class LogCleaner:
         end_offset = await process.clean(job, producers, None if limit > UNLIMITED_BYTES_PER_SECOND else limit, swap)
         if log.generation == generation:
             log.cleaned_offset = end_offset
-        self._logs.report(await self._background.run(run_all(self._logs.cleaner_checkpoints())))
+        self._logs.report(await self._background.run(run_all(self._logs.checkpoints.cleaned_offsets())))
         result = CleaningResult(
             True,
             "",

@@ -92,7 +92,7 @@ class LogMover:
         try:
             move = self._logs.moves.begin(key, folder)
         except OSError as error:
-            self._logs.on_trouble(folder, None, error)
+            self._logs.disk_errors.report(folder, None, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder.path}: {error.strerror}") from error
         for path in move.garbage:
             self._remove(path)
@@ -120,7 +120,7 @@ class LogMover:
                 self._remove(self._logs.moves.cancel(key))
                 cause = error if isinstance(error, OSError) else error.__cause__
                 if isinstance(cause, OSError):
-                    self._logs.on_trouble(move.failed_folder(cause), None, cause)
+                    self._logs.disk_errors.report(move.failed_folder(cause), None, cause)
 
     async def _copy(self, key: TopicPartition, move: LogMove) -> None:
         ready = False
@@ -140,7 +140,7 @@ class LogMover:
                     move.copied(plan)
             elif not ready:
                 # What the target's checkpoints say of the log counts from the swap on: it must be there before.
-                errors = await self._background.run(run_all(self._logs.checkpoints()))
+                errors = await self._background.run(run_all(self._logs.checkpoints.recovery_points()))
                 self._logs.report(errors)
                 if (failure := errors.get(move.folder.path)) is not None:
                     raise failure
@@ -154,12 +154,12 @@ class LogMover:
                     if not is_full(error) or move.failed_folder(error) is not move.home:
                         raise
                     # No room for a longer name, on the disk that is to be relieved by the move: all else is done.
-                    self._logs.on_trouble(move.home, None, error)
+                    self._logs.disk_errors.report(move.home, None, error)
                     await asyncio.sleep(_FULL_RETRY_S)
                     continue
                 self._replicas.log_moved(moved)
                 logger.info("%s-%d lies in %s now", *key, move.folder.path)
-                self._logs.report(await self._background.run(run_all(self._logs.checkpoints())))
+                self._logs.report(await self._background.run(run_all(self._logs.checkpoints.recovery_points())))
                 self._remove(f"{moved.directory}/{MOVED_FILE}")
                 self._remove(old)
                 return

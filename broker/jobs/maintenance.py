@@ -161,7 +161,7 @@ class Maintenance:
                 self._background.remove_later(paths, delays_ms[os.path.dirname(paths[0])])
 
     async def _checkpoint_high_watermarks(self) -> None:
-        plan = await self._background.run_steps(self._logs.high_watermark_checkpoints())
+        plan = await self._background.run_steps(self._logs.checkpoints.high_watermarks())
         self._logs.report(await self._background.run(plan))
 
     async def _checkpoint(self) -> None:
@@ -169,7 +169,7 @@ class Maintenance:
             await self._write_checkpoints()
 
     async def _write_checkpoints(self) -> None:
-        plan = await self._background.run_steps(self._logs.checkpoints())
+        plan = await self._background.run_steps(self._logs.checkpoints.recovery_points())
         self._logs.report(await self._background.run(plan))
 
     async def _forget_removed(self) -> None:

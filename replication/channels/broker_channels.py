@@ -7,23 +7,37 @@ tries a request again until the broker has answered or its registration is gone,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gregor.replication.channels.peer import Peer, PeerError
 
 if TYPE_CHECKING:
     from gregor.config.listeners import Listener
-    from gregor.replication.controller.context import LiveBroker
-    from gregor.replication.controller.requests import BrokerRequest
-    from gregor.replication.partition.controller_request_handler import BrokerResponse, LocalBroker
+    from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
+    from gregor.replication.store.nodes import BrokerRegistration
+
+
+class RegisteredBroker(Protocol):
+    """One life of a live broker."""
+
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def registration(self) -> BrokerRegistration: ...
+
+
+class RequestHandler(Protocol):
+    """The broker of this process."""
+
+    async def handle(self, request: BrokerRequest) -> BrokerResponse: ...
 
 
 class Brokers:
     """The BrokerChannels of a cluster. `live` is to be set: it returns the controller's live brokers by id."""
 
-    def __init__(self, broker_id: int, local: LocalBroker, listener: str, timeout_ms: int) -> None:
+    def __init__(self, broker_id: int, local: RequestHandler, listener: str, timeout_ms: int) -> None:
         """`listener`: name of the one that brokers talk on. `timeout_ms`: controller.socket.timeout.ms."""
-        self.live: Callable[[], Mapping[int, LiveBroker]] = dict
+        self.live: Callable[[], Mapping[int, RegisteredBroker]] = dict
         self._broker_id = broker_id
         self._local = local
         self._listener = listener

@@ -4,21 +4,54 @@ network. Who it is, the metadata image says: the one that spoke to this broker l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gregor.protocol.messages import request_class
 from gregor.replication.channels.peer import Peer, PeerError
 
 if TYPE_CHECKING:
-    from gregor.replication.controller.answers import ControllerAnswers, ControllerQuestion
-    from gregor.replication.partition.metadata_image import MetadataImage
+    from collections.abc import Callable, Mapping
+
+    from gregor.replication.channels.messages import ControllerRequest, ControllerResponse
+
+
+class OwnController(Protocol):
+    """The controller of this process."""
+
+    @property
+    def is_active(self) -> bool: ...
+
+    async def answer(self, request: ControllerRequest, version: int) -> ControllerResponse: ...
+
+
+class Endpoint(Protocol):
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+class ReachableBroker(Protocol):
+    @property
+    def endpoints(self) -> Mapping[str, Endpoint]: ...
+
+
+class KnownController(Protocol):
+    """The part of the metadata image that names the controller, and the addresses of brokers by listener."""
+
+    @property
+    def controller_id(self) -> int: ...
+    @property
+    def brokers(self) -> Mapping[int, ReachableBroker]: ...
+    @property
+    def on_update(self) -> list[Callable[[], None]]: ...
 
 
 class ControllerLink:
     """One connection, for one question at a time."""
 
     def __init__(
-        self, broker_id: int, image: MetadataImage, own: ControllerAnswers, listener: str, timeout_ms: int
+        self, broker_id: int, image: KnownController, own: OwnController, listener: str, timeout_ms: int
     ) -> None:
         """`own` answers while this broker is the controller. `listener`: name of the one that brokers talk on."""
         self._broker_id = broker_id
@@ -42,7 +75,7 @@ class ControllerLink:
             return None if kind is None else (kind.MIN_VERSION, kind.MAX_VERSION)
         return await self._way().offered(api_key)
 
-    async def ask(self, request: ControllerQuestion, max_version: int | None = None) -> Any:
+    async def ask(self, request: ControllerRequest, max_version: int | None = None) -> Any:
         """The answer, in the newest version that both know, up to `max_version`. Raises PeerError: no controller is
         known or can be reached now."""
         if self._own.is_active:

@@ -20,17 +20,19 @@ from gregor.protocol.messages import (
     ControlledShutdownResponse,
 )
 from gregor.protocol.topic_partition import TopicPartition
-from gregor.replication.admin.producer_ids import claim_block
 from gregor.replication.controller.alter_partition import ANY_EPOCH, Proposal, refusal
 from gregor.replication.controller.events import IsrProposed, ShutdownAnnounced
 from gregor.replication.store.metadata_store import StoreError
 from gregor.replication.store.nodes import NodeFormatError
+from gregor.replication.store.producer_id_blocks import claim_block
 from gregor.replication.store.time_limit import TimeLimit
 from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
+    from gregor.replication.channels.messages import ControllerRequest, ControllerResponse
     from gregor.replication.controller.context import Cluster
-    from gregor.replication.controller.loop import ControllerLoop, Step
+    from gregor.replication.controller.events import Step
+    from gregor.replication.controller.loop import ControllerLoop
     from gregor.replication.store.metadata_store import MetadataStore
     from gregor.replication.store.nodes import PartitionState
 
@@ -38,9 +40,6 @@ UNKNOWN_BROKER_EPOCH = -1
 # AlterPartition
 TOPIC_IDS_FROM = 2
 EPOCHS_FROM = 3
-
-ControllerQuestion = AlterPartitionRequest | ControlledShutdownRequest | AllocateProducerIdsRequest
-ControllerAnswer = AlterPartitionResponse | ControlledShutdownResponse | AllocateProducerIdsResponse
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ class ControllerAnswers:
         """Whether this broker is the controller."""
         return self._controller.is_active
 
-    async def answer(self, request: ControllerQuestion, version: int) -> ControllerAnswer:
+    async def answer(self, request: ControllerRequest, version: int) -> ControllerResponse:
         if isinstance(request, AlterPartitionRequest):
             return await self.alter_partition(request, version)
         if isinstance(request, ControlledShutdownRequest):

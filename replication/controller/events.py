@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from gregor.protocol.topic_partition import TopicPartition
-from gregor.replication.controller.requests import BrokerRequest
+from gregor.replication.channels.messages import BrokerRequest
 from gregor.replication.store.metadata_store import Operation
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, TopicAssignment
 
@@ -134,6 +134,9 @@ Event = (
     | Reassigned
     | ShutdownAnnounced
 )
+
+Step = Callable[[Event], Awaitable[bool]]
+"""Decide on an event and act; False if the decision is void, as it was made on an old state of the cluster."""
 
 # -- actions -----------------------------------------------------------------------------------------------------------
 

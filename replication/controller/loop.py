@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
+from gregor.replication.channels.senders import RETRY_DELAY_S, BrokerChannels, Sender
 from gregor.replication.controller import orders as controller_orders
 from gregor.replication.controller.context import Cluster
 from gregor.replication.controller.controller_election import ControllerElection
@@ -36,6 +38,7 @@ from gregor.replication.controller.events import (
     ReplicasRecovered,
     ReplicasStopped,
     Send,
+    Step,
     TopicsChanged,
     TopicsDoomed,
     UncleanChanged,
@@ -44,10 +47,8 @@ from gregor.replication.controller.events import (
 )
 from gregor.replication.controller.reader import ControllerReader
 from gregor.replication.controller.reassignment import reassignment_refusal
-from gregor.replication.controller.requests import BrokerRequest, answered_with, removed_by
-from gregor.replication.controller.senders import RETRY_DELAY_S, BrokerChannels, Sender
+from gregor.replication.controller.requests import answered_with, removed_by
 from gregor.replication.controller.writes import ControllerWrites, Fenced
-from gregor.replication.partition.controller_request_handler import BrokerResponse
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import (
     BadVersion,
@@ -81,10 +82,6 @@ class _Read(NamedTuple):
     """Something to read again: a path whose watch was called."""
 
     path: str
-
-
-Step = Callable[[Event], Awaitable[bool]]
-"""Decide and do; False if what was decided is void, as the picture was old."""
 
 
 class _Turn(NamedTuple):

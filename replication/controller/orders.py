@@ -4,11 +4,11 @@ events, on a picture that nobody changes meanwhile."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.topic_partition import TopicPartition
-from gregor.replication.admin.elect_leaders import election_refusal, election_result
+from gregor.replication.controller.elect_leaders import election_refusal, election_result
 from gregor.replication.controller.events import PreferredElection, Reassigned, UncleanElection
 from gregor.replication.controller.reassignment import before_all_have_left, is_moving, reassignment_refusal
 from gregor.replication.store.metadata_store import StoreError
@@ -16,7 +16,7 @@ from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
     from gregor.replication.controller.context import Cluster
-    from gregor.replication.controller.loop import ControllerLoop, Step
+    from gregor.replication.controller.events import Step
     from gregor.replication.controller.writes import ControllerWrites
     from gregor.replication.store.nodes import ReplicaAssignment
 
@@ -26,7 +26,16 @@ Elections = dict["TopicPartition", int | KafkaError]
 Moves = dict["TopicPartition", KafkaError | None]
 
 
-async def elect(controller: ControllerLoop, keys: Collection[TopicPartition], unclean: bool) -> Elections:
+class Controller(Protocol):
+    """The part of ControllerLoop that carries orders out."""
+
+    @property
+    def cluster(self) -> Cluster | None: ...
+
+    async def in_turn(self, work: Callable[[Cluster, Step], Awaitable[ResultT]]) -> ResultT: ...
+
+
+async def elect(controller: Controller, keys: Collection[TopicPartition], unclean: bool) -> Elections:
     """See ControllerLoop.elect."""
 
     async def work(cluster: Cluster, step: Step) -> Elections | None:
@@ -53,7 +62,7 @@ async def elect(controller: ControllerLoop, keys: Collection[TopicPartition], un
 
 
 async def reassign(
-    controller: ControllerLoop,
+    controller: Controller,
     writes: ControllerWrites,
     targets: Mapping[TopicPartition, tuple[int, ...] | None],
     keep_factor: bool,
@@ -81,7 +90,7 @@ async def reassign(
 
 
 async def reassignments(
-    controller: ControllerLoop, wanted: Collection[TopicPartition] | None
+    controller: Controller, wanted: Collection[TopicPartition] | None
 ) -> dict[TopicPartition, ReplicaAssignment]:
     """See ControllerLoop.reassignments."""
 
@@ -97,7 +106,7 @@ async def reassignments(
 
 
 async def _done(
-    controller: ControllerLoop, work: Callable[[Cluster, Step], Awaitable[ResultT | None]]
+    controller: Controller, work: Callable[[Cluster, Step], Awaitable[ResultT | None]]
 ) -> ResultT | KafkaError:
     """Its result; NOT_CONTROLLER where there is none. None says that the picture was old: after the next it is tried
     again."""

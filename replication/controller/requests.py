@@ -25,8 +25,6 @@ EPOCH_DURING_DELETE = -2
 # Kafka's SecurityProtocol ids.
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
-BrokerRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
-
 
 KnownStates = dict[tuple[TopicPartition, bool], LeaderAndIsrRequest.LeaderAndIsrPartitionState]
 

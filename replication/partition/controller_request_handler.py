@@ -12,7 +12,7 @@ from gregor.protocol.messages import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from gregor.replication.controller.requests import BrokerRequest
+from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.store.topic_configs import TopicConfigs
@@ -21,8 +21,6 @@ from gregor.replication.turns import in_turns
 NOT_REGISTERED = -1
 OWN = -1
 """The connection of the controller in this very process, which has none."""
-
-BrokerResponse = LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse
 
 
 class LocalBroker:

@@ -18,56 +18,54 @@ logger = logging.getLogger(__name__)
 
 
 class DataFolders:
-    """Base of LogManager. A folder that cannot be used at start, or fails later, keeps the others from nothing."""
+    """Part of LogManager. A folder that cannot be used at start, or fails later, keeps the others from nothing."""
 
     def __init__(self, paths: Iterable[str], files: Files, clock_ms: Callable[[], int]) -> None:
         self._files = files
         self._clock_ms = clock_ms
-        self.folders = [DataFolder(path.rstrip("/") or "/", files) for path in dict.fromkeys(paths)]
+        self.all = [DataFolder(path.rstrip("/") or "/", files) for path in dict.fromkeys(paths)]
         self.broker_id: int | None = None
         self.cluster_id: str | None = None
-        self.on_trouble: Callable[[DataFolder, Log | None, OSError], None] = _say
-        """Hears of every error of a disk, inside whatever ran into it: put off what is to be done about it. The log is
-        None where the error concerns the data folder as a whole."""
 
     def lock(self) -> None:
-        """Takes all data folders, making those that do not exist. One that cannot be used has failed from the start.
+        """Take all data folders, making those that do not exist. One that cannot be used has failed from the start.
         Raises FolderInUse, and OSError when no folder is left; then none is held."""
         try:
-            for folder in self.folders:
+            for folder in self.all:
                 try:
                     folder.lock()
                 except OSError as error:
-                    self._failed_at_start(folder, error)
+                    self.failed_at_start(folder, error)
         except BaseException:
             self.unlock()
             raise
 
-    def _failed_at_start(self, folder: DataFolder, error: OSError) -> None:
+    def failed_at_start(self, folder: DataFolder, error: OSError) -> None:
+        """Go on without the folder; raises the error when none is left."""
         folder.failure = error
         logger.error(
             "%s cannot be used, its partitions are offline: %s. Mend or mount it and start again, or take it out of "
             "log.dirs",
             folder.path, error,
         )  # fmt: skip
-        if not self.online_folders():
+        if not self.online():
             raise error
 
-    def online_folders(self) -> list[DataFolder]:
+    def online(self) -> list[DataFolder]:
         """The data folders that have not failed."""
-        return [folder for folder in self.folders if folder.failure is None]
+        return [folder for folder in self.all if folder.failure is None]
 
     def unlock(self) -> None:
-        for folder in self.folders:
+        for folder in self.all:
             folder.unlock()
 
     def release_reserves(self) -> None:
-        """Gives the room back that is kept for a stop and for a start. Raises nothing."""
-        for folder in self.online_folders():
+        """Give the room back that is kept for a stop and for a start. Raises nothing."""
+        for folder in self.online():
             folder.release_reserve()
 
     def load_meta(self, cluster_id: str | None, broker_id: int | None) -> str:
-        """Settles whose folders these are, and writes it into those that do not say so yet. None: not known.
+        """Agree on whose folders these are, and write it into those that do not say so yet. None: not known.
 
         Returns the cluster id: the given one, else the folders', else a new one. The broker id is in `broker_id` then;
         None if nobody knows it (call again once it is known: until then nothing is written).
@@ -75,24 +73,42 @@ class DataFolders:
         no folder is left that can be used.
         """
         stored = {}
-        for folder in self.online_folders():
+        for folder in self.online():
             try:
                 stored[folder.meta_path] = folder.read_meta()
             except OSError as error:
-                self._failed_at_start(folder, error)
+                self.failed_at_start(folder, error)
         self.broker_id, agreed = agree_on_meta(stored, broker_id, cluster_id)
         self.cluster_id = agreed or self.cluster_id or uuid_to_text(random_uuid())
         if self.broker_id is not None:
-            for folder in self.online_folders():
+            for folder in self.online():
                 known = stored[folder.meta_path]
                 wanted = (known or MetaProperties())._replace(broker_id=self.broker_id, cluster_id=self.cluster_id)
                 if wanted != known:
                     try:
                         folder.write_meta(wanted, self._clock_ms())
                     except OSError as error:
-                        self._failed_at_start(folder, error)
+                        self.failed_at_start(folder, error)
         return self.cluster_id
 
 
-def _say(folder: DataFolder, log: Log | None, error: OSError) -> None:
-    logger.error("%s: %s", folder.path if log is None else log.directory, error)
+class DiskErrors:
+    """The errors of disks that belong to a data folder as a whole, or to one log in it: an event."""
+
+    def __init__(self) -> None:
+        self._handler: Callable[[DataFolder, Log | None, OSError], None] | None = None
+
+    @property
+    def has_handler(self) -> bool:
+        return self._handler is not None
+
+    def subscribe(self, handler: Callable[[DataFolder, Log | None, OSError], None]) -> None:
+        """The handler is called inside the call that ran into the error, so it must put off its work. The log is None
+        where the error concerns the data folder as a whole. Without a handler errors are logged."""
+        self._handler = handler
+
+    def report(self, folder: DataFolder, log: Log | None, error: OSError) -> None:
+        if self._handler is not None:
+            self._handler(folder, log, error)
+        else:
+            logger.error("%s: %s", folder.path if log is None else log.directory, error)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from posixpath import basename, dirname
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gregor.config.topic import LogConfig
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import ZERO_UUID, random_uuid
 from gregor.protocol.topic_partition import TopicPartition
-from gregor.storage.folders.data_folders import DataFolders
+from gregor.storage.folders.log_table import PendingFolder
 from gregor.storage.folders.move import MOVED_FILE
-from gregor.storage.folders.moves import LogMoves
 from gregor.storage.folders.names import FolderKind, folder_name, marked_folder_name, parse_folder_name
 from gregor.storage.fs.disk_errors import BROKEN
 from gregor.storage.log.log import Log
@@ -25,6 +23,10 @@ from gregor.storage.recovery.recovery import FolderLoader, is_segment_name, unch
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
     from gregor.storage.folders.data_folder import Contents, DataFolder
+    from gregor.storage.folders.data_folders import DataFolders
+    from gregor.storage.folders.log_checkpoints import LogCheckpoints
+    from gregor.storage.folders.log_table import LogTable
+    from gregor.storage.folders.moves import LogMoves
     from gregor.storage.fs.files import Files
     from gregor.storage.segment.scan import Scan
 
@@ -57,14 +59,6 @@ class LoadProgress:
         return text
 
 
-class _Pending(NamedTuple):
-    """A partition's folder that is not loaded yet."""
-
-    folder: DataFolder
-    path: str
-    unchecked_bytes: int
-
-
 class ScanHelper(Protocol):
     """Another process that checks segments."""
 
@@ -78,7 +72,7 @@ class _Loading:
 
     __slots__ = ("key", "left_bytes", "loader", "pending")
 
-    def __init__(self, key: TopicPartition, pending: _Pending) -> None:
+    def __init__(self, key: TopicPartition, pending: PendingFolder) -> None:
         self.key = key
         self.pending = pending
         self.loader: FolderLoader | None = None
@@ -91,56 +85,63 @@ class _Loading:
         return None if self.loader is None else self.loader.scan
 
 
-class LogLoading(DataFolders, ABC):
-    """Base of LogManager."""
+class LogLoader:
+    """Part of LogManager: fills its table."""
 
-    def __init__(self, config: BrokerConfig, files: Files, clock_ms: Callable[[], int]) -> None:
-        super().__init__(config.log_dirs, files, clock_ms)
+    def __init__(
+        self,
+        config: BrokerConfig,
+        files: Files,
+        clock_ms: Callable[[], int],
+        folders: DataFolders,
+        table: LogTable,
+        moves: LogMoves,
+        checkpoints: LogCheckpoints,
+        scan_helper: ScanHelper | None,
+        *,
+        on_error: Callable[[Log, OSError], None],
+        on_disk_failure: Callable[[DataFolder, OSError], None],
+    ) -> None:
+        """`on_error` is that of the logs. `on_disk_failure` is called when a disk fails while logs are loaded from it:
+        the data folder is to be given up."""
+        self._files = files
+        self._clock_ms = clock_ms
+        self._folders = folders
+        self._table = table
+        self._moves = moves
+        self._checkpoints = checkpoints
+        self._scan_helper = scan_helper
+        self._on_error = on_error
+        self._on_disk_failure = on_disk_failure
         self._default_config = LogConfig.defaults(config)
-        self._producer_expiration_ms: int = config["producer.id.expiration.ms"]
-        self.logs: dict[TopicPartition, Log] = {}
-        self.failed: dict[TopicPartition, Exception] = {}
-        self.progress = LoadProgress()
-        self.listed = False
-        """Whether `load` has come so far that `is_loading` knows every partition."""
-        self.waits = False
-        """Whether `load` has nothing to do but to wait for its helper."""
-        self.helper: ScanHelper | None = None
-        self.on_load_failure: Callable[[DataFolder, OSError], None] = self._fail_while_starting
-        """Hears of a disk that fails while logs are loaded from it: the data folder is to be given up (`fail_folder`).
-        """
-        self.ends_at_gaps = bool(config["zookeeper.connect"])
+        self._ends_at_gaps = bool(config["zookeeper.connect"])
         """In a cluster others may have replicas: records that a power cut took from the middle of a log can be had
         again from them, if it ends where they are missing. With a gap it would count as one that has them all."""
-        self.unlinkable: list[str] = []
-        """Leftovers that `load` has found, files and folders: for a thread to remove. Take them and empty the list."""
-        self._pending: dict[TopicPartition, _Pending] = {}
         self._away: list[tuple[_Loading, Generator[int, None, Log]]] = []
-        self._homes: dict[TopicPartition, DataFolder] = {}
-        self._high_watermarks: dict[TopicPartition, int] = {}
-        self.moves = LogMoves(files, self.logs, self._homes, self.log_failed)
-        self._stale_keys: set[TopicPartition] = set()
-        """Of removed partitions: the checkpoint files may still hold their offsets."""
-
-    # Start
+        self.producer_expiration_ms: int = config["producer.id.expiration.ms"]
+        self.progress = LoadProgress()
+        self.listed = False
+        """Whether `load` has come so far that the table has every partition."""
+        self.waits = False
+        """Whether `load` has nothing to do but to wait for its helper."""
 
     def load(self, topic_config: Callable[[str], LogConfig] | None = None) -> Iterator[Log | None]:
-        """Loads every partition's folder, those with the least to check first.
+        """Load every partition's folder, those with the least to check first.
 
-        Yields each log, in `logs` by then, and None about every millisecond of work: other things can be done in
+        Yields each log, in the table by then, and None about every millisecond of work: other things can be done in
         between, served logs included. Without `topic_config` the logs get the broker's defaults (a log's `config` can
         be replaced at any time). Raises DuplicatePartition and OSError before the first log.
         """
         started_s = time.monotonic()
         yield from self._find_folders()
         self.listed = True
-        unclean = [folder.path for folder in self.online_folders() if not folder.was_clean]
+        unclean = [folder.path for folder in self._folders.online() if not folder.was_clean]
         if self.progress.bytes_total:
             logger.info(
                 "%s: no clean stop, checking up to %.1f MB in %d partitions",
                 ", ".join(unclean), self.progress.bytes_total / 1e6, self.progress.partitions_total,
             )  # fmt: skip
-        for key, pending in sorted(self._pending.items(), key=lambda item: item[1].unchecked_bytes):
+        for key, pending in sorted(self._table.pending.items(), key=lambda item: item[1].unchecked_bytes):
             loading = _Loading(key, pending)
             yield from self._go_on(loading, self._steps(loading, topic_config))
             yield from self._return()
@@ -149,33 +150,25 @@ class LogLoading(DataFolders, ABC):
             yield None
             self.waits = False
             yield from self._return()
-        if self.logs or self.failed:
+        if self._table.logs or self._table.failed:
             logger.info("loaded %s in %.0f ms", self.progress, (time.monotonic() - started_s) * 1000)
-
-    def is_loading(self, topic: str, partition: int) -> bool:
-        """Whether `load` knows the partition, but has not come to it."""
-        return TopicPartition(topic, partition) in self._pending
-
-    def has_topic(self, topic: str) -> bool:
-        """Whether a data folder holds a partition of that name, loaded or not."""
-        return any(name == topic for keys in (self._pending, self.logs, self.failed) for name, _ in keys)
 
     def _find_folders(self) -> Iterator[None]:
         listed = 0
         found: list[tuple[DataFolder, Contents]] = []
-        for folder in self.online_folders():
+        for folder in self._folders.online():
             try:
                 folder.take_clean_marker()
                 folder.read_checkpoints()
                 found.append((folder, folder.list_partitions()))
             except OSError as error:
-                self._failed_at_start(folder, error)
+                self._folders.failed_at_start(folder, error)
         self._find_copies(found)
         for folder, contents in found:
-            self.unlinkable += contents.marked
+            self._table.unlinkable += contents.marked
             for path, name in contents.partitions:
                 key = TopicPartition(name.topic, name.partition)
-                if (other := self._pending.get(key)) is not None:
+                if (other := self._table.pending.get(key)) is not None:
                     if not self._replaces(path, other.path):
                         continue
                     other.folder.partitions_count -= 1
@@ -184,7 +177,7 @@ class LogLoading(DataFolders, ABC):
                 if not folder.was_clean:
                     with suppress(OSError):  # loading it will say what is wrong with it
                         size_bytes = unchecked_bytes(self._files, path, folder.recovery_points.get(key, 0))
-                self._pending[key] = _Pending(folder, path, size_bytes)
+                self._table.pending[key] = PendingFolder(folder, path, size_bytes)
                 folder.partitions_count += 1
                 self.progress.partitions_total += 1
                 self.progress.bytes_total += size_bytes
@@ -193,7 +186,7 @@ class LogLoading(DataFolders, ABC):
                     yield None
             # Whoever makes such a partition anew must not inherit the offsets of the one that was removed.
             for offsets in folder.offsets():
-                self._stale_keys.update(offsets.keys() - self._pending.keys())
+                self._checkpoints.stale_keys.update(offsets.keys() - self._table.pending.keys())
 
     def _find_copies(self, found: list[tuple[DataFolder, Contents]]) -> None:
         """What moves between data folders have left (folders.move): complete copies become the partition."""
@@ -206,7 +199,7 @@ class LogLoading(DataFolders, ABC):
                 original = basename(path).removesuffix(FolderKind.FUTURE.value) + FolderKind.DELETE.value
                 key = TopicPartition(name.topic, name.partition)
                 if key in present:
-                    contents.marked.extend(self.moves.wish(key, folder, path))
+                    contents.marked.extend(self._moves.wish(key, folder, path))
                 elif original in marked:
                     final = f"{folder.path}/{folder_name(name.topic, name.partition)}"
                     self._files.rename(path, final)
@@ -219,7 +212,7 @@ class LogLoading(DataFolders, ABC):
         """Whether the first of two folders of one partition is the one that counts."""
         for loser, winner in ((path, other), (other, path)):
             if not self._holds_segments(loser):
-                self.unlinkable.append(loser)
+                self._table.unlinkable.append(loser)
                 return winner is path
             if self._files.exists(f"{winner}/{MOVED_FILE}") and not self._files.exists(f"{loser}/{MOVED_FILE}"):
                 name = parse_folder_name(basename(loser))
@@ -246,17 +239,17 @@ class LogLoading(DataFolders, ABC):
             partition=partition,
             topic_id=folder.read_topic_id(path) or ZERO_UUID,
             config=topic_config(topic) if topic_config is not None else self._default_config,
-            producer_expiration_ms=self._producer_expiration_ms,
+            producer_expiration_ms=self.producer_expiration_ms,
             now_ms=self._clock_ms(),
             log_start_offset=folder.log_start_offsets.get(loading.key, 0),
             recovery_point=folder.recovery_points.get(loading.key, 0),
-            whole_from=(folder.cleaned_offsets.get(loading.key) or 0) if self.ends_at_gaps else None,
-            on_error=self.log_failed,
+            whole_from=(folder.cleaned_offsets.get(loading.key) or 0) if self._ends_at_gaps else None,
+            on_error=self._on_error,
         )
         return (yield from loading.loader.load(folder.was_clean))
 
     def _return(self) -> Iterator[Log | None]:
-        """Goes on with those whose walk has come back."""
+        """Go on with those whose walk has come back."""
         for waiting in self._away.copy():
             scan = waiting[0].scan
             if scan is None or not scan.away:
@@ -294,17 +287,17 @@ class LogLoading(DataFolders, ABC):
         checkpoint = folder.high_watermarks.get(key, 0)
         # Kept here until somebody who knows the replicas sets it: the next checkpoint must not lose it.
         log.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
-        self._high_watermarks[key] = checkpoint
+        self._table.high_watermarks[key] = checkpoint
         log.cleaned_offset = folder.cleaned_offsets.get(key)
-        self.logs[key] = log
+        self._table.logs[key] = log
         yield log
 
     def _is_taken(self, loader: FolderLoader) -> bool:
         left_bytes = self.progress.bytes_total - self.progress.bytes_done
         return (
-            self.helper is not None
+            self._scan_helper is not None
             and loader.scan is not None
-            and self.helper.takes(loader.scanned_path, loader.scan, left_bytes)
+            and self._scan_helper.takes(loader.scanned_path, loader.scan, left_bytes)
         )
 
     def _not_loaded(self, loading: _Loading, error: Exception) -> None:
@@ -312,31 +305,18 @@ class LogLoading(DataFolders, ABC):
         all of its data folder goes (as in Kafka's LogManager)."""
         folder = loading.pending.folder
         self._settle(loading)
-        self.failed[loading.key] = error
+        self._table.failed[loading.key] = error
         if error is not folder.failure:
             logger.error("%s cannot be loaded and is not served: %s", loading.pending.path, error)
             cause = error if isinstance(error, OSError) else error.__cause__
             if isinstance(cause, OSError) and cause.errno in BROKEN:
-                self.on_load_failure(folder, cause)
+                self._on_disk_failure(folder, cause)
 
     def _settle(self, loading: _Loading) -> None:
         """It is no longer pending, whatever became of it."""
-        del self._pending[loading.key]
-        self._homes[loading.key] = loading.pending.folder
+        del self._table.pending[loading.key]
+        self._table.homes[loading.key] = loading.pending.folder
         if loading.loader is not None:
-            self.unlinkable += loading.loader.unlinkable
+            self._table.unlinkable += loading.loader.unlinkable
         self.progress.partitions_done += 1
         self.progress.bytes_done += loading.left_bytes
-
-    def _fail_while_starting(self, folder: DataFolder, error: OSError) -> None:
-        """Nobody watches over the disks yet. Raises the error when no data folder is left."""
-        self.fail_folder(folder, error)
-        self._failed_at_start(folder, error)
-
-    @abstractmethod
-    def fail_folder(self, folder: DataFolder, error: Exception) -> list[TopicPartition]:
-        """Give a data folder up; the partitions that are lost with it."""
-
-    @abstractmethod
-    def log_failed(self, log: Log, error: OSError) -> None:
-        """A log that is in use had trouble with its disk."""

@@ -12,7 +12,7 @@ its data may still be good. Not thread-safe; only what `checkpoints` returns may
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,19 +21,15 @@ from gregor.config.topic import LogConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid, random_uuid, uuid_to_text
 from gregor.protocol.topic_partition import TopicPartition
-from gregor.protocol.turns import ITEMS_PER_STEP, run_all
-from gregor.storage.folders.checkpoint_contents import gather, keep
-from gregor.storage.folders.checkpoint_plan import CheckpointOrder, CheckpointPlan
-from gregor.storage.folders.checkpoints import (
-    CLEANER_OFFSET_FILE,
-    HIGH_WATERMARK_FILE,
-    LOG_START_OFFSET_FILE,
-    RECOVERY_POINT_FILE,
-    Offsets,
-)
+from gregor.protocol.turns import ITEMS_PER_STEP
+from gregor.storage.folders.checkpoint_contents import keep
 from gregor.storage.folders.closing import close_all_cleanly
+from gregor.storage.folders.data_folders import DataFolders, DiskErrors
 from gregor.storage.folders.identity import PARTITION_METADATA_FILE, format_partition_metadata
-from gregor.storage.folders.loading import LogLoading
+from gregor.storage.folders.loading import LoadProgress, LogLoader
+from gregor.storage.folders.log_checkpoints import LogCheckpoints
+from gregor.storage.folders.log_table import LogTable
+from gregor.storage.folders.moves import LogMoves
 from gregor.storage.folders.names import FolderKind, folder_name, marked_folder_name
 from gregor.storage.fs.disk_errors import is_full
 from gregor.storage.log.epochs import LeaderEpochs
@@ -44,24 +40,104 @@ if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
     from gregor.protocol.turns import Steps
     from gregor.storage.folders.data_folder import DataFolder
+    from gregor.storage.folders.loading import ScanHelper
     from gregor.storage.folders.move import LogMove
     from gregor.storage.fs.files import Files
 
 logger = logging.getLogger(__name__)
 
 
-_ALL_CHECKPOINTS = (RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE)
+class LogManager:
+    """The logs, by (topic, partition), and the data folders they lie in. Owns and names its parts: the data folders,
+    the table of partitions, the loader, the moves between folders and the checkpoints."""
 
+    def __init__(
+        self, config: BrokerConfig, files: Files, clock_ms: Callable[[], int], scan_helper: ScanHelper | None = None
+    ) -> None:
+        """`scan_helper` checks segments in another process after a crash."""
+        self._files = files
+        self._clock_ms = clock_ms
+        self._folders = DataFolders(config.log_dirs, files, clock_ms)
+        self._table = table = LogTable()
+        self.logs = table.logs
+        self.failed = table.failed
+        self.disk_errors = DiskErrors()
+        self.moves = LogMoves(files, table, self.log_failed)
+        self.checkpoints = LogCheckpoints(self._folders, table, self.moves, files)
+        self._loader = LogLoader(
+            config,
+            files,
+            clock_ms,
+            self._folders,
+            table,
+            self.moves,
+            self.checkpoints,
+            scan_helper,
+            on_error=self.log_failed,
+            on_disk_failure=self._failed_while_loading,
+        )
 
-class LogManager(LogLoading):
-    """The logs, by (topic, partition), and the data folders they lie in."""
+    # Data folders
 
-    def __init__(self, config: BrokerConfig, files: Files, clock_ms: Callable[[], int]) -> None:
-        super().__init__(config, files, clock_ms)
-        self._order = CheckpointOrder()
-        self._removals = 0
-        self._unsynced_paths: list[str] = []
-        self._unsynced_folders: set[str] = set()
+    @property
+    def folders(self) -> list[DataFolder]:
+        return self._folders.all
+
+    @property
+    def broker_id(self) -> int | None:
+        return self._folders.broker_id
+
+    def online_folders(self) -> list[DataFolder]:
+        """The data folders that have not failed."""
+        return self._folders.online()
+
+    def lock(self) -> None:
+        """See DataFolders.lock."""
+        self._folders.lock()
+
+    def unlock(self) -> None:
+        self._folders.unlock()
+
+    def load_meta(self, cluster_id: str | None, broker_id: int | None) -> str:
+        """See DataFolders.load_meta."""
+        return self._folders.load_meta(cluster_id, broker_id)
+
+    def release_reserves(self) -> None:
+        """Give the room back that is kept for a stop and for a start. Raises nothing."""
+        self._folders.release_reserves()
+
+    # Loading
+
+    @property
+    def progress(self) -> LoadProgress:
+        return self._loader.progress
+
+    @property
+    def listed(self) -> bool:
+        """Whether `load` has come so far that `is_loading` knows every partition."""
+        return self._loader.listed
+
+    @property
+    def waits(self) -> bool:
+        """Whether `load` has nothing to do but to wait for its helper."""
+        return self._loader.waits
+
+    def load(self, topic_config: Callable[[str], LogConfig] | None = None) -> Iterator[Log | None]:
+        """See LogLoader.load."""
+        return self._loader.load(topic_config)
+
+    def is_loading(self, topic: str, partition: int) -> bool:
+        """Whether `load` knows the partition, but has not come to it."""
+        return TopicPartition(topic, partition) in self._table.pending
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether a data folder holds a partition of that name, loaded or not."""
+        return any(name == topic for keys in (self._table.pending, self.logs, self.failed) for name, _ in keys)
+
+    def take_unlinkable(self) -> list[str]:
+        """Leftovers that were found since the last call, files and folders: for a thread to remove."""
+        paths, self._table.unlinkable = self._table.unlinkable, []
+        return paths
 
     # Logs
 
@@ -86,7 +162,7 @@ class LogManager(LogLoading):
             try:
                 self._write_topic_id(log.directory, topic_id)
             except OSError as error:
-                self.on_trouble(self._homes[key], log, error)
+                self.disk_errors.report(self._table.homes[key], log, error)
                 raise _storage_error(f"cannot write the topic id of {topic}-{partition}", error) from error
             log.topic_id = topic_id
         elif topic_id not in (log.topic_id, ZERO_UUID):
@@ -108,31 +184,30 @@ class LogManager(LogLoading):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {topic}-{partition}")
         # First the copy under way: on its own it must not be found by a start.
         if (copy := self.moves.cancel(key)) is not None:
-            self.unlinkable.append(copy)
-        folder = self._homes[key]
+            self._table.unlinkable.append(copy)
+        folder = self._table.homes[key]
         path = f"{folder.path}/{marked_folder_name(topic, partition, FolderKind.DELETE, random_uuid())}"
         try:
             self._files.rename(log.directory, path)
         except OSError as error:
-            self.on_trouble(folder, log, error)
+            self.disk_errors.report(folder, log, error)
             raise _storage_error(f"cannot rename {log.directory}", error) from error
         log.retire()
         log.close(clean=False)
-        del self.logs[key], self._homes[key]
-        self._high_watermarks.pop(key, None)
+        del self.logs[key], self._table.homes[key]
+        self._table.high_watermarks.pop(key, None)
         folder.partitions_count -= 1
-        self._stale_keys.add(key)
-        self._removals += 1
-        self._unsynced_folders.add(folder.path)
+        self.checkpoints.removed(key)
+        self.checkpoints.names_changed(folder.path)
         return path
 
     def folder_of(self, log: Log) -> str:
         """Path of the data folder that holds the log."""
-        return self._homes[TopicPartition(log.topic, log.partition)].path
+        return self._table.homes[TopicPartition(log.topic, log.partition)].path
 
     def forget_producers_after(self, expiration_ms: int) -> None:
         """Another producer.id.expiration.ms, for all logs, those not loaded yet included."""
-        self._producer_expiration_ms = expiration_ms
+        self._loader.producer_expiration_ms = expiration_ms
         for log in self.logs.values():
             log.forget_producers_after(expiration_ms)
 
@@ -142,13 +217,13 @@ class LogManager(LogLoading):
 
     def high_watermark_checkpoint(self, topic: str, partition: int) -> int:
         """As the last start found it; 0 of a log that is younger."""
-        return self._high_watermarks.get(TopicPartition(topic, partition), 0)
+        return self._table.high_watermarks.get(TopicPartition(topic, partition), 0)
 
     def describe(self) -> Iterator[tuple[str, str, int, int, int, bool]]:
         """Of each log: data folder, topic, partition, bytes, how many records it is behind its high watermark, and
         whether it is the copy that a move is making. Logs may come and go between two steps."""
         for key, log in list(self.logs.items()):
-            home = self._homes.get(key)
+            home = self._table.homes.get(key)
             if home is not None:
                 behind = max(log.high_watermark - log.log_end_offset, 0)
                 yield home.path, log.topic, log.partition, log.size_bytes, behind, False
@@ -158,7 +233,7 @@ class LogManager(LogLoading):
     def finish_move(self, move: LogMove) -> tuple[Log, str]:
         """As LogMove.finish. The old folder must not be removed before the next checkpoints are written."""
         moved, old = self.moves.finish(move, self._clock_ms())
-        self._unsynced_folders |= {move.home.path, move.folder.path}
+        self.checkpoints.names_changed(move.home.path, move.folder.path)
         return moved, old
 
     # Failures
@@ -177,7 +252,7 @@ class LogManager(LogLoading):
             return []
         folder.failure = error
         self.moves.folder_failed(folder)
-        lost = [log for key, log in self.logs.items() if self._homes[key] is folder]
+        lost = [log for key, log in self.logs.items() if self._table.homes[key] is folder]
         for log in lost:
             log.retire()
         return lost
@@ -187,10 +262,10 @@ class LogManager(LogLoading):
         key = TopicPartition(log.topic, log.partition)
         if self.logs.get(key) is log:
             if (copy := self.moves.cancel(key)) is not None:
-                self.unlinkable.append(copy)
+                self._table.unlinkable.append(copy)
             del self.logs[key]
             self.failed[key] = error
-            keep(key, log, self._homes[key])
+            keep(key, log, self._table.homes[key])
             log.retire()
             log.close(clean=False)
 
@@ -198,16 +273,25 @@ class LogManager(LogLoading):
         """Takes what the writing of checkpoints returned: the errors by data folder."""
         for folder in self.folders:
             if (error := errors.get(folder.path)) is not None:
-                self.on_trouble(folder, None, error)
+                self.disk_errors.report(folder, None, error)
+
+    def _failed_while_loading(self, folder: DataFolder, error: OSError) -> None:
+        if self.disk_errors.has_handler:
+            self.disk_errors.report(folder, None, error)
+        else:
+            self.fail_folder(folder, error)
+            self._folders.failed_at_start(folder, error)
 
     def log_failed(self, log: Log, error: OSError) -> None:
-        home = self._homes.get(TopicPartition(log.topic, log.partition))
-        if home is not None and self.logs.get(TopicPartition(log.topic, log.partition)) is log:
-            self.on_trouble(home, log, error)
+        """A method of the log fails with this error."""
+        key = TopicPartition(log.topic, log.partition)
+        home = self._table.homes.get(key)
+        if home is not None and self.logs.get(key) is log:
+            self.disk_errors.report(home, log, error)
 
     def _create(self, key: TopicPartition, topic_id: Uuid, config: LogConfig, is_new: bool) -> Log:
         topic, partition = key
-        if key in self._pending:
+        if key in self._table.pending:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is still being loaded")
         if (error := self.failed.get(key)) is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{partition} failed: {error}")
@@ -215,13 +299,10 @@ class LogManager(LogLoading):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} may lie in a data folder that has failed"
             )
-        if key in self._stale_keys:
-            plan = CheckpointPlan(self._files, self._order, run_all(self._gather(_ALL_CHECKPOINTS)))
-            if errors := plan.run(sync=False):
-                self.report(errors)
-                raise _storage_error("cannot write checkpoints", next(iter(errors.values())))
-            self._stale_keys.clear()
-        expiration_ms = self._producer_expiration_ms
+        if key in self.checkpoints.stale_keys and (errors := self.checkpoints.remove_stale_now()):
+            self.report(errors)
+            raise _storage_error("cannot write checkpoints", next(iter(errors.values())))
+        expiration_ms = self._loader.producer_expiration_ms
         last_error: Exception | None = None
         preferred = self.moves.take_preferred(key)
         for folder in sorted(self.online_folders(), key=lambda one: (one is not preferred, one.partitions_count)):
@@ -243,7 +324,7 @@ class LogManager(LogLoading):
                     on_error=self.log_failed,
                     # In a folder that was not there, nothing needs to be looked for.
                     segments=[] if is_fresh else None,
-                    producers=ProducerStates(self._files, directory, self._producer_expiration_ms)
+                    producers=ProducerStates(self._files, directory, self._loader.producer_expiration_ms)
                     if is_fresh
                     else None,
                     epochs=LeaderEpochs(self._files, directory) if is_fresh else None,
@@ -255,12 +336,12 @@ class LogManager(LogLoading):
                     self._files.remove_directory(directory)
                 cause = failure if isinstance(failure, OSError) else failure.__cause__
                 if isinstance(cause, OSError):
-                    self.on_trouble(folder, None, cause)
+                    self.disk_errors.report(folder, None, cause)
                 continue
             self.logs[key] = log
-            self._homes[key] = folder
+            self._table.homes[key] = folder
             folder.partitions_count += 1
-            self._unsynced_folders.add(folder.path)
+            self.checkpoints.names_changed(folder.path)
             return log
         raise _storage_error(f"no data folder takes {topic}-{partition}", last_error) from last_error
 
@@ -273,7 +354,7 @@ class LogManager(LogLoading):
             if not is_full(error):
                 raise
             return
-        self._unsynced_paths.append(path)
+        self.checkpoints.sync_later(path)
 
     # From time to time
 
@@ -301,54 +382,9 @@ class LogManager(LogLoading):
                 continue
             yield paths
 
-    def checkpoints(self) -> Steps[Callable[[], dict[str, OSError]]]:
-        """Gather recovery points and log start offsets as they are now; the result is called on a thread to write them,
-        and what that returns is for `report`."""
-        return self._plan(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE)
-
-    def high_watermark_checkpoints(self) -> Steps[Callable[[], dict[str, OSError]]]:
-        """As `checkpoints`, for the high watermarks, which are wanted more often."""
-        return self._plan(HIGH_WATERMARK_FILE)
-
-    def log_start_checkpoints(self) -> Callable[[], dict[str, OSError]]:
-        """The log start offsets alone, without a wait for the disk: DeleteRecords writes them before it answers."""
-        plan = CheckpointPlan(self._files, self._order, run_all(self._gather([LOG_START_OFFSET_FILE])))
-        return lambda: plan.run(sync=False)
-
-    def cleaner_checkpoints(self) -> Steps[Callable[[], dict[str, OSError]]]:
-        """As `checkpoints`, for the offsets up to which logs are compacted."""
-        return self._plan(CLEANER_OFFSET_FILE)
-
-    def write_checkpoints(self) -> dict[str, OSError]:
-        """All of them, here and now; returns the errors by data folder."""
-        return run_all(self._plan(*_ALL_CHECKPOINTS))()
-
     def forget_removed(self) -> Steps[None]:
-        """Take the offsets of removed partitions out of the checkpoint files: who makes one of them anew before that
-        has to do it on the spot, for all partitions there are."""
-        if self._stale_keys:
-            removals = self._removals
-            errors = yield (yield from self._plan(*_ALL_CHECKPOINTS))
-            self.report(errors)
-            if not errors and self._removals == removals:
-                self._stale_keys.clear()
-
-    def _plan(self, *names: str) -> Steps[Callable[[], dict[str, OSError]]]:
-        """With them goes what was put off: syncing new partition.metadata files, and folders that were renamed."""
-        number = self._order.next_number()
-        contents = yield from self._gather(names)
-        paths, self._unsynced_paths = self._unsynced_paths, []
-        online = {folder.path for folder in self.online_folders()}
-        directories, self._unsynced_folders = sorted(self._unsynced_folders & online), set()
-        return CheckpointPlan(self._files, self._order, contents, paths, directories, number).run
-
-    def _gather(self, names: Sequence[str]) -> Steps[dict[str, Offsets]]:
-        # What is not loaded keeps what it had.
-        unserved = self._pending.keys() | self.failed.keys()
-        contents = yield from gather(names, self.online_folders(), self.logs, self._homes, unserved)
-        for name in names:
-            self.moves.add_offsets(name, contents)
-        return contents
+        """Take the offsets of removed partitions out of the checkpoint files."""
+        self.report((yield from self.checkpoints.remove_stale()))
 
     # The end
 
@@ -357,10 +393,10 @@ class LogManager(LogLoading):
         lets the next start trust all that. A data folder where something failed gets no marker. Raises nothing."""
         self.moves.leave_wishes()
         failed = close_all_cleanly(list(self.logs.values()), self._files, self._clock_ms())
-        unclean = {self._homes[TopicPartition(log.topic, log.partition)].path for log in failed}
-        unclean.update(pending.folder.path for pending in self._pending.values() if not pending.folder.was_clean)
-        unclean.update(self._homes[key].path for key in self.failed)
-        errors = self.write_checkpoints()
+        unclean = {self._table.homes[TopicPartition(log.topic, log.partition)].path for log in failed}
+        unclean.update(pending.folder.path for pending in self._table.pending.values() if not pending.folder.was_clean)
+        unclean.update(self._table.homes[key].path for key in self.failed)
+        errors = self.checkpoints.write_all()
         for folder in self.online_folders():
             try:
                 if (failure := errors.get(folder.path)) is not None:

@@ -18,24 +18,23 @@ from gregor.storage.folders.names import FolderKind, marked_folder_name
 if TYPE_CHECKING:
     from gregor.storage.folders.checkpoints import Offsets
     from gregor.storage.folders.data_folder import DataFolder
+    from gregor.storage.folders.log_table import LogTable
     from gregor.storage.fs.files import Files
     from gregor.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
-
 
 MAX_PREFERRED = 10_000
 """Wishes for partitions that do not exist: anybody may have any number."""
 
 
 class LogMoves:
-    """Part of LogManager, whose tables `logs` and `homes` it works on."""
+    """Part of LogManager, whose table it works on."""
 
     def __init__(
         self,
         files: Files,
-        logs: dict[TopicPartition, Log],
-        homes: dict[TopicPartition, DataFolder],
+        table: LogTable,
         on_error: Callable[[Log, OSError], None],
     ) -> None:
         self.under_way: dict[TopicPartition, LogMove] = {}
@@ -43,8 +42,7 @@ class LogMoves:
         """Moves that the last stop or a crash has interrupted: to be begun again."""
         self._files = files
         self._on_error = on_error
-        self._logs = logs
-        self._homes = homes
+        self._table = table
         self._preferred: dict[TopicPartition, DataFolder] = {}
         self._left: dict[TopicPartition, tuple[DataFolder, str]] = {}
         """What these moves have copied: data folder, path."""
@@ -66,15 +64,17 @@ class LogMoves:
 
     def begin(self, key: TopicPartition, folder: DataFolder) -> LogMove:
         """A log that is not under way is from now on. Raises OSError."""
-        log = self._logs[key]
+        log = self._table.logs[key]
         self.wishes.pop(key, None)
         left = self._left.get(key)
         if left is not None and left[0] is folder and (unique_id := _unique_id(key, left[1])) is not None:
             del self._left[key]
-            move = LogMove(self._files, log, self._homes[key], folder, unique_id, on_error=self._on_error, goes_on=True)
+            move = LogMove(
+                self._files, log, self._table.homes[key], folder, unique_id, on_error=self._on_error, goes_on=True
+            )
         else:
             other = self.drop_left(key)
-            move = LogMove(self._files, log, self._homes[key], folder, random_uuid(), on_error=self._on_error)
+            move = LogMove(self._files, log, self._table.homes[key], folder, random_uuid(), on_error=self._on_error)
             if other is not None:
                 move.garbage.append(other)
         if log.topic_id != ZERO_UUID:
@@ -91,8 +91,8 @@ class LogMoves:
         moved, old = move.finish(now_ms)
         move.home.partitions_count -= 1
         del self.under_way[key]
-        self._logs[key] = moved
-        self._homes[key] = move.folder
+        self._table.logs[key] = moved
+        self._table.homes[key] = move.folder
         return moved, old
 
     def cancel(self, key: TopicPartition) -> str | None:

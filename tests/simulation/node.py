@@ -223,6 +223,8 @@ class Node:
     async def search(self, work: Steps[Any]) -> Any:
         return run_all(work)
 
+    run_steps = search
+
     def remove_later(self, paths: Iterable[str], _delay_ms: int) -> None:
         for path in paths:
             self.files.unlink(path)
@@ -232,7 +234,7 @@ class Node:
         broker.broker_id = self.broker_id
         broker.cluster_id = "simulated"
         broker.loop = self._loop
-        broker.gate = LoopGate()
+        broker.gate = LoopGate(self._loop.time)
         broker.logs = self.logs
         broker.replicas = self.replicas
         broker.metadata = self.image
@@ -268,7 +270,7 @@ class Node:
         self.logs.close_all(self.local.broker_epoch)
 
     async def _checkpoint(self) -> None:
-        self.logs.report(run_all(self.logs.checkpoints())())
+        self.logs.report(run_all(self.logs.checkpoints.recovery_points())())
 
     async def _maintain(self) -> None:
         """What gregor.broker.jobs.maintenance does: flushes and checkpoints."""
@@ -284,7 +286,7 @@ class Node:
                     for path in log.delete_old_segments(self._clock_ms()):
                         self.files.unlink(path)
                 await self._checkpoint()
-            self.logs.report(run_all(self.logs.high_watermark_checkpoints())())
+            self.logs.report(run_all(self.logs.checkpoints.high_watermarks())())
 
 
 class _ServerEnd:

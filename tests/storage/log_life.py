@@ -167,7 +167,7 @@ class LogLife(LogModel):
         self.start_may_be = self.least_start, max(self.log.log_start_offset, offset)
         self.log.advance_log_start_offset(offset)
         self.start = max(self.start, offset)
-        self._report(self.manager.log_start_checkpoints()())
+        self._report(self.manager.checkpoints.log_starts()())
 
     def _report(self, errors: dict[str, OSError]) -> None:
         """What came of writing checkpoints, those of the log start offsets among them."""
@@ -209,11 +209,11 @@ class LogLife(LogModel):
             self.log.flushed(plan)
 
     def checkpoint(self) -> None:
-        manager = self.manager
-        for write in (manager.checkpoints, manager.high_watermark_checkpoints, manager.cleaner_checkpoints):
+        checkpoints = self.manager.checkpoints
+        for write in (checkpoints.recovery_points, checkpoints.high_watermarks, checkpoints.cleaned_offsets):
             if self.random.random() < 0.7:
                 errors = run_all(write())()
-                if write == manager.checkpoints:
+                if write == checkpoints.recovery_points:
                     self._report(errors)
 
     # Compaction, as gregor.broker.jobs.log_cleaner does it
@@ -223,7 +223,7 @@ class LogLife(LogModel):
         if self.cleaning is not None or "compact" not in self.policy or log.moving or log.offline:
             return
         self._flush_now(rolled_only=True)
-        errors = run_all(self.manager.checkpoints())()
+        errors = run_all(self.manager.checkpoints.recovery_points())()
         self._report(errors)
         if errors:
             return
@@ -269,7 +269,7 @@ class LogLife(LogModel):
                 self.cleaning = None
                 if log.generation == cleaning.generation:
                     log.cleaned_offset = cleaning.run.end_offset
-                self.manager.report(run_all(self.manager.cleaner_checkpoints())())
+                self.manager.report(run_all(self.manager.checkpoints.cleaned_offsets())())
         except (LogChanged, KafkaError, OSError):
             log.cleaning = False
             self.cleaning = None
@@ -294,7 +294,7 @@ class LogLife(LogModel):
                 plan.run()
                 move.copied(plan)
                 return
-            errors = run_all(self.manager.checkpoints())()
+            errors = run_all(self.manager.checkpoints.recovery_points())()
             if move.folder.path in errors:
                 raise errors[move.folder.path]
             if not move.is_caught_up():
@@ -307,7 +307,7 @@ class LogLife(LogModel):
                 self.doomed.append(copy)
             raise
         self.log = moved
-        self._report(run_all(self.manager.checkpoints())())
+        self._report(run_all(self.manager.checkpoints.recovery_points())())
         self.doomed += [f"{moved.directory}/{MOVED_FILE}", old]
 
     def cancel_move(self) -> None:
@@ -333,7 +333,7 @@ class LogLife(LogModel):
         self._flush_now()
         # Of an empty one a flush makes durable the name alone.
         self.files.content(log.segments[-1].log.path).durable = self.files.read_bytes(log.segments[-1].log.path)
-        self._report(run_all(self.manager.checkpoints())())
+        self._report(run_all(self.manager.checkpoints.recovery_points())())
 
     # Ends
 

@@ -74,14 +74,14 @@ class Life:
             self._logs[key] = manager.get_or_create(*key, ZERO_UUID, CONFIG)
         self._append(6)
         self._flush()
-        run_all(manager.checkpoints())()
+        run_all(manager.checkpoints.recovery_points())()
         self._append(6)
         log = self._logs["t", 0]
         log.high_watermark = 5
         log.advance_log_start_offset(4)
         for path in log.delete_old_segments(NOW_MS):
             self.files.unlink(path)
-        run_all(manager.high_watermark_checkpoints())()
+        run_all(manager.checkpoints.high_watermarks())()
         self.removed = True
         del self._logs["gone", 0]
         self.files.remove_directory(manager.remove("gone", 0))

@@ -72,10 +72,10 @@ def test_deleted_records_stay_deleted_whatever_is_gathered_meanwhile(monkeypatch
     manager = started(files, "/data")
     log = made(manager)
     made(manager, "other")
-    slices = manager.checkpoints()
+    slices = manager.checkpoints.recovery_points()
     next(slices)  # has seen the first log
     log.advance_log_start_offset(7)
-    manager.log_start_checkpoints()()
+    manager.checkpoints.log_starts()()
     assert finished(slices)() == {}
     assert offsets_in(files, LOG_START_OFFSET_FILE) == {("orders", 0): 7}
 
@@ -89,7 +89,7 @@ def test_a_log_that_moves_while_checkpoints_are_gathered_is_in_those_of_its_new_
     log = made(manager)
     made(manager, "other")
     log.advance_log_start_offset(7)
-    slices = manager.checkpoints()
+    slices = manager.checkpoints.recovery_points()
     home, target = "/data", "/more"
     moved_to(manager, log, target, before_the_end=lambda: next(slices))
     assert finished(slices)() == {}
@@ -103,7 +103,7 @@ def moved_to(manager: LogManager, log: Log, path: str, before_the_end: Callable[
     while (plan := move.plan()) is not None:
         plan.run()
         move.copied(plan)
-    run_all(manager.checkpoints())()
+    run_all(manager.checkpoints.recovery_points())()
     before_the_end()
     assert move.is_caught_up()
     return manager.finish_move(move)[0]
@@ -145,7 +145,7 @@ def test_the_leader_epochs_of_a_moved_log_are_synced() -> None:
     log = made(manager)
     log.append_as_leader(batch(1), 3, NOW_MS)
     moved_to(manager, log, "/more").flush(NOW_MS)
-    run_all(manager.checkpoints())()
+    run_all(manager.checkpoints.recovery_points())()
     files.crash()
     assert started(files, *FOLDERS).logs["orders", 0].epoch_entries() == [(0, 0), (3, 12)]
 
@@ -167,9 +167,9 @@ def test_a_log_that_failed_keeps_in_the_checkpoints_what_it_had_last() -> None:
     log = made(manager)
     log.flush(NOW_MS)
     log.advance_log_start_offset(7)
-    manager.write_checkpoints()
+    manager.checkpoints.write_all()
     manager.fail_log(log, OSError(errno.EACCES, "no more"))
-    manager.write_checkpoints()
+    manager.checkpoints.write_all()
     again = started(files, "/data").logs["orders", 0]
     assert again.log_start_offset == 7
     assert offsets_in(files, RECOVERY_POINT_FILE) == {("orders", 0): 12}
@@ -237,7 +237,7 @@ def test_a_crash_while_a_swap_is_taken_back_leaves_no_index_of_another_segment(r
     log.high_watermark = log.log_end_offset
     plan = swap_begun(files, log)
     log.flush(NOW_MS)
-    manager.write_checkpoints()
+    manager.checkpoints.write_all()
     files.fail("rename", after=renames)
     files.fail("unlink")
     with suppress(KafkaError):
@@ -291,7 +291,7 @@ def test_a_crash_after_a_move_forgets_no_producer() -> None:
     log.delete_segments(log.segments_count - 1, NOW_MS)
     log.flush(NOW_MS)
     moved_to(manager, log, "/more")
-    manager.write_checkpoints()
+    manager.checkpoints.write_all()
     again = started(files, *FOLDERS).logs["orders", 0]
     assert again.producer_ids()[7].epoch == 3
     assert read_offsets(again, again.first_segment_offset) == list(range(again.first_segment_offset, 13))
@@ -302,7 +302,7 @@ def test_a_power_cut_in_a_second_move_finds_one_newer_copy() -> None:
     files = MemoryFiles()
     manager = started(files, *FOLDERS)
     moved_to(manager, made(manager), "/more")
-    manager.write_checkpoints()
+    manager.checkpoints.write_all()
     manager = started(files, *FOLDERS)
     log = manager.logs["orders", 0]
     original = log.directory
@@ -350,7 +350,7 @@ def test_a_move_away_from_a_full_disk_needs_no_room_there() -> None:
     assert moved.recovery_point <= moved.segments[-2].base_offset
     moved.flush(NOW_MS)
     manager.folders[0].failure = OSError(errno.ENOSPC, "its checkpoints cannot be written")
-    manager.write_checkpoints()
+    manager.checkpoints.write_all()
     manager.folders[0].failure = None
     again = started(files, *FOLDERS).logs["orders", 0]
     assert [one.largest_timestamp_ms for one in again.segments if one.size_bytes][-1] == NOW_MS + 19

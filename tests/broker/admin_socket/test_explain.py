@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.admin_socket.explain import compaction_outlook, duration, retention_outlook, size
+from gregor.broker.admin_socket.explain import compaction_outlook, retention_outlook
+from gregor.broker.units import duration, size
 from gregor.protocol.records.batch import build_batch
 from gregor.storage.log.log import Log
 from tests.storage.logs import NOW_MS, open_log

@@ -320,7 +320,7 @@ def test_a_source_that_cannot_be_read_is_not_laid_to_the_target(two: Two, monkey
     monkeypatch.setattr(os, "pread", failing)
     told: list[tuple[str, int | None]] = []
     logs = two.harness.broker.logs
-    monkeypatch.setattr(logs, "on_trouble", lambda folder, log, error: told.append((folder.path, error.errno)))
+    logs.disk_errors.subscribe(lambda folder, log, error: told.append((folder.path, error.errno)))
     two.move("orders", two.b)
     two.harness.until(lambda: bool(told), 30)
     assert told == [(two.a, errno.EIO)]

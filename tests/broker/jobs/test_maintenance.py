@@ -348,7 +348,7 @@ def test_offsets_of_removed_partitions_leave_the_checkpoints_before_one_is_made_
     harness.create_topic(topic, 3)
     append(harness, topic)
     logs = harness.broker.logs
-    logs.write_checkpoints()
+    logs.checkpoints.write_all()
     file = Path(logs.folders[0].path) / "replication-offset-checkpoint"
     assert f"{topic} 0 " in file.read_text()
     forget_removed = LogManager.forget_removed
@@ -356,17 +356,17 @@ def test_offsets_of_removed_partitions_leave_the_checkpoints_before_one_is_made_
         patch.setattr(LogManager, "forget_removed", lambda _: iter(()))  # the broker's own job
         deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=topic)], timeout_ms=5000)
         harness.ask(deletion, 6)
-        assert {key for key in logs._stale_keys if key[0] == topic} == {(topic, index) for index in range(3)}
+        assert {key for key in logs.checkpoints.stale_keys if key[0] == topic} == {(topic, index) for index in range(3)}
         # One that is removed while the files are written is for the next time.
         steps = forget_removed(logs)
         while (call := next(steps)) is None:
             pass
-        logs._removals += 1
+        logs.checkpoints.removed((topic, 0))
         with pytest.raises(StopIteration):
             steps.send(call())
-        assert logs._stale_keys
+        assert logs.checkpoints.stale_keys
     harness.run(jobs._forget_removed())
-    assert not logs._stale_keys
+    assert not logs.checkpoints.stale_keys
     assert f"{topic} " not in file.read_text()
     harness.create_topic(topic, 3)
     assert log_of(harness, topic).high_watermark == 0

@@ -12,8 +12,8 @@ import pytest
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ControlledShutdownRequest, LeaderAndIsrRequest, UpdateMetadataRequest
+from gregor.replication.channels import senders as controller_senders
 from gregor.replication.controller import loop as controller_loop
-from gregor.replication.controller import senders as controller_senders
 from gregor.replication.controller import writes as controller_writes
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.decide import decide

@@ -173,7 +173,7 @@ class TestLogs:
         assert not files.exists("/data/t-0/partition.metadata")
         manager.get_or_create("t", 0, TOPIC_ID, SMALL_SEGMENTS)
         assert log.topic_id == TOPIC_ID
-        manager.write_checkpoints()
+        manager.checkpoints.write_all()
         files.sync_directory("/data/t-0")
         files.crash()
         assert started(files).logs["t", 0].topic_id == TOPIC_ID
@@ -241,7 +241,7 @@ class TestRemoval:
         path = manager.remove("t", 0)
         again = started(files)
         assert again.logs == {}
-        assert again.unlinkable == [path]
+        assert again.take_unlinkable() == [path]
 
     @pytest.mark.parametrize("restarted", [False, True])
     def test_a_log_made_anew_inherits_no_offsets(self, restarted: bool) -> None:
@@ -252,7 +252,7 @@ class TestRemoval:
         log.high_watermark = 50
         log.advance_log_start_offset(40)
         log.flush()
-        manager.write_checkpoints()
+        manager.checkpoints.write_all()
         assert offsets_in(files, "log-start-offset-checkpoint") == {("t", 0): 40}
         manager.remove("t", 0)
         if restarted:
@@ -275,13 +275,13 @@ class TestCheckpoints:
             fill(log, 7 - flushed)
             log.high_watermark = high_watermark
             log.advance_log_start_offset(start)
-        run_all(manager.checkpoints())()
+        run_all(manager.checkpoints.recovery_points())()
         assert offsets_in(files, "recovery-point-offset-checkpoint", "/a") == {("t", 0): 3}
         assert offsets_in(files, "recovery-point-offset-checkpoint", "/b") == {("t", 1): 6}
         assert offsets_in(files, "log-start-offset-checkpoint", "/a") == {}
         assert offsets_in(files, "log-start-offset-checkpoint", "/b") == {("t", 1): 2}
         assert not files.exists("/a/replication-offset-checkpoint")
-        run_all(manager.high_watermark_checkpoints())()
+        run_all(manager.checkpoints.high_watermarks())()
         assert offsets_in(files, "replication-offset-checkpoint", "/a") == {("t", 0): 5}
         assert offsets_in(files, "replication-offset-checkpoint", "/b") == {("t", 1): 6}
 
@@ -293,7 +293,7 @@ class TestCheckpoints:
         log.high_watermark = 7
         log.advance_log_start_offset(1)
         log.flush()
-        manager.write_checkpoints()
+        manager.checkpoints.write_all()
         again = started(files)
         log = again.logs["t", 0]
         assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point) == (1, 7, 9, 9)
@@ -315,14 +315,14 @@ class TestCheckpoints:
             log.high_watermark = 4
             log.advance_log_start_offset(2)
             log.flush()
-        manager.write_checkpoints()
+        manager.checkpoints.write_all()
         names = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
         before = [offsets_in(files, name) for name in names]
         loading = new_manager(files)
         steps = loading.load()
         while not loading.logs:
             next(steps)
-        loading.write_checkpoints()
+        loading.checkpoints.write_all()
         assert [offsets_in(files, name) for name in names] == before
 
 
@@ -435,7 +435,7 @@ class TestLoading:
         files.break_folder("/data/t-0", OSError(errno.EIO, "a bad block"))
         manager = new_manager(files)
         told: list[tuple[DataFolder, OSError]] = []
-        manager.on_load_failure = lambda folder, error: told.append((folder, error))
+        manager.disk_errors.subscribe(lambda folder, log, error: told.append((folder, error)))
         assert list(manager.load()) == []
         assert [(folder.path, error.errno) for folder, error in told] == [("/data", errno.EIO)]
 
@@ -473,7 +473,7 @@ class TestLoading:
         files.make_directory(f"{empty}/t-0")
         again = started(files, "/a", "/b")
         assert again.logs["t", 0].log_end_offset == 4
-        assert again.unlinkable == [f"{empty}/t-0"]
+        assert again.take_unlinkable() == [f"{empty}/t-0"]
         assert sorted(folder.partitions_count for folder in again.folders) == [0, 1]
 
     def test_unknown_folders_are_left_alone_and_named_once(self, caplog: pytest.LogCaptureFixture) -> None:

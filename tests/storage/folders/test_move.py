@@ -160,7 +160,7 @@ def test_it_goes_on_behind_the_segments_that_were_copied_whole(pieces: int, end:
         manager.close_all()
     elif end == "power cut":
         manager.logs["t", 0].flush()
-        manager.write_checkpoints()
+        manager.checkpoints.write_all()
         files.sync_directory(HOME)
         files.sync_directory(TARGET)
         files.crash()
@@ -224,7 +224,7 @@ def test_a_copy_that_nobody_goes_on_with_is_removed() -> None:
             assert again.moves.wishes == {}
         else:
             assert again.remove("t", 0)
-            (doomed,) = again.unlinkable
+            (doomed,) = again.take_unlinkable()
         assert doomed.startswith(f"{TARGET}/t-0.")
         assert doomed.endswith("-delete")
         assert not files.exists(f"{TARGET}/{copy}/{0:020d}.log")
@@ -239,7 +239,7 @@ def test_of_two_copies_one_is_gone_on_with() -> None:
     again = loaded(files, SEGMENT_BYTES)
     ((key, folder),) = again.moves.wishes.items()
     assert key == ("t", 0)
-    (removed,) = again.unlinkable
+    (removed,) = again.take_unlinkable()
     assert (folder.path, removed.rpartition("/")[0]) == (OTHER, TARGET)
 
 

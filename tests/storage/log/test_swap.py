@@ -237,11 +237,11 @@ def live(files: PromisingFiles) -> dict[bytes | None, bytes | None]:
         fill(log)
         log.roll(NOW_MS)
         log.flush(NOW_MS)
-        manager.write_checkpoints()
+        manager.checkpoints.write_all()
         values = {record.key: record.value for record in all_records(log)}
         files.promised = values
         compact(files, log, NOW_MS, segment_bytes=500)
-        manager.write_checkpoints()
+        manager.checkpoints.write_all()
     return values
 
 

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from gregor.replication.controller.requests import BrokerRequest
-from gregor.replication.partition.controller_request_handler import BrokerResponse
+from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
 
 RETRY_DELAY_S = 0.1
 
