@@ -209,7 +209,8 @@ class Node:
         config, logs, store = self._config, self._logs, self._store
         assert store is not None
         loop = asyncio.get_running_loop()
-        configs = TopicConfigs(store, config, config.broker_id, self._background.spawn, now_ms)
+        gate = self._gate
+        configs = TopicConfigs(store, config, config.broker_id, self._background.spawn, now_ms, gate)
         image = MetadataImage()
         replicas = ReplicaManager(
             config.broker_id,
@@ -227,9 +228,8 @@ class Node:
             config, logs, self._background, now_ms, lambda topic, index: replicas.get(topic, index) is not None
         )
         self._disk_watch = self._watch_disks(store, replicas, maintenance)
-        local = self._local = LatePartitions(replicas, image, configs, logs.is_loading)
+        local = self._local = LatePartitions(replicas, image, configs, gate, logs.is_loading)
         group_log = GroupLog(replicas)
-        gate = self._gate
         self._groups = groups = GroupCoordinator(
             GroupConfig.from_broker(config),
             group_log,
@@ -239,13 +239,14 @@ class Node:
             partition_count=config["offsets.topic.num.partitions"],
         )
         listener = config.inter_broker_listener_name
-        brokers = Brokers(config.broker_id, local, listener, config["controller.socket.timeout.ms"])
+        brokers = Brokers(config.broker_id, local, listener, config["controller.socket.timeout.ms"], gate)
         controller = self._controller = ControllerLoop(
             config.broker_id,
             store,
             brokers,
             configs,
             now_ms,
+            gate,
             listener=listener,
             delete_topics=config["delete.topic.enable"],
         )
@@ -254,7 +255,9 @@ class Node:
         answers = ControllerAnswers(controller, store)
 
         def link() -> ControllerLink:
-            return ControllerLink(config.broker_id, image, answers, listener, config["controller.socket.timeout.ms"])
+            return ControllerLink(
+                config.broker_id, image, answers, listener, config["controller.socket.timeout.ms"], gate
+            )
 
         follower_sessions = FollowerSessions(config["max.incremental.fetch.session.cache.slots"])
         if self._zookeeper is not None:
@@ -277,7 +280,7 @@ class Node:
                 end=self._give_up,
             )
         self._follow_topics(replicas, image, configs, groups)
-        admin = Admin(store, config, config.broker_id, controller, image, configs)
+        admin = Admin(store, config, config.broker_id, controller, image, configs, gate)
         admin.is_reserved = lambda name: not self._adopted and logs.has_topic(name)
         blocks = BlocksOfController(link(), store, config.broker_id, lambda: local.broker_epoch)
         producer_ids = ProducerIdAllocator(store, config.broker_id, blocks.claim if self.in_cluster else None)
@@ -463,7 +466,7 @@ class Node:
         if self.in_cluster:
             self._adopted = True
             return
-        adopted = await adopt(self._store, self._config.broker_id, list(self._logs.logs.values()))
+        adopted = await adopt(self._store, self._config.broker_id, list(self._logs.logs.values()), self._gate)
         self._adopted = True
         if adopted:
             logger.info("adopted %d partitions of folders that the metadata did not know", len(adopted))

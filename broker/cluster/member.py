@@ -65,7 +65,7 @@ class Member:
         self._controller = controller
         self._background = background
         self._shutdown_link = link()
-        self.topic_requests = TopicRequests(config, image)
+        self.topic_requests = TopicRequests(config, image, background.gate)
         session_timeout_ms: int = config["zookeeper.session.timeout.ms"]
         self._membership = Membership(
             store,
@@ -79,6 +79,7 @@ class Member:
         silence = Silence(
             replicas,
             image,
+            background.gate,
             silent_s=lambda: store.silent_s,
             session_timeout_ms=session_timeout_ms,
             listener=config.inter_broker_listener_name,
@@ -88,7 +89,9 @@ class Member:
         def broker_epoch() -> int:
             return local.broker_epoch
 
-        isr_changes = IsrChanges(config.broker_id, link(), store, broker_epoch, clock_ms, background.spawn)
+        isr_changes = IsrChanges(
+            config.broker_id, link(), store, broker_epoch, clock_ms, background.spawn, background.gate
+        )
         self._replicating = Replicating(
             config, replicas, image, sessions, background, clock_ms, broker_epoch, withdraw, isr_changes
         )
@@ -108,7 +111,7 @@ class Member:
         if config["auto.leader.rebalance.enable"]:
             percentage = config["leader.imbalance.per.broker.percentage"]
             every_s = config["leader.imbalance.check.interval.seconds"]
-            self._background.spawn(LeaderBalance(self._controller, percentage, every_s).run())
+            self._background.spawn(LeaderBalance(self._controller, percentage, every_s, self._background.gate).run())
 
     async def hand_over(self) -> None:
         """Have other brokers lead what this one leads, as long as it still serves; to be done before the listeners are

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import Gate, run_all
 from gregor.replication.controller.requests import answered_with
 from gregor.replication.partition.controller_request_handler import LocalBroker
 
@@ -33,9 +34,10 @@ class LatePartitions(LocalBroker):
         replicas: ReplicaManager,
         image: MetadataImage,
         configs: TopicConfigs,
+        gate: Gate,
         is_loading: Callable[[str, int], bool],
     ) -> None:
-        super().__init__(replicas, image, configs)
+        super().__init__(replicas, image, configs, gate)
         self.on_late_answer: list[Callable[[BrokerRequest, BrokerResponse], None]] = []
         self.must_be_asked = False
         """Whether a log was deleted or could not be served since the controller was answered without it."""
@@ -98,10 +100,10 @@ class LatePartitions(LocalBroker):
             return  # nothing was said since this broker registered anew: others have the partition now
         response: BrokerResponse
         if isinstance(request, LeaderAndIsrRequest):
-            response = self._late_replicas.apply(request)
+            response = run_all(self._late_replicas.apply(request))
             self.must_be_asked |= not answered_with(ErrorCode.NONE, request, response)
         else:
-            response = self._late_replicas.stop(request)
+            response = run_all(self._late_replicas.stop(request))
             self.must_be_asked = True
         for listener in self.on_late_answer:
             listener(request, response)

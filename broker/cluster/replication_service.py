@@ -12,7 +12,6 @@ from gregor.broker.log import logger
 from gregor.replication.partition.replica_fetchers import Followers, FollowerSettings
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.partition.throttle import ReplicaThrottle
-from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
     from gregor.broker.fetch.follower_sessions import FollowerSessions
@@ -79,6 +78,7 @@ class Replicating:
             broker_epoch,
             self._flush,
             withdraw,
+            background.gate,
             config["num.replica.fetchers"],
             takes,
         )
@@ -121,7 +121,7 @@ class Replicating:
         every_s = self._config["replica.lag.time.max.ms"] / 2000
         while True:
             await asyncio.sleep(every_s)
-            turns = Turns()
+            turns = self._background.gate.turns()
             for partition in list(self._replicas.partitions.values()):
                 await turns.next()
                 if not partition.is_leader:
@@ -141,7 +141,7 @@ class Replicating:
 
     async def _look_at_high_watermarks(self) -> None:
         """A broker is gone: nobody waits for it any more."""
-        turns = Turns()
+        turns = self._background.gate.turns()
         for partition in list(self._replicas.partitions.values()):
             await turns.next()
             partition.look_again(self._clock_ms())

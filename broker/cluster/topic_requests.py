@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import Peer, PeerError
 
 if TYPE_CHECKING:
@@ -26,8 +27,9 @@ _DONE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQ
 class TopicRequests:
     """One connection to whichever broker is the controller, for one request at a time."""
 
-    def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
+    def __init__(self, config: BrokerConfig, image: MetadataImage, gate: Gate) -> None:
         self._image = image
+        self._gate = gate
         self._broker_id = config.broker_id
         self._listener = config.inter_broker_listener_name
         self._timeout_ms = config["controller.socket.timeout.ms"]
@@ -85,7 +87,7 @@ class TopicRequests:
         address = endpoint.host, endpoint.port
         if self._peer is None or self._peer.address != address:
             self.close()
-            self._peer = Peer(*address, f"broker-{self._broker_id}-topics", self._timeout_ms)
+            self._peer = Peer(*address, f"broker-{self._broker_id}-topics", self._timeout_ms, self._gate)
         return self._peer
 
     # -- what this broker knows ------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class Background:
     """The broker's threads. `close()` waits for what was begun."""
 
     def __init__(self, gate: LoopGate) -> None:
-        self._gate = gate
+        self.gate = gate
         self._fsync = ThreadPoolExecutor(1, "fsync")
         self._files = ThreadPoolExecutor(1, "files")
         self._codecs = ThreadPoolExecutor(1, "codecs")
@@ -59,11 +59,11 @@ class Background:
 
     async def run_steps(self, steps: Steps[ResultT]) -> ResultT:
         """Long work in turns (jobs.turns), its calls on a thread."""
-        return await self._gate.run(steps, self._codecs)
+        return await self.gate.run(steps, self._codecs)
 
     async def search(self, steps: Steps[ResultT]) -> ResultT:
         """The same for work whose calls wait for a disk."""
-        return await self._gate.run(steps, self._reads)
+        return await self.gate.run(steps, self._reads)
 
     def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
         """Unlink renamed files and folders after `file.delete.delay.ms`, when nobody reads them any more. Those of one

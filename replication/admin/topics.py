@@ -18,6 +18,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid, random_uuid
 from gregor.protocol.topic_names import CLUSTER_METADATA_TOPIC, colliding, may_collide, name_problem
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import Gate, Turns, run_all
 from gregor.replication.admin.assignment import check_manual, spread
 from gregor.replication.admin.configs import ConfigAdmin
 from gregor.replication.controller.context import Cluster
@@ -35,7 +36,6 @@ from gregor.replication.store.metadata_store import (
 )
 from gregor.replication.store.time_limit import DEFAULT_TIMEOUT_MS, TimeLimit
 from gregor.replication.store.topic_configs import TopicConfigs
-from gregor.replication.turns import Turns
 
 TOLD_WITHIN_MS = 1000
 """So long, at most, an answer waits for the other brokers to know what it tells."""
@@ -114,6 +114,7 @@ class Admin:
         controller: Controller,
         image: MetadataImage,
         configs: TopicConfigs,
+        gate: Gate,
     ) -> None:
         self._store = store
         self._config = config
@@ -121,7 +122,8 @@ class Admin:
         self._controller = controller
         self._image = image
         self._configs = configs
-        self.settings = ConfigAdmin(store, config, broker_id, configs)
+        self._gate = gate
+        self.settings = ConfigAdmin(store, config, broker_id, configs, gate)
         self.is_reserved: Callable[[str], bool] = lambda name: False
         """Whether a topic of that name exists, which the metadata does not know yet (store.adoption)."""
         # Who waits may learn from another controller how it ended.
@@ -160,7 +162,7 @@ class Admin:
         self._check_controller()
         limit = TimeLimit(timeout_ms)
         results: list[CreatedTopic | KafkaError] = []
-        turns = Turns()
+        turns = self._gate.turns()
         for topic in topics:
             await turns.next()
             try:
@@ -285,7 +287,7 @@ class Admin:
         self._check_controller()
         limit = TimeLimit(timeout_ms)
         results: list[KafkaError | None] = []
-        turns = Turns()
+        turns = self._gate.turns()
         for name in names:
             await turns.next()
             try:
@@ -349,7 +351,7 @@ class Admin:
             known = cluster.topics.get(name)
             if node is None or (known is not None and known.deleting):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-            topic = nodes.decode_topic(name, node[0])
+            topic = run_all(nodes.decode_topic(name, node[0]))
             if any(map(is_moving, topic.partitions.values())):
                 raise KafkaError(
                     ErrorCode.REASSIGNMENT_IN_PROGRESS,
@@ -411,7 +413,7 @@ class Admin:
             found = await limit.within(partial(self._controller.elect, keys, unclean))
         except KafkaError as error:
             return dict.fromkeys(keys, error)
-        turns = Turns()
+        turns = self._gate.turns()
         results: dict[TopicPartition, KafkaError | None] = {}
         elected: dict[TopicPartition, int] = {}
         for key, result in found.items():

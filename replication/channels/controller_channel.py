@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gregor.protocol.messages import request_class
+from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import Peer, PeerError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class ControllerLink:
     """One connection, for one question at a time."""
 
     def __init__(
-        self, broker_id: int, image: KnownController, own: OwnController, listener: str, timeout_ms: int
+        self, broker_id: int, image: KnownController, own: OwnController, listener: str, timeout_ms: int, gate: Gate
     ) -> None:
         """`own` answers while this broker is the controller. `listener`: name of the one that brokers talk on."""
         self._broker_id = broker_id
@@ -59,6 +60,7 @@ class ControllerLink:
         self._own = own
         self._listener = listener
         self._timeout_ms = timeout_ms
+        self._gate = gate
         self._peer: Peer | None = None
         image.on_update.append(self._look)
 
@@ -94,7 +96,7 @@ class ControllerLink:
             raise PeerError("it is not known which broker is the controller")
         if self._peer is None or self._peer.address != address:
             self.close()
-            self._peer = Peer(*address, f"broker-{self._broker_id}", self._timeout_ms)
+            self._peer = Peer(*address, f"broker-{self._broker_id}", self._timeout_ms, self._gate)
         return self._peer
 
     def _address(self) -> tuple[str, int] | None:

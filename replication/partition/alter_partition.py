@@ -20,6 +20,7 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import Gate
 from gregor.replication.store.metadata_store import BadVersion, MetadataStore, NoNode, StoreError
 from gregor.replication.store.nodes import (
     ISR_CHANGE_PREFIX,
@@ -30,7 +31,6 @@ from gregor.replication.store.nodes import (
     encode_state,
     state_path,
 )
-from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
     from gregor.replication.channels.controller_channel import ControllerLink
@@ -101,6 +101,7 @@ class IsrChanges:
         broker_epoch: Callable[[], int],
         clock_ms: Callable[[], int],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
+        gate: Gate,
     ) -> None:
         """`broker_epoch` tells the epoch of this broker's present registration; `spawn` runs a coroutine for as long as
         the broker lives."""
@@ -110,6 +111,7 @@ class IsrChanges:
         self._broker_epoch = broker_epoch
         self._clock_ms = clock_ms
         self._spawn = spawn
+        self._gate = gate
         self._pending: dict[TopicPartition, _Wanted] = {}
         self._running = False
         self._written: dict[TopicPartition, None] = {}  # the controller is still to be told
@@ -207,7 +209,7 @@ class IsrChanges:
         }
         all_decided = True
         refused = 0
-        turns = Turns()
+        turns = self._gate.turns()
         for one in wanted:
             await turns.next()
             said = answers.get(one.key)

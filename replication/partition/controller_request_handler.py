@@ -12,11 +12,11 @@ from gregor.protocol.messages import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
+from gregor.protocol.turns import Gate
 from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.store.topic_configs import TopicConfigs
-from gregor.replication.turns import in_turns
 
 NOT_REGISTERED = -1
 OWN = -1
@@ -28,12 +28,13 @@ class LocalBroker:
     done, as it cannot be told whether this life of the broker is meant or the one before, whose registration may still
     stand. That one had records which this one may have lost."""
 
-    def __init__(self, replicas: ReplicaManager, image: MetadataImage, configs: TopicConfigs) -> None:
+    def __init__(self, replicas: ReplicaManager, image: MetadataImage, configs: TopicConfigs, gate: Gate) -> None:
         self._broker_epoch = NOT_REGISTERED
         self._registered = asyncio.Event()
         self._replicas = replicas
         self._image = image
         self._configs = configs
+        self._gate = gate
         # One request at a time, also when an old and a new controller talk to us over connections of their own.
         self._turn = asyncio.Lock()
         self._latest = -1, OWN
@@ -71,10 +72,10 @@ class LocalBroker:
         if isinstance(request, LeaderAndIsrRequest):
             # Logs are opened with their topics' settings.
             await self._configs.ensure(topic.topic_name for topic in request.topic_states)
-            return await in_turns(self._replicas.apply_in_steps(request))
+            return await self._gate.run(self._replicas.apply(request))
         if isinstance(request, StopReplicaRequest):
-            return await in_turns(self._replicas.stop_in_steps(request))
-        response = await in_turns(self._image.apply_in_steps(request))
+            return await self._gate.run(self._replicas.stop(request))
+        response = await self._gate.run(self._image.apply(request))
         if not response.error_code:
             self._replicas.controller_epoch = request.controller_epoch
         return response

@@ -113,10 +113,11 @@ class Node:
             return wall_ms(loop)
 
         self._clock_ms = clock_ms
+        self.gate = gate = LoopGate(loop.time)
         self.logs = LogManager(config, cast("Any", files), clock_ms)
         self.store = SimulatedStore(zk, process, config["zookeeper.session.timeout.ms"])
         self.image = MetadataImage()
-        self.configs = TopicConfigs(self.store, config, broker_id, self.spawn, clock_ms)
+        self.configs = TopicConfigs(self.store, config, broker_id, self.spawn, clock_ms, gate)
         self.replicas = ReplicaManager(
             broker_id,
             self.logs,
@@ -126,7 +127,7 @@ class Node:
             is_alive=self.image.is_alive,
             folder_removed=files.remove_directory,
         )
-        self.local = LatePartitions(self.replicas, self.image, self.configs, self.logs.is_loading)
+        self.local = LatePartitions(self.replicas, self.image, self.configs, gate, self.logs.is_loading)
         self.member = Membership(
             self.store,
             self.local,
@@ -136,8 +137,10 @@ class Node:
             session_timeout_ms=config["zookeeper.session.timeout.ms"],
             end=self._end,
         )
-        channels = Brokers(broker_id, self.local, LISTENER, config["controller.socket.timeout.ms"])
-        self.controller = ControllerLoop(broker_id, self.store, channels, self.configs, clock_ms, listener=LISTENER)
+        channels = Brokers(broker_id, self.local, LISTENER, config["controller.socket.timeout.ms"], gate)
+        self.controller = ControllerLoop(
+            broker_id, self.store, channels, self.configs, clock_ms, gate, listener=LISTENER
+        )
         channels.live = self._live
         self.local.on_late_answer.append(self.controller.answered_late)
         self.answers = ControllerAnswers(self.controller, self.store)
@@ -151,7 +154,7 @@ class Node:
 
     def _link(self) -> ControllerLink:
         timeout_ms: int = self.config["controller.socket.timeout.ms"]
-        return ControllerLink(self.broker_id, self.image, self.answers, LISTENER, timeout_ms)
+        return ControllerLink(self.broker_id, self.image, self.answers, LISTENER, timeout_ms, self.gate)
 
     def _broker_epoch(self) -> int:
         return self.local.broker_epoch
@@ -182,7 +185,7 @@ class Node:
             self._clock_ms,
             self._broker_epoch,
             self._checkpoint,
-            IsrChanges(self.broker_id, self._link(), store, self._broker_epoch, self._clock_ms, self.spawn),
+            IsrChanges(self.broker_id, self._link(), store, self._broker_epoch, self._clock_ms, self.spawn, self.gate),
         )
         nothing: Any = dict.fromkeys(Broker.__slots__)
         self.broker = Broker(**nothing)
@@ -194,7 +197,7 @@ class Node:
         replicating.start()
         self.spawn(self._load_rest())
         Cleaner(self.config, self.logs, cast("Any", self), self._clock_ms).on(self.files).start()
-        self.spawn(LeaderBalance(self.controller, 0, BALANCE_S).run())
+        self.spawn(LeaderBalance(self.controller, 0, BALANCE_S, self.gate).run())
         self.spawn(self._maintain())
         self.started = True
 
@@ -234,14 +237,16 @@ class Node:
         broker.broker_id = self.broker_id
         broker.cluster_id = "simulated"
         broker.loop = self._loop
-        broker.gate = LoopGate(self._loop.time)
+        broker.gate = self.gate
         broker.logs = self.logs
         broker.replicas = self.replicas
         broker.metadata = self.image
         broker.topic_configs = self.configs
         broker.local_broker = self.local
         broker.handlers = self.handlers
-        broker.admin = Admin(self.store, self.config, self.broker_id, self.controller, self.image, self.configs)
+        broker.admin = Admin(
+            self.store, self.config, self.broker_id, self.controller, self.image, self.configs, self.gate
+        )
         broker.controller = self.answers
         blocks = BlocksOfController(self._link(), self.store, self.broker_id, self._broker_epoch)
         broker.producer_ids = ProducerIdAllocator(self.store, self.broker_id, blocks.claim)

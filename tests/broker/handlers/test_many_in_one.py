@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.jobs import turns as turns_of_the_broker
+from gregor.broker.jobs import turns
 from gregor.coordinator.group.coordinator import GROUPS_PER_DELETION, PARTITIONS_PER_FETCH
 from gregor.protocol.messages import (
     AlterConfigsRequest,
@@ -28,7 +28,6 @@ from gregor.protocol.messages import (
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
 )
-from gregor.replication import turns as turns_of_the_controller
 from tests.broker.harness import Harness
 
 MANY = 50
@@ -227,8 +226,7 @@ def wide(harness: Harness) -> Harness:
 @pytest.mark.parametrize("name", REQUESTS)
 def test_others_get_their_turn(wide: Harness, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     request, version, wanted = REQUESTS[name]
-    for module in (turns_of_the_broker, turns_of_the_controller):
-        monkeypatch.setattr(module, "TURN_S", -1.0)  # time is up after each step
+    monkeypatch.setattr(turns, "TURN_S", -1.0)  # time is up after each step
 
     async def turns_taken() -> int:
         taken = 0

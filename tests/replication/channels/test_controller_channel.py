@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.protocol.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from gregor.replication.channels.controller_channel import ControllerLink
 from gregor.replication.channels.peer import PeerError
@@ -35,7 +36,7 @@ def told(image: MetadataImage, controller_id: int, ports: dict[int, int]) -> Non
 
 def link_of(image: MetadataImage, own: OwnController) -> ControllerLink:
     controller: Any = own
-    return ControllerLink(0, image, controller, "PLAINTEXT", 60_000)
+    return ControllerLink(0, image, controller, "PLAINTEXT", 60_000, LoopGate())
 
 
 @on_loop
