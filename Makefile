@@ -6,9 +6,11 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup demo run test test-all bench bench-cluster bench-scale chaos simulate check lint types imports rules stubs check-wheel jars all-jars java clean
 
-BIN := .venv/bin
+# Another environment beside the usual one, for another Python: make test VENV=.venv-newest PYTHON=python3.13
+VENV ?= .venv
+BIN := $(VENV)/bin
 # Touched after a successful installation; older than pyproject.toml means: install again.
-INSTALLED := .venv/.installed
+INSTALLED := $(VENV)/.installed
 # More words for `gregor start` (make run ARGS='--override num.partitions=3') or pytest (make test ARGS='-k group').
 ARGS ?=
 
@@ -24,7 +26,7 @@ help:
 	@echo 'make chaos       three brokers and a ZooKeeper under load while things break, judged; ARGS="--minutes 30 --seed 7"'
 	@echo 'make check       format, lint, types, import rules, generated files, the wheel'
 	@echo 'make setup       only the environment; leaves the command at $(BIN)/gregor'
-	@echo 'make clean       remove what was built and cached; data and .venv stay'
+	@echo 'make clean       remove what was built and cached; data and environments stay'
 
 setup: $(INSTALLED)
 
@@ -48,14 +50,14 @@ $(INSTALLED): pyproject.toml hatch_build.py
 	  exit 1; \
 	fi; \
 	if [ ! -x $(BIN)/python ]; then \
-	  echo "making .venv with $$("$$python" --version)"; \
-	  if ! "$$python" -m venv .venv; then \
-	    rm -rf .venv; \
+	  echo "making $(VENV) with $$("$$python" --version)"; \
+	  if ! "$$python" -m venv $(VENV); then \
+	    rm -rf $(VENV); \
 	    echo "no venv in this Python; install it with: sudo apt-get install $$(basename "$$python")-venv" >&2; \
 	    exit 1; \
 	  fi; \
 	fi
-	@echo 'installing gregor and what it needs into .venv'
+	@echo 'installing gregor and what it needs into $(VENV)'
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev,spark]'
 	@$(call write_spark_submit)
 	@touch $@
@@ -124,4 +126,4 @@ check-wheel: setup
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -not -path './.venv*/*' -prune -exec rm -rf {} +

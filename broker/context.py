@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
-    from gregor.replication.partition.controller_request_handler import LocalBroker
+    from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import LiveBroker, MetadataImage
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
@@ -193,4 +193,4 @@ class ReplicaContext(Protocol):
     """Requests of the controller to this broker."""
 
     @property
-    def local_broker(self) -> LocalBroker: ...
+    def local_broker(self) -> ControllerRequestHandler: ...

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gregor.broker.handlers.k03_metadata import EncodedMetadataContext
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
+    from gregor.broker.net.advertised_addresses import OwnAddresses
     from gregor.broker.net.connections import Connections
     from gregor.broker.net.context import ConnectionContext, ListenersContext
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers
-    from gregor.replication.partition.controller_request_handler import LocalBroker
+    from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
@@ -69,7 +70,7 @@ class Broker:
     replicas: ReplicaManager
     metadata: MetadataImage
     topic_configs: TopicConfigs
-    local_broker: LocalBroker
+    local_broker: ControllerRequestHandler
     controller: ControllerAnswers
     admin: Admin
     topic_creator: TopicCreator
@@ -79,8 +80,7 @@ class Broker:
     fetch_sessions: FetchSessions
     follower_sessions: FollowerSessions
     encoded_topics: EncodedTopics
-    unadvertised: frozenset[str]
-    """Listeners without an advertised host: a client is told the address that it came in by."""
+    addresses: OwnAddresses
     sends_to_racks: bool = False
     """Whether consumers are sent to the replica in their rack (replica.selector.class)."""
 
@@ -103,12 +103,10 @@ class Broker:
     def endpoint_of(self, node_id: int, call: Call) -> NodeEndpoint | None:
         """Where this request's client reaches a live broker."""
         node = self.metadata.brokers.get(node_id)
-        listener = call.connection.listener
-        return (
-            None
-            if node is None
-            else endpoint_for(node, call.connection, own=node_id == self.broker_id and listener in self.unadvertised)
-        )
+        if node is None:
+            return None
+        own = node_id == self.broker_id and call.connection.listener in self.addresses.unadvertised
+        return endpoint_for(node, call.connection, own=own)
 
 
 if TYPE_CHECKING:

@@ -8,34 +8,16 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.framing import FramingError
 from gregor.protocol.messages import request_class, request_header_version, response_class, response_header_version
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call
-
-
-class Later(ABC):
-    """An answer that is owed. Its handler's caller says once, right away, where it shall go.
-
-    Like a future, without the turn of the loop that a future's callbacks cost: what `answered` is called from is up to
-    the handler.
-    """
-
-    __slots__ = ()
-
-    @abstractmethod
-    def then(self, answered: Callable[[Any], None]) -> None: ...
-
-    @abstractmethod
-    def cancel(self) -> None:
-        """The client left; nothing will be answered. Idempotent."""
-
 
 AMONG_BROKERS = frozenset(
     {
@@ -58,8 +40,8 @@ HandlerT = TypeVar("HandlerT", bound=Handler)
 
 @dataclass(slots=True, frozen=True)
 class Entry:
-    """One served API. `handler(broker, request, call)` returns the response, a Later or an awaitable of it, or None for
-    no answer.
+    """One served API. `handler(broker, request, call)` returns the response, a Deferred or an awaitable of it, or None
+    for no answer.
 
     `pipelined`: requests behind one that is still unanswered may be taken up, because all that its order decides has
     happened when the handler returns (Produce: the append).
@@ -74,22 +56,50 @@ class Entry:
     pipelined: bool = False
     changes: bool = False
 
-    def decode(self, buffer: memoryview, version: int, position: int) -> Any:
-        return request_class(self.key).decode(buffer, version, position)[0]  # type: ignore[union-attr]
+    decoders: Mapping[int, Callable[[memoryview, int], tuple[Any, int]]] = field(init=False, repr=False)
+    """version -> (buffer, position) -> (request, its end); raises MalformedMessage."""
+    decode_in_steps: Callable[[memoryview, int, int], Generator[None, None, tuple[Any, int]]] = field(
+        init=False, repr=False
+    )
+    """The same with pauses (gregor.protocol.messages)."""
+    header_versions: tuple[tuple[int, int], ...] = field(init=False, repr=False)
+    """Of the request's and the response's header, by version."""
+    carries_records: bool = field(init=False)
+    """Its responses may hold pieces of files, and are mostly records."""
 
-    def decode_in_steps(self, buffer: memoryview, version: int, position: int) -> Generator[None, None, Any]:
-        """The same with pauses (gregor.protocol.messages); returns the request and its end."""
-        return request_class(self.key).decode_in_steps(buffer, version, position)  # type: ignore[union-attr]
-
-    def request_header_version(self, version: int) -> int:
-        return request_header_version(self.key, version)
+    def __post_init__(self) -> None:
+        key = self.key
+        request: Any = request_class(key)
+        derived = {
+            "decoders": request.decoders,
+            "decode_in_steps": request.decode_in_steps,
+            "header_versions": tuple(
+                (request_header_version(key, version), response_header_version(key, version))
+                for version in range(self.max_version + 1)
+            ),
+            "carries_records": key in (ApiKey.PRODUCE, ApiKey.FETCH),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     def response_header_version(self, version: int) -> int:
-        return response_header_version(self.key, version)
+        return self.header_versions[version][1]
 
     @property
     def response_class(self) -> type[Any] | None:
         return response_class(self.key)
+
+
+def entry_of(handlers: Mapping[int, Entry], key: int, version: int) -> Entry:
+    """What serves that version. Raises FramingError."""
+    entry = handlers.get(key)
+    if entry is None:
+        raise FramingError(f"API key {key} (version {version}) is not served")
+    if not entry.min_version <= version <= entry.max_version:
+        raise FramingError(
+            f"{entry.key.name} version {version} is not served, only {entry.min_version} to {entry.max_version}"
+        )
+    return entry
 
 
 _entries: dict[int, Entry] = {}

@@ -11,22 +11,23 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gregor.broker import log
 from gregor.broker.admin_socket.server import ControlSocket
 from gregor.broker.cluster.membership import until_informed
 from gregor.broker.jobs.descriptors import raise_limit
-from gregor.broker.jobs.gc_policy import Garbage
+from gregor.broker.jobs.gc_policy import GcPolicy
 from gregor.broker.jobs.reload import HangUp, reload_file
 from gregor.broker.log import logger
 from gregor.broker.net.advertised_addresses import leads_astray, own_name, told_to_clients
 from gregor.broker.net.listening import BindError
 from gregor.broker.net.open_listeners import OpenListeners
-from gregor.broker.wiring import Node, StartError
-from gregor.config.listeners import listener_text
+from gregor.broker.node.store import StartError
+from gregor.broker.startup_report import ServerInfo, program_line, started_lines
+from gregor.broker.wiring import Node
 
 if TYPE_CHECKING:
     from gregor.broker.parts import Broker
@@ -37,16 +38,6 @@ if TYPE_CHECKING:
 _SWITCH_S = 0.001
 
 
-@dataclass(slots=True, frozen=True)
-class ServerInfo:
-    """What a started broker can say of itself. `listeners` are (name, host, port) as bound."""
-
-    broker_id: int
-    cluster_id: str
-    listeners: list[tuple[str, str, int]]
-    log_dirs: list[str]
-
-
 def run(
     config: BrokerConfig,
     on_ready: Callable[[ServerInfo], None] | None = None,
@@ -55,6 +46,7 @@ def run(
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the process's exit status: 1 if it could not start or go on."""
     log.configure(label=log_label)
+    logger.info("%s", program_line())
     raise_limit()
     for warning in config.warnings:
         logger.warning("%s", warning)
@@ -123,6 +115,7 @@ class Server:
     info: ServerInfo
 
     def __init__(self, config: BrokerConfig) -> None:
+        self._began_s = time.monotonic()
         self._config = config
         self._node = Node(config)
         self._listeners = OpenListeners(config, self._node.advertise)
@@ -132,10 +125,10 @@ class Server:
         loop = asyncio.get_running_loop()
         try:
             await self._node.open_storage()
-            await self._node.join(self._listeners.bind)
+            await self._node.join(self._listeners.bind, self._listeners.check)
             await self._listeners.accept(self._node.broker)
             if not await until_informed(self._node.broker.metadata):
-                logger.warning("no controller has told this broker about the cluster yet; clients have to wait for it")
+                logger.warning("no controller has sent UpdateMetadata yet; clients wait for metadata until one does")
         except BaseException:
             self._listeners.close()
             await self._node.close()
@@ -148,20 +141,21 @@ class Server:
             self._listeners.bound,
             list(self._config.log_dirs),
         )
-        garbage = Garbage()
+        garbage = GcPolicy()
         garbage.begin()
         broker.background.spawn(garbage.look_again_and_again())
         self._node.stalls.start(loop)
         self._control_socket = ControlSocket(self._node.control, self._config.log_dirs[0])
         await self._control_socket.start()
-        addresses = ", ".join(listener_text(*one) for one in self.info.listeners)
-        logger.info("broker %d of cluster %s started, listening on %s", broker.broker_id, broker.cluster_id, addresses)
+        took_s = time.monotonic() - self._began_s
+        for line in started_lines(self.info, self._config, broker.replicas, self._node.in_cluster, took_s):
+            logger.info("%s", line)
         self._tell_where(broker)
 
     def _tell_where(self, broker: Broker) -> None:
         """Lines for the log about what clients and other brokers are told of this broker's address."""
         connect: str = self._config["zookeeper.connect"] if self._node.in_cluster else ""
-        for line in told_to_clients(sorted(broker.unadvertised), own_name(bool(connect)), bool(connect)):
+        for line in told_to_clients(sorted(broker.addresses.unadvertised), own_name(bool(connect)), bool(connect)):
             logger.info("%s", line)
         for line in leads_astray([one.host for one in self._config.advertised_listeners], connect):
             logger.warning("%s", line)

@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from gregor.config.addresses import OLD_ADDRESS_KEYS, Addresses, resolve_addresses
-from gregor.config.cross_field import check_change, check_together
+from gregor.config.cross_field import check_change, check_cross_field
 from gregor.config.definitions import CLUSTER_WIDE, PER_BROKER, READ_ONLY, ConfigDef, ConfigError, ConfigValue
 from gregor.config.listeners import Listener
 from gregor.config.properties import PropertiesError, load_properties
+from gregor.config.protection import ALLOW_UNPROTECTED, missing_protection
 from gregor.config.tables.broker_keys import BROKER_KEYS, broker_synonyms
-from gregor.config.tables.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES, PROTECTION_KEYS
+from gregor.config.tables.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES
 from gregor.config.tables.no_effect_keys import inert_keys
 
 DEFAULT_CONFIG = "DEFAULT_CONFIG"
@@ -66,7 +67,7 @@ class BrokerConfig:
             self.notes.append(f"accepted, without effect here: {', '.join(sorted(ignored))}")
         self.log_dirs = self._resolve_log_dirs()
         self.broker_id = self._resolve_broker_id()
-        self._take_addresses(addresses)
+        self._resolve_addresses(addresses)
 
     @classmethod
     def load(
@@ -93,7 +94,7 @@ class BrokerConfig:
         """What one of LISTENER_KEYS is for a listener alone; None where it has no value of its own."""
         return self._values.get(f"{LISTENER_PREFIX}{listener.lower()}.{key}")
 
-    def inert_value(self, key: str) -> Any:
+    def value_without_effect(self, key: str) -> Any:
         """The value of a setting of ``inert_keys``; its default where the text given cannot be taken."""
         definition = inert_keys()[key]
         text = {**self.static_texts, **self.dynamic_default_texts, **self.dynamic_texts}.get(key)
@@ -124,7 +125,7 @@ class BrokerConfig:
         values, addresses = self._dynamic(per_broker, cluster_wide)
         self.dynamic_texts, self.dynamic_default_texts = dict(per_broker), dict(cluster_wide)
         self._values = values
-        self._take_addresses(addresses)
+        self._resolve_addresses(addresses)
 
     def drop_dynamic(self, keys: Collection[str]) -> dict[str, str]:
         """Do without these dynamic settings from now on; those that there were. ConfigError, and no change, if the rest
@@ -167,7 +168,7 @@ class BrokerConfig:
             check_addresses(addresses)
         self.static_texts = dict(texts)
         self._values = values
-        self._take_addresses(addresses)
+        self._resolve_addresses(addresses)
 
     def _dynamic(
         self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]
@@ -184,6 +185,9 @@ class BrokerConfig:
         and of which there is no warning.
         """
         ignored: list[str] = []
+        allowed = BROKER_KEYS[ALLOW_UNPROTECTED].parse(values.get(ALLOW_UNPROTECTED, "false"))
+        unprotected = missing_protection(values, allowed=allowed is True)
+        self.warnings.extend(unprotected.values())
         for key, text in values.items():
             if key in BROKER_KEYS or listener_key(key) in LISTENER_KEYS:
                 self.static_texts[key] = text
@@ -191,9 +195,7 @@ class BrokerConfig:
                 self.old_address[key] = text.strip()
             elif key in NO_EFFECT_KEYS or key.startswith(NO_EFFECT_PREFIXES) or key in inert_keys():
                 self.static_texts[key] = text
-                if key in PROTECTION_KEYS and text.strip() not in ("", "false"):
-                    self.warnings.append(f"{key} has no effect: gregor does not protect what it stands for")
-                else:
+                if key not in unprotected:
                     ignored.append(key)
             else:
                 self.unknown_texts[key] = text
@@ -215,12 +217,12 @@ class BrokerConfig:
         for key, text in given.items():
             if (base := listener_key(key)) in LISTENER_KEYS:
                 values[key] = _parse_as(key, BROKER_KEYS[base], text)
-        check_together(values)
+        check_cross_field(values)
         return values, resolve_addresses(values, given, self.old_address)
 
     # -- what several keys say together ----------------------------------------------------------------------------
 
-    def _take_addresses(self, addresses: Addresses) -> None:
+    def _resolve_addresses(self, addresses: Addresses) -> None:
         self.listeners, self.advertised_listeners, self.inter_broker_listener_name = addresses
 
     def _resolve_log_dirs(self) -> list[str]:

@@ -19,10 +19,10 @@ THREAD_KEYS = (
 )
 # At 0 nobody gets in any more, of a single listener either.
 _DOORS = ("max.connection.creation.rate", "max.connections")
-_LEAST_DEDUPE_BYTES = 1024 * 1024
+_MIN_DEDUPE_BYTES = 1024 * 1024
 
 
-def check_together(values: Mapping[str, Any]) -> None:
+def check_cross_field(values: Mapping[str, Any]) -> None:
     """ConfigError where two settings contradict each other."""
     for unlimited, keys in ((-1, broker_synonyms("log.retention.ms")), (None, broker_synonyms("log.roll.ms"))):
         for key in keys:
@@ -49,9 +49,9 @@ def check_together(values: Mapping[str, Any]) -> None:
     if low > high:
         raise ConfigError("log.cleaner.min.compaction.lag.ms", low, f"must be at most its maximum, {high}")
     buffer, threads = values["log.cleaner.dedupe.buffer.size"], max(1, values["log.cleaner.threads"])
-    if buffer // threads <= _LEAST_DEDUPE_BYTES:
+    if buffer // threads <= _MIN_DEDUPE_BYTES:
         raise ConfigError(
-            "log.cleaner.dedupe.buffer.size", buffer, f"must be above {_LEAST_DEDUPE_BYTES} for each cleaner thread"
+            "log.cleaner.dedupe.buffer.size", buffer, f"must be above {_MIN_DEDUPE_BYTES} for each cleaner thread"
         )
 
 
@@ -71,5 +71,5 @@ def check_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     for key, value in after.items():
         if key.endswith(_DOORS) and value == 0 != before.get(key):
             raise ConfigError(
-                key, 0, "must be at least 1 while the broker runs: nobody could connect to alter it again"
+                key, 0, "must be at least 1 while the broker runs: no client could connect to alter it again"
             )

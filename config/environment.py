@@ -78,7 +78,7 @@ def read_environment(
     the listeners follow from the advertised ones. Raises ConfigError for a bad KAFKA_CREATE_TOPICS.
     """
     found = Environment({}, [], [], [])
-    for_nobody = []
+    without_effect = []
     for name in sorted(environ, key=lambda name: (name.startswith(_BITNAMI_PREFIX), name)):
         text = environ[name]
         if not name.startswith(PREFIX) or name in (_TOPICS, _TOPICS_SEPARATOR):
@@ -86,16 +86,16 @@ def read_environment(
         if _FOR_PROTECTION.match(name):
             found.warnings.append(f"{name} has no effect: gregor does not protect what it stands for")
         elif is_for_others(name, text):
-            for_nobody.append(name)
+            without_effect.append(name)
         elif not text.strip():
-            found.notes.append(f"{name} is empty and left aside")
+            found.notes.append(f"{name} is empty and ignored")
         else:
             _take(name, text.strip(), found)
     for name, instead in _COMMANDS.items():
         if environ.get(name):
             found.warnings.append(f"{name} is not run: no command of the environment is; give {instead} itself")
-    if for_nobody:
-        found.notes.append(f"variables of images, JVMs and service links, without effect: {', '.join(for_nobody)}")
+    if without_effect:
+        found.notes.append(f"variables of images, JVMs and service links, without effect: {', '.join(without_effect)}")
     found.topics.extend(parse_topics(environ.get(_TOPICS, ""), environ.get(_TOPICS_SEPARATOR) or ","))
     linked = environ.get(_PORT, "").startswith(_ADDRESS_OF_A_LINK)
     _derive_listeners({**(file or {}), **found.settings, **(overrides or {})}, found, replaced=linked)

@@ -72,7 +72,9 @@ def parse_listeners(key: str, texts: Sequence[str], protocols: dict[str, str], s
         if protocol is None:
             raise ConfigError(key, shown, f"{name} has no security protocol in listener.security.protocol.map")
         if protocol not in SERVED_PROTOCOLS:
-            raise ConfigError(key, shown, f"{name} speaks {protocol}; gregor serves {', '.join(SERVED_PROTOCOLS)}")
+            served = ", ".join(SERVED_PROTOCOLS)
+            remedy = f"remove it, or give it {served} in listener.security.protocol.map to serve it in clear text"
+            raise ConfigError(key, shown, f"{name} speaks {protocol}; gregor serves {served}; {remedy}")
         result.append(Listener(name, host, port, protocol))
     if not result:
         raise ConfigError(key, shown, "must have at least one NAME://host:port")

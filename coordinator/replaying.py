@@ -37,7 +37,9 @@ def replay(
                 try:
                     record = decode(written.key, written.value)
                 except MalformedMessage as error:
-                    _log.warning("%s: skipped offset %d: %s", name, written.offset, error)
+                    _log.warning(
+                        "%s: the record at offset %d cannot be decoded and is skipped: %s", name, written.offset, error
+                    )
                 else:
                     if record is not None:
                         shard.replay(record, written.offset, producer_id)

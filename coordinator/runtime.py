@@ -208,7 +208,7 @@ class CoordinatorRuntime(Generic[S]):
             known = error.code in (ErrorCode.KAFKA_STORAGE_ERROR, owned.refused_with)
             owned.refused_with = error.code
             level = logging.DEBUG if known else logging.WARNING
-            _log.log(level, "%s-%d: nothing appended: %s", self._name, partition, error)
+            _log.log(level, "%s-%d: records of groups cannot be appended: %s", self._name, partition, error)
             raise self._failed(result, error.code) from error
         except Exception as error:
             _log.exception("%s-%d: an append failed", self._name, partition)
@@ -307,11 +307,13 @@ class CoordinatorRuntime(Generic[S]):
             await self._replay_log(partition, owned)
             await self._gate.run(owned.shard.on_loaded(self._clock_ms()))
         except KafkaError as error:
-            _log.warning("%s-%d: not loaded: %s", self._name, partition, error)
+            _log.warning(
+                "%s-%d could not be loaded, its groups have no coordinator here: %s", self._name, partition, error
+            )
             owned.error = ErrorCode.NOT_COORDINATOR
             return
         except Exception:
-            _log.exception("%s-%d: not loaded", self._name, partition)
+            _log.exception("%s-%d could not be loaded, its groups have no coordinator here", self._name, partition)
             owned.error = ErrorCode.NOT_COORDINATOR
             return
         owned.error = ErrorCode.NONE

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Generic, TypeVar
 
+from gregor.protocol.deferred import Deferred
+
 _SIZE = Struct(">i")
 _HEAD = Struct(">hhi")
 FRAME_HEAD = Struct(">ihhi")
@@ -22,6 +24,10 @@ FRAME_HEAD = Struct(">ihhi")
 
 SIZE_BYTES = _SIZE.size
 HEAD_BYTES = _HEAD.size
+RESPONSE_HEADS = (bytes(SIZE_BYTES + 4), bytes(SIZE_BYTES + 5))
+"""Size field and response header, still zero, by header version: the correlation id, and from 1 on no tagged fields."""
+MAX_REQUESTS_AT_ONCE = 16
+"""Of requests behind one that has to be waited for, no more are looked at again each time."""
 
 Chunk = TypeVar("Chunk")
 
@@ -49,23 +55,33 @@ def request_head(buffer: bytes | bytearray | memoryview, position: int) -> tuple
     return _HEAD.unpack_from(buffer, position)
 
 
-def client_id_at(buffer: bytes | bytearray | memoryview, position: int, end: int) -> tuple[str | None, int]:
-    """The nullable string client id behind a request head, and where it ends. Raises FramingError.
+def request_header(
+    buffer: bytes | bytearray | memoryview, position: int, end: int, header_version: int
+) -> tuple[str | None, int]:
+    """The client id of a request whose head ends at `position`, and where its message begins. Raises FramingError.
 
-    It is an int16-length string in every header version, also in the flexible one (KIP-482 left it so).
+    The client id is a nullable string of int16 length, in the flexible version too (KIP-482 left it so).
     """
+    if header_version == 0:
+        return None, position
     if position + 2 > end:
         raise FramingError("a request ends inside its header")
+    client_id = None
     length = int.from_bytes(buffer[position : position + 2], "big", signed=True)
     position += 2
-    if length == -1:
-        return None, position
-    if length < 0 or position + length > end:
-        raise FramingError(f"a client id of {length} bytes does not fit its request")
-    try:
-        return bytes(buffer[position : position + length]).decode(), position + length
-    except UnicodeDecodeError as error:
-        raise FramingError(f"a client id is not UTF-8: {error.reason}") from None
+    if length != -1:
+        if length < 0 or position + length > end:
+            raise FramingError(f"a client id of {length} bytes does not fit its request")
+        try:
+            client_id = str(buffer[position : position + length], "utf-8")
+        except UnicodeDecodeError as error:
+            raise FramingError(f"a client id is not UTF-8: {error.reason}") from None
+        position += length
+    if header_version >= 2:
+        if position < end and buffer[position] == 0:
+            return client_id, position + 1
+        position = skip_tagged_fields(buffer, position, end)
+    return client_id, position
 
 
 def skip_tagged_fields(buffer: bytes | bytearray | memoryview, position: int, end: int) -> int:
@@ -93,39 +109,74 @@ def _unsigned_varint(buffer: bytes | bytearray | memoryview, position: int, end:
     raise FramingError("a varint of a request header is longer than 5 bytes")
 
 
-class Slot(Generic[Chunk]):
-    """The place of one answer in its connection's order; `chunks` is None until the answer is known."""
+class Receiver:
+    """Cuts the bytes of one connection into requests: bytes in, frames out.
 
-    __slots__ = ("chunks",)
+    The caller owns the memory and decides how much of it there may be. Between two reads `begin` and `end` say where
+    the bytes lie that are received and not handled, and `frame_bytes` how long the frame is that begins there, its
+    size field included; 0 as long as that is not known.
+    """
 
-    def __init__(self) -> None:
-        self.chunks: Sequence[Chunk] | None = None
+    __slots__ = ("begin", "end", "frame_bytes", "max_frame_bytes")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        """`max_frame_bytes` is socket.request.max.bytes, which the size field itself does not count towards."""
+        self.max_frame_bytes = max_frame_bytes
+        self.begin = self.end = self.frame_bytes = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a whole frame is kept."""
+        return self.end - self.begin >= self.frame_bytes > 0
+
+    def requests(self, view: bytes | bytearray | memoryview, begin: int, end: int) -> list[tuple[int, int, int, int]]:
+        """The heads (FRAME_HEAD) of the whole requests that follow one another from the start of `view[begin:end]`,
+        MAX_REQUESTS_AT_ONCE at most; the next one begins `SIZE_BYTES + size` after each.
+
+        Raises FramingError where the first is no request; one behind others is found when it has become the first.
+        """
+        heads: list[tuple[int, int, int, int]] = []
+        while end - begin >= SIZE_BYTES + HEAD_BYTES and len(heads) < MAX_REQUESTS_AT_ONCE:
+            head = FRAME_HEAD.unpack_from(view, begin)
+            size = head[0]
+            if not HEAD_BYTES <= size <= self.max_frame_bytes:
+                if heads:
+                    break
+                frame_size(view, begin, self.max_frame_bytes)
+            begin += SIZE_BYTES + size
+            if begin > end:
+                break
+            heads.append(head)
+        return heads
+
+    def keep(self, view: bytes | bytearray | memoryview, begin: int, end: int) -> None:
+        """`view[begin:end]` stays unhandled, and is moved to the start of a buffer. Raises FramingError."""
+        known = end - begin >= SIZE_BYTES
+        self.frame_bytes = SIZE_BYTES + frame_size(view, begin, self.max_frame_bytes) if known else 0
+        self.begin, self.end = 0, end - begin
+
+    def clear(self) -> None:
+        """Nothing is kept."""
+        self.begin = self.end = self.frame_bytes = 0
 
 
 class ResponseQueue(Generic[Chunk]):
     """Puts answers, known in any order, into the order of their requests.
 
-    `open()` when a request is taken up, `fill()` when its answer is known (no chunks for a Produce with acks=0):
-    what may be sent now comes back, in order.
+    The place of an answer is a Deferred of its chunks (none for a Produce with acks=0), added when its request is
+    dispatched; `ready()` hands out what may be sent, in order, whenever one of them is completed.
     """
 
-    __slots__ = ("slots",)
+    __slots__ = ("pending",)
 
     def __init__(self) -> None:
-        self.slots: deque[Slot[Chunk]] = deque()
+        self.pending: deque[Deferred[Sequence[Chunk]]] = deque()
 
-    def open(self) -> Slot[Chunk]:
-        slot: Slot[Chunk] = Slot()
-        self.slots.append(slot)
-        return slot
-
-    def fill(self, slot: Slot[Chunk], chunks: Sequence[Chunk]) -> list[Chunk]:
-        if slot.chunks is not None:
-            raise ValueError("a request was answered twice")
-        slot.chunks = chunks
+    def ready(self) -> list[Chunk]:
+        """Remove the completed answers that no earlier one holds back; return their chunks."""
         ready: list[Chunk] = []
-        slots = self.slots
-        while slots and (head := slots[0].chunks) is not None:
-            ready.extend(head)
-            slots.popleft()
+        pending = self.pending
+        while pending and (chunks := pending[0].value) is not None:
+            ready.extend(chunks)
+            pending.popleft()
         return ready

@@ -7,6 +7,8 @@ A class serves all versions that Apache Kafka 3.9 and 4.3 know; the version is a
 - `Cls.decode(buffer, version, position=0) -> (message, end position)` raises MalformedMessage and nothing else; bytes
   after the message are left alone, tagged fields that the schema does not know are dropped.
 - `message.encode(version) -> bytes`, `message.encode_into(out, version, splices)` raise UnsupportedField.
+- `Cls.decoders[version](buffer, position)`, `Cls.encoders[version](message, out, splices)`: the same without a call
+  between, for the server.
 - `Cls.decode_in_steps`, `message.encode_in_steps(out, version)`: the same as generators that yield None about every
   0.2 ms, for messages of thousands of elements; without splices. After an error `out` holds a part.
 - A `records` field is a view of the input after decoding. To encode it takes bytes-like values, None, or an object with

@@ -70,7 +70,7 @@ def refuse_foreign_batches(spark: SparkSession, path: str, checkpoint: str) -> N
         return
     raise JobError(
         f"{path} holds the batches of another run, and the checkpoint {checkpoint} is new.\n"
-        "Give the checkpoint of that run to go on with it, or another output path to start afresh."
+        "Give the checkpoint of that run to continue it, or another output path for a new run."
     )
 
 

@@ -22,6 +22,9 @@ TOP_LEVEL = {
     *(
         "tests",
         "README.md",
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "docs",
         "CHANGELOG.md",
         "Makefile",
         "__init__.py",

@@ -20,7 +20,7 @@ _FIRST = {
 }
 
 
-def compaction_outlook(
+def explain_compaction(
     log: Log,
     dirty: DirtyRange,
     *,
@@ -78,7 +78,7 @@ def _bound_details(log: Log, dirty: DirtyRange, now_ms: int) -> str:
     return f": offset {dirty.first_uncleanable_offset}"
 
 
-def retention_outlook(log: Log, *, now_ms: int, next_check_ms: int) -> tuple[str, str]:
+def explain_retention(log: Log, *, now_ms: int, next_check_ms: int) -> tuple[str, str]:
     """(when, why) the next segment is removed."""
     config = log.config
     check = f"in at most {duration(max(0, next_check_ms - now_ms))}"

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gregor.broker.admin_socket.address import listen, unlink
-from gregor.broker.admin_socket.explain import compaction_outlook, retention_outlook
+from gregor.broker.admin_socket.explain import explain_compaction, explain_retention
 from gregor.broker.log import logger
 from gregor.protocol.errors import KafkaError
 from gregor.storage.segment.segment import DELETED_SUFFIX, LOG_SUFFIX
@@ -27,7 +27,7 @@ from gregor.storage.segment.segment import DELETED_SUFFIX, LOG_SUFFIX
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_cleaner import LogCleaner
-    from gregor.broker.jobs.loop_lag import StallMeter
+    from gregor.broker.jobs.loop_lag import LagMeter
     from gregor.broker.jobs.maintenance import Maintenance
     from gregor.config.broker import BrokerConfig
     from gregor.storage.folders.manager import LogManager
@@ -55,7 +55,7 @@ class Control:
         maintenance: Maintenance,
         background: Background,
         clock_ms: Callable[[], int],
-        stalls: StallMeter,
+        stalls: LagMeter,
     ) -> None:
         self._stalls = stalls
         self._config = config
@@ -77,7 +77,7 @@ class Control:
         if order["command"] == "retention":
             for log in chosen:
                 if order.get("explain"):
-                    look: Callable[[], object] = partial(retention_outlook, log, now_ms=now_ms, next_check_ms=now_ms)
+                    look: Callable[[], object] = partial(explain_retention, log, now_ms=now_ms, next_check_ms=now_ms)
                     await self._background.search(log.looking(look))
                     yield self._explain_retention(log, now_ms)
                 else:
@@ -87,7 +87,7 @@ class Control:
         elif order.get("explain"):
             for log in chosen:
                 if log.config.compact:
-                    await self._background.search(log.looking(partial(self._outlook, log, now_ms)))
+                    await self._background.search(log.looking(partial(self._explain, log, now_ms)))
                 yield self._explain_compaction(log, now_ms)
                 await asyncio.sleep(0)
         else:
@@ -158,7 +158,7 @@ class Control:
         if not log.config.compact:
             return answer | {"when": "never", "why": "cleanup.policy has no 'compact'"}
         try:
-            dirty, when, why = self._outlook(log, now_ms)
+            dirty, when, why = self._explain(log, now_ms)
         except (KafkaError, OSError) as error:
             return answer | {"when": "unknown", "why": str(error)}
         return answer | {
@@ -172,9 +172,9 @@ class Control:
             "threshold": log.config.min_cleanable_dirty_ratio,
         }
 
-    def _outlook(self, log: Log, now_ms: int) -> tuple[DirtyRange, str, str]:
+    def _explain(self, log: Log, now_ms: int) -> tuple[DirtyRange, str, str]:
         dirty = log.dirty_range(now_ms)
-        when, why = compaction_outlook(
+        when, why = explain_compaction(
             log,
             dirty,
             now_ms=now_ms,
@@ -188,7 +188,7 @@ class Control:
     def _explain_retention(self, log: Log, now_ms: int) -> dict[str, Any]:
         answer: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
         try:
-            when, why = retention_outlook(log, now_ms=now_ms, next_check_ms=self._maintenance.next_retention_ms)
+            when, why = explain_retention(log, now_ms=now_ms, next_check_ms=self._maintenance.next_retention_ms)
         except (KafkaError, OSError) as error:
             return answer | {"when": "unknown", "why": str(error)}
         return answer | {"when": when, "why": why, "size_bytes": log.size_bytes, "segments": log.segments_count}
@@ -210,7 +210,11 @@ class ControlSocket:
                 self._accepted, sock=listen(self._folder), limit=LONGEST_ORDER_BYTES
             )
         except (OSError, AttributeError) as error:  # no Unix sockets on this system or in this folder
-            logger.warning("no orders are taken in %s: %s", self._folder, error)
+            logger.warning(
+                "the admin socket in %s cannot be opened, so that `gregor compact` and `retention` do not work: %s",
+                self._folder,
+                error,
+            )
 
     async def stop(self) -> None:
         if self._server is None:
@@ -225,7 +229,7 @@ class ControlSocket:
         try:
             unlink(self._folder)
         except OSError as error:  # a disk that has failed: the logs on the others are to be closed all the same
-            logger.warning("the socket for orders in %s cannot be removed: %s", self._folder, error.strerror)
+            logger.warning("the admin socket in %s cannot be removed: %s", self._folder, error.strerror)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -40,7 +40,7 @@ _WORK_PER_SLICE = 600
 _KINDS_KEPT = 4
 
 _MARK = 0x7A6F_1D2E
-_NAME = "\x02a name that is nobody's\x03"
+_NAME = "\x02a name of no topic's own\x03"
 
 
 class _Layout(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from gregor.broker.cli.cluster_view import COLUMNS, Member, Picture, changes, picture_of, rows, summary
+from gregor.broker.cli.cluster_view import COLUMNS, ClusterSnapshot, Member, changes, rows, snapshot_of, summary
 from gregor.broker.cli.command import KEY_VALUE, run
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.start_brokers import (
@@ -41,7 +41,7 @@ from gregor.config.local_cluster import OFFSETS_COPIES, TOPICS_COPIES, copies_fo
 from gregor.protocol.messages import MetadataRequest
 from gregor.storage.fs.disk_errors import error_text
 
-LOOK_EVERY_S = 1.0
+POLL_EVERY_S = 1.0
 FIRST_PORT = 9092
 _EVENTS_SHOWN = 8
 
@@ -61,7 +61,7 @@ Examples:
     default="gregor-cluster",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="Where data and logs are kept; started on it again, the cluster goes on.",
+    help="Where data and logs are stored; a start on the same folder continues its cluster.",
 )
 @click.option("--override", "overrides", multiple=True, type=KEY_VALUE, help="A setting of all brokers; repeatable.")
 @click.option("--zookeeper", metavar="HOST:PORT,..", help="A ZooKeeper that runs already; without it one is started.")
@@ -183,13 +183,13 @@ async def _watch(supervisor: Supervisor, screen: _Screen) -> None:
         ready = [child for child in supervisor.brokers if child.state is State.READY and child.info.get("listeners")]
         picture = await loop.run_in_executor(None, _ask, [bootstrap_of([child]) for child in ready])
         screen.look(_members(supervisor), picture)
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(POLL_EVERY_S)
 
 
-def _ask(addresses: Sequence[str]) -> Picture | None:
+def _ask(addresses: Sequence[str]) -> ClusterSnapshot | None:
     for address in addresses:
         with suppress(CommandError, OSError), WireClient(address, client_id="gregor-cluster") as client:
-            return picture_of(client.ask(MetadataRequest(topics=None)))
+            return snapshot_of(client.ask(MetadataRequest(topics=None)))
     return None
 
 
@@ -207,7 +207,7 @@ class _Screen:
     def __init__(self, plan: Plan) -> None:
         self._title = f"gregor cluster in {plan.folder}, ZooKeeper {plan.connect}"
         self._events = plan.events
-        self._picture: Picture | None = None
+        self._snapshot: ClusterSnapshot | None = None
         self._live: Any = None
 
     def __enter__(self) -> _Screen:
@@ -235,13 +235,13 @@ class _Screen:
             self._events.append(f"{time.strftime('%H:%M:%S')} {line}")
             del self._events[:-_EVENTS_SHOWN]
 
-    def look(self, members: Sequence[Member], picture: Picture | None) -> None:
+    def look(self, members: Sequence[Member], picture: ClusterSnapshot | None) -> None:
         """The cluster as it is now."""
         if self._live is None:
             names = {member.broker_id: f"broker {member.broker_id}" for member in members}
-            for line in changes(self._picture, picture, names):
+            for line in changes(self._snapshot, picture, names):
                 _print(line)
-        self._picture = picture
+        self._snapshot = picture
         self.draw(members)
 
     def draw(self, members: Sequence[Member]) -> None:
@@ -256,11 +256,11 @@ class _Screen:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=self._title, title_justify="left", title_style="bold")
         for column in COLUMNS:
             table.add_column(column.name, justify="right" if column.number else "left")
-        for row in rows(members, self._picture):
+        for row in rows(members, self._snapshot):
             table.add_row(*(Text(cell) for cell in row))
         lines = [Text(line, style="dim") for line in self._events]
         with suppress(OSError):
-            self._live.update(Group(table, Text(summary(self._picture)), *lines), refresh=True)
+            self._live.update(Group(table, Text(summary(self._snapshot)), *lines), refresh=True)
 
 
 def _print(line: str) -> None:

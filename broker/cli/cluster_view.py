@@ -43,7 +43,7 @@ class Shares:
 
 
 @dataclass(slots=True)
-class Picture:
+class ClusterSnapshot:
     """The cluster, as one of its brokers knows it."""
 
     controller_id: int = -1
@@ -55,9 +55,9 @@ class Picture:
     shares: dict[int, Shares] = field(default_factory=dict)
 
 
-def picture_of(metadata: MetadataResponse) -> Picture:
+def snapshot_of(metadata: MetadataResponse) -> ClusterSnapshot:
     """From an answer about all topics."""
-    picture = Picture(
+    picture = ClusterSnapshot(
         controller_id=metadata.controller_id,
         live=frozenset(broker.node_id for broker in metadata.brokers),
         topics=len(metadata.topics),
@@ -78,7 +78,7 @@ def picture_of(metadata: MetadataResponse) -> Picture:
     return picture
 
 
-def rows(members: Sequence[Member], picture: Picture | None) -> list[list[str]]:
+def rows(members: Sequence[Member], picture: ClusterSnapshot | None) -> list[list[str]]:
     """One for each broker; without a picture nobody knows who holds what."""
     found = []
     for member in members:
@@ -97,7 +97,7 @@ def rows(members: Sequence[Member], picture: Picture | None) -> list[list[str]]:
     return found
 
 
-def _note(member: Member, picture: Picture | None) -> str:
+def _note(member: Member, picture: ClusterSnapshot | None) -> str:
     if member.state is State.DOWN:
         return member.exit_text
     if picture is None or member.state is not State.READY:
@@ -107,7 +107,7 @@ def _note(member: Member, picture: Picture | None) -> str:
     return "controller" if member.broker_id == picture.controller_id else ""
 
 
-def summary(picture: Picture | None) -> str:
+def summary(picture: ClusterSnapshot | None) -> str:
     """The whole in one line."""
     if picture is None:
         return "no broker answers"
@@ -120,7 +120,7 @@ def summary(picture: Picture | None) -> str:
     return f"{_plural(picture.topics, 'topic')}, {_plural(picture.partitions, 'partition')}: {state}"
 
 
-def changes(before: Picture | None, after: Picture | None, names: Mapping[int, str]) -> list[str]:
+def changes(before: ClusterSnapshot | None, after: ClusterSnapshot | None, names: Mapping[int, str]) -> list[str]:
     """Lines for a reader without a terminal: what is otherwise than a moment ago."""
     lines = []
     if after is not None and (before is None or before.controller_id != after.controller_id):

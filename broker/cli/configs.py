@@ -64,7 +64,7 @@ Examples:
 @click.option("--add-config", metavar="KEY=VALUE,..", help="Settings to make; [a,b] for a value with commas.")
 @click.option("--add-config-file", metavar="FILE", help="Settings to make, from a properties file.")
 @click.option("--delete-config", "delete_configs", multiple=True, metavar="KEY,..", help="Back to the default.")
-@click.option("--force", is_flag=True, help="Accepted for the sake of scripts; nothing is asked here.")
+@click.option("--force", is_flag=True, help="Accepted for the sake of scripts; there is no confirmation here.")
 def configs(**given: Any) -> None:
     """Show and alter the settings of topics, brokers, loggers, groups and client metrics."""
     action = only_one(("--describe", "--alter"), given)

@@ -49,9 +49,9 @@ null.literal (null), key.deserializer, value.deserializer, headers.deserializer
 @click.option("--partition", type=click.IntRange(min=0), help="Read only this partition, outside any group.")
 @click.option("--offset", help="With --partition: where to begin, an offset, 'earliest' or 'latest' (the default).")
 @click.option("--from-beginning", is_flag=True, help="Begin with the oldest record unless the group has an offset.")
-@click.option("--max-messages", type=click.IntRange(min=0), help="End after so many records.")
-@click.option("--timeout-ms", type=int, help="End when no record arrives for so long.")
-@click.option("--group", metavar="ID", help="The consumer group; else a new one that commits nothing.")
+@click.option("--max-messages", type=click.IntRange(min=0), help="End after this number of records.")
+@click.option("--timeout-ms", type=int, help="End when no record arrives for this time.")
+@click.option("--group", metavar="ID", help="The consumer group; without it a new one that commits nothing.")
 @click.option(
     "--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
     show_default=True, help="Whether to wait for transactions and leave aborted ones out.",
@@ -67,7 +67,7 @@ null.literal (null), key.deserializer, value.deserializer, headers.deserializer
     "--command-property", "--consumer-property", "client_properties", type=KEY_VALUE, multiple=True,
     help="A setting of the client; repeatable.",
 )  # fmt: skip
-@click.option("--skip-message-on-error", is_flag=True, help="Go on after a record that cannot be printed.")
+@click.option("--skip-message-on-error", is_flag=True, help="Continue after a record that cannot be printed.")
 def console_consumer(**given: Any) -> None:
     """Print the records of a topic, from now on or --from-beginning."""
     check_combinations(given)

@@ -50,15 +50,19 @@ _SETTINGS = {
     "--compression-codec", is_flag=False, flag_value="gzip", default="none", type=click.Choice(CODECS),
     help="Compress batches; gzip when no codec is named.",
 )  # fmt: skip
-@click.option("--timeout", "linger_ms", type=click.IntRange(min=0), metavar="MS", help="Wait so long for more records.")
+@click.option(
+    "--timeout", "linger_ms", type=click.IntRange(min=0), metavar="MS", help="Time to wait for more records of a batch."
+)
 @click.option("--batch-size", "--max-partition-memory-bytes", type=click.IntRange(min=1), help="Bytes per batch.")
 @click.option("--request-required-acks", "acks", type=click.Choice(["-1", "0", "1", "all"]), help="Default: all.")
 @click.option("--request-timeout-ms", type=click.IntRange(min=1), help="How long a broker may take to acknowledge.")
 @click.option("--message-send-max-retries", "retries", type=click.IntRange(min=0), help="Attempts after the first.")
 @click.option("--retry-backoff-ms", type=click.IntRange(min=0), help="Pause before another attempt.")
-@click.option("--metadata-expiry-ms", type=click.IntRange(min=0), help="Refresh metadata at least so often.")
+@click.option(
+    "--metadata-expiry-ms", type=click.IntRange(min=0), help="Longest time between two refreshes of metadata."
+)
 @click.option("--max-memory-bytes", type=click.IntRange(min=1024), help="Memory for records that wait to be sent.")
-@click.option("--max-block-ms", type=click.IntRange(min=0), help="How long to look for a broker; default: 3000.")
+@click.option("--max-block-ms", type=click.IntRange(min=0), help="Longest wait for metadata or memory; default: 3000.")
 @click.option("--line-reader", metavar="CLASS", help="Only Kafka's default, LineMessageReader.")
 @click.option("--socket-buffer-size", type=click.IntRange(min=0), help="Size of the socket's send buffer.")
 @click.option(

@@ -142,7 +142,7 @@ def ask(client: WireClient, leaders: dict[TopicPartition, int], timestamp: int) 
         places = sorted(place for place, led_by in leaders.items() if led_by == leader)
         if leader not in client.brokers:
             for place in places:
-                _skip(place, BrokerRefusal(ErrorCode.LEADER_NOT_AVAILABLE, "nobody leads it"))
+                _skip(place, BrokerRefusal(ErrorCode.LEADER_NOT_AVAILABLE, "the partition has no leader"))
             continue
         topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
         for topic, partition in places:

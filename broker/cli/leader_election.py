@@ -35,7 +35,7 @@ The file holds {"partitions": [{"topic": "orders", "partition": 0}]}. An unclean
 @command_config_option("--admin.config")
 @click.option(
     "--election-type", type=click.Choice(sorted(TYPES), case_sensitive=False), required=True,
-    help="preferred: the first replica leads again; unclean: where nobody leads, any replica does.",
+    help="preferred: the first replica becomes leader; unclean: any live replica becomes leader where there is none.",
 )  # fmt: skip
 @click.option("--topic", metavar="NAME", help="With --partition: one partition.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="N", help="With --topic: one partition.")

@@ -15,8 +15,8 @@ _OF_COMMANDS = {
     "topics": {
         "--delete-config": "settings of a topic are taken back by `gregor configs --alter --topic NAME --delete-config"
         " KEY`.",
-        "--force": "nothing is asked here; leave it out.",
-        "--disable-rack-aware": "racks are told by the brokers; leave it out.",
+        "--force": "there is no confirmation here; leave it out.",
+        "--disable-rack-aware": "the brokers know their racks; leave it out.",
     },
     "configs": {
         **dict.fromkeys(

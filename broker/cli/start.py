@@ -16,7 +16,7 @@ from gregor.broker.cli.parser import Parser
 from gregor.config.listeners import address_text, listener_text
 
 if TYPE_CHECKING:
-    from gregor.broker.server import ServerInfo
+    from gregor.broker.startup_report import ServerInfo
     from gregor.config.broker import BrokerConfig
     from gregor.config.environment import TopicWish
 

@@ -166,7 +166,7 @@ def stop_on_signals(supervisor: Supervisor) -> asyncio.Event:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ask)
-    loop.add_signal_handler(signal.SIGHUP, HangUp(ask, partial(supervisor.tell_all, signal.SIGHUP)))
+    loop.add_signal_handler(signal.SIGHUP, HangUp(ask, partial(supervisor.signal_all, signal.SIGHUP)))
     return stop
 
 

@@ -27,7 +27,7 @@ def ask(folder: str, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
         connected = connect(folder)
     except OSError as error:
         raise CommandError(
-            f"no broker takes orders in {folder}: {error.strerror}. Is it running, on this host and as this user? "
+            f"no broker answers in {folder}: {error.strerror}. Is it running, on this host and as this user? "
             f"Name its data folder with --data-dir, or its settings with --config."
         ) from None
     with connected, connected.makefile("rwb") as stream:

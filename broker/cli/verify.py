@@ -16,7 +16,7 @@ from gregor.storage.verify.folder import FolderReport, Progress, Totals, find_du
 from gregor.storage.verify.segment import Finding
 
 PROGRESS_EVERY_S = 0.2
-SAID_EVERY_S = 10.0
+SHOWN_EVERY_S = 10.0
 """Where nobody watches, so often a line says how far it has come."""
 
 EPILOG = """\b
@@ -94,7 +94,7 @@ class _Show:
         self.problems = 0
         self._draws = sys.stderr.isatty()
         self._drawn = False
-        self._next_s = time.monotonic() + (PROGRESS_EVERY_S if self._draws else SAID_EVERY_S)
+        self._next_s = time.monotonic() + (PROGRESS_EVERY_S if self._draws else SHOWN_EVERY_S)
 
     def finding(self, finding: Finding) -> None:
         self.problems += not finding.harmless
@@ -116,7 +116,7 @@ class _Show:
             print(f"\r{said[:78]:<78}", end="", file=sys.stderr, flush=True)
             self._drawn = True
         else:
-            self._next_s = now_s + SAID_EVERY_S
+            self._next_s = now_s + SHOWN_EVERY_S
             print(said, file=sys.stderr, flush=True)
 
     def clear(self) -> None:

@@ -42,7 +42,7 @@ DEFAULTS: Mapping[str, str] = {
     "autopurge.snapRetainCount": "3",
     "autopurge.purgeInterval": "24",
 }
-LEAST_HEAP_MB = 32
+MIN_HEAP_MB = 32
 PORTS = ("clientPort", "secureClientPort")
 
 
@@ -62,7 +62,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--data-dir", metavar="DIR", help="where data is kept [gregor-zookeeper]")
     parser.add_argument("--client-port", type=_port, metavar="PORT", help="the port for brokers and tools [2181]")
     parser.add_argument(
-        "--bind", metavar="HOST", help="the address to listen on; 0.0.0.0 for all, which lets anybody in [localhost]"
+        "--bind",
+        metavar="HOST",
+        help="the address to listen on; 0.0.0.0 for all, which every host can reach [localhost]",
     )
     parser.add_argument("--heap-mb", type=_megabytes, default=512, metavar="MB", help="memory of the server [512]")
     return parser
@@ -75,8 +77,8 @@ def _port(text: str) -> int:
 
 
 def _megabytes(text: str) -> int:
-    if not text.isdecimal() or int(text) < LEAST_HEAP_MB:
-        raise argparse.ArgumentTypeError(f"'{text}' is no size; give {LEAST_HEAP_MB} or more, in megabytes")
+    if not text.isdecimal() or int(text) < MIN_HEAP_MB:
+        raise argparse.ArgumentTypeError(f"'{text}' is no size; give {MIN_HEAP_MB} or more, in megabytes")
     return int(text)
 
 

@@ -17,19 +17,19 @@ from gregor.protocol.messages import ControlledShutdownRequest, ControlledShutdo
 
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
-    from gregor.replication.channels.controller_channel import ControllerLink
+    from gregor.replication.channels.controller_channel import ControllerChannel
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.metadata_store import MetadataStore
 
-_LOOK_EVERY_S = 0.01
-_TOLD_WITHIN_S = 2.0
+_POLL_EVERY_S = 0.01
+_NOTIFIED_WITHIN_S = 2.0
 """So long this broker waits to be told by the controller what it said it has done."""
 
 
 async def hand_over(
     config: BrokerConfig,
-    link: ControllerLink,
+    link: ControllerChannel,
     store: MetadataStore,
     image: MetadataImage,
     replicas: ReplicaManager,
@@ -47,7 +47,7 @@ async def hand_over(
             return False
         controller_id = image.controller_id
         if await _asked(link, request):
-            await _until(lambda: not _leads_for_others(replicas), _TOLD_WITHIN_S)
+            await _until(lambda: not _leads_for_others(replicas), _NOTIFIED_WITHIN_S)
             return True
         if attempt < attempts - 1:
             await _until(
@@ -55,21 +55,24 @@ async def hand_over(
                 pause_s,
             )
     if _leads_for_others(replicas):
-        logger.warning("stopping although this broker could not hand over all that it leads")
+        logger.warning(
+            "controlled shutdown: this broker stops although it still leads partitions that have other replicas"
+        )
     return False
 
 
-async def _asked(link: ControllerLink, request: ControlledShutdownRequest) -> bool:
+async def _asked(link: ControllerChannel, request: ControlledShutdownRequest) -> bool:
     try:
         answer: ControlledShutdownResponse = await link.ask(request)
     except OSError as error:
-        logger.info("the controller cannot be asked to let others lead: %s", error)
+        logger.info("controlled shutdown: the controller cannot be reached: %s", error)
         return False
     if answer.error_code:
-        logger.info("the controller does not let others lead: %s", ErrorCode(answer.error_code).name)
+        logger.info("controlled shutdown: the controller answers %s", ErrorCode(answer.error_code).name)
     elif answer.remaining_partitions:
         logger.info(
-            "%d partitions have no other replica in sync that could take over", len(answer.remaining_partitions)
+            "controlled shutdown: %d partitions have no other in-sync replica that could lead them",
+            len(answer.remaining_partitions),
         )
     return not answer.error_code and not answer.remaining_partitions
 
@@ -79,7 +82,7 @@ def _leads_for_others(replicas: ReplicaManager) -> bool:
 
 
 async def _until(holds: Callable[[], bool], most_s: float) -> None:
-    for _ in range(round(most_s / _LOOK_EVERY_S)):
+    for _ in range(round(most_s / _POLL_EVERY_S)):
         if holds():
             break
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_POLL_EVERY_S)

@@ -54,7 +54,7 @@ async def make_first_topics(
         for wish in left:
             try:
                 await _make(admin, wish, requests)
-                logger.info("KAFKA_CREATE_TOPICS: %s is there", wish.name)
+                logger.info("KAFKA_CREATE_TOPICS: created %s", wish.name)
             except KafkaError as error:
                 if error.code == ErrorCode.TOPIC_ALREADY_EXISTS:
                     logger.info("KAFKA_CREATE_TOPICS: %s exists already", wish.name)
@@ -64,7 +64,7 @@ async def make_first_topics(
                     failures.append((wish, error))
         if failures and waited_s == 0:
             for wish, reason in failures:
-                logger.warning("KAFKA_CREATE_TOPICS: %s has to wait: %s", wish.name, reason)
+                logger.warning("KAFKA_CREATE_TOPICS: the creation of %s waits: %s", wish.name, reason)
         left = [wish for wish, _ in failures]
         if left:
             await asyncio.sleep(try_again_s)

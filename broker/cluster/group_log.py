@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ALL_IN_SYNC = -1
 READ_BYTES = 256 * 1024
 """As many small batches as can be looked over without holding the loop up."""
-MOST_FETCHES = 64
+MAX_FETCHES = 64
 
 
 class GroupLog:
@@ -58,11 +58,11 @@ class GroupLog:
         return data[: sum(batch.size_bytes for batch in iter_batches(data))]
 
     async def _find(self, partition: int, offset: int, max_bytes: int) -> LogSlice:
-        for look in range(MOST_FETCHES + 1):
+        for look in range(MAX_FETCHES + 1):
             log = self._leader(partition).log
             if log is None:
                 break
-            read = log.read_cached if look < MOST_FETCHES else log.read
+            read = log.read_cached if look < MAX_FETCHES else log.read
             try:
                 return read(offset, max_bytes, log.log_end_offset)
             except NotCached as missing:

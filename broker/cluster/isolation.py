@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
 
-_LOOK_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0
 ANSWER_TIMEOUT_MS = 2000
 METADATA_VERSION = 9
 
@@ -35,7 +35,7 @@ async def live_brokers(host: str, port: int, gate: Gate) -> set[int]:
         peer.close()
 
 
-class Silence:
+class Isolation:
     """One broker's. `silent_s()`: how long it has had no ZooKeeper; `listener`: the one that brokers talk on."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Silence:
     async def watch(self) -> None:
         """Look again and again."""
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_EVERY_S)
             await self.look()
 
     async def look(self) -> None:
@@ -69,8 +69,8 @@ class Silence:
         if not leading or not await self._counts_as_dead():
             return
         logger.warning(
-            "for the others this broker is dead, which has heard nothing from ZooKeeper for %.0f s: no longer leading"
-            " %d partitions",
+            "fenced: the cluster considers this broker dead, as ZooKeeper has not answered it for %.0f s; it stops"
+            " leading %d partitions until it has a new session",
             self._silent_s(),
             len(leading),
         )

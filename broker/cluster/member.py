@@ -10,27 +10,27 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.controlled_shutdown import hand_over
-from gregor.broker.cluster.isolation import Silence
+from gregor.broker.cluster.isolation import Isolation
 from gregor.broker.cluster.membership import Membership
 from gregor.broker.cluster.replication_service import Replicating
 from gregor.broker.cluster.topic_requests import TopicRequests
-from gregor.replication.controller.auto_leader_rebalance import LeaderBalance
-from gregor.replication.partition.alter_partition import IsrChanges
+from gregor.replication.controller.auto_leader_rebalance import AutoLeaderRebalance
+from gregor.replication.partition.alter_partition import AlterPartitionManager
 
 if TYPE_CHECKING:
     from gregor.broker.fetch.follower_sessions import FollowerSessions
     from gregor.broker.jobs.background import Background
     from gregor.config.broker import BrokerConfig
-    from gregor.replication.channels.controller_channel import ControllerLink
+    from gregor.replication.channels.controller_channel import ControllerChannel
     from gregor.replication.controller.loop import ControllerLoop
-    from gregor.replication.partition.controller_request_handler import LocalBroker
+    from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.nodes import BrokerRegistration
     from gregor.replication.store.topic_configs import TopicConfigs
     from gregor.replication.store.zookeeper import ZooKeeperStore
 
-_TOLD_WITHIN_S = 2.0
+_NOTIFIED_WITHIN_S = 2.0
 """So long a controller that stops tells the others what it has decided last."""
 
 
@@ -41,12 +41,12 @@ class Member:
         self,
         config: BrokerConfig,
         store: ZooKeeperStore,
-        local: LocalBroker,
+        local: ControllerRequestHandler,
         replicas: ReplicaManager,
         image: MetadataImage,
         configs: TopicConfigs,
         controller: ControllerLoop,
-        link: Callable[[], ControllerLink],
+        link: Callable[[], ControllerChannel],
         sessions: FollowerSessions,
         background: Background,
         clock_ms: Callable[[], int],
@@ -76,7 +76,7 @@ class Member:
             session_timeout_ms=session_timeout_ms,
             end=end,
         )
-        silence = Silence(
+        silence = Isolation(
             replicas,
             image,
             background.gate,
@@ -89,11 +89,11 @@ class Member:
         def broker_epoch() -> int:
             return local.broker_epoch
 
-        isr_changes = IsrChanges(
+        alter_partition = AlterPartitionManager(
             config.broker_id, link(), store, broker_epoch, clock_ms, background.spawn, background.gate
         )
         self._replicating = Replicating(
-            config, replicas, image, sessions, background, clock_ms, broker_epoch, withdraw, isr_changes
+            config, replicas, image, sessions, background, clock_ms, broker_epoch, withdraw, alter_partition
         )
         configs.on_broker_changed.append(self._replicating.settings_changed)
 
@@ -111,7 +111,9 @@ class Member:
         if config["auto.leader.rebalance.enable"]:
             percentage = config["leader.imbalance.per.broker.percentage"]
             every_s = config["leader.imbalance.check.interval.seconds"]
-            self._background.spawn(LeaderBalance(self._controller, percentage, every_s, self._background.gate).run())
+            self._background.spawn(
+                AutoLeaderRebalance(self._controller, percentage, every_s, self._background.gate).run()
+            )
 
     async def hand_over(self) -> None:
         """Have other brokers lead what this one leads, as long as it still serves; to be done before the listeners are
@@ -120,7 +122,7 @@ class Member:
         if await hand_over(self._config, self._shutdown_link, self._store, self._image, self._replicas, epoch):
             # Whoever leads now would wait for a follower that is level, and soon gone.
             await self._replicating.close()
-        await self._controller.until_told(_TOLD_WITHIN_S)
+        await self._controller.until_notified(_NOTIFIED_WITHIN_S)
         self._shutdown_link.close()
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ from gregor.replication.store.registration import BrokerIdTaken, register
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
-    from gregor.replication.partition.controller_request_handler import LocalBroker
+    from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
     from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.metadata_store import MetadataStore, WatchEvent
@@ -33,7 +33,7 @@ FREED_WITHIN_MORE_MS = 5000
 _COUNTDOWN_EVERY_S = 2.0
 _TRY_AGAIN_S = 1.0
 INFORMED_WITHIN_S = 10.0
-_LOOK_EVERY_S = 0.02
+_POLL_EVERY_S = 0.02
 
 
 async def register_when_free(store: MetadataStore, broker: BrokerRegistration, session_timeout_ms: int) -> int:
@@ -83,9 +83,9 @@ async def until_informed(image: MetadataImage, most_s: float = INFORMED_WITHIN_S
     until = time.monotonic() + most_s
     while not image.is_informed:
         if time.monotonic() > until:
-            image.expects_topics = False
+            image.expect_topics(False)
             return False
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_POLL_EVERY_S)
     return True
 
 
@@ -95,7 +95,7 @@ class Membership:
     def __init__(
         self,
         store: MetadataStore,
-        local: LocalBroker,
+        local: ControllerRequestHandler,
         replicas: ReplicaManager,
         background: Background,
         *,
@@ -123,14 +123,14 @@ class Membership:
 
     async def _register(self) -> None:
         async with self._registering:
-            self._local.broker_epoch = await register_when_free(
-                self._store, self._registration(), self._session_timeout_ms
+            self._local.registered(
+                await register_when_free(self._store, self._registration(), self._session_timeout_ms)
             )
 
     def _session_expired(self) -> None:
         leading = [key for key, partition in self._replicas.partitions.items() if partition.is_leader]
         logger.warning(
-            "the ZooKeeper session had ended: no longer leading %d partitions, registering again", len(leading)
+            "the ZooKeeper session has ended: this broker stops leading %d partitions and registers again", len(leading)
         )
         # At once, or as many of thousands as the loop has time for.
         resigning = self._background.gate.start(self._replicas.resign(leading))
@@ -150,5 +150,5 @@ class Membership:
             except SessionExpired:
                 return  # and called again for the next session
             except StoreError as error:
-                logger.warning("cannot register: %s; trying again", error)
+                logger.warning("broker.id cannot be registered: %s; the broker tries again", error)
                 await asyncio.sleep(_TRY_AGAIN_S)

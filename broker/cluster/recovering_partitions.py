@@ -1,9 +1,9 @@
-"""Partitions whose logs are still being checked after a crash: the controller's word about them is kept until they are.
+"""Recovering partitions: logs that are checked after a crash; the controller's requests about them wait until then.
 
-The others are served meanwhile; a client of a late one is told NOT_LEADER_OR_FOLLOWER and comes back. The controller
-does not wait either: its requests are answered without the late partitions, and these are reported to
-`on_late_answer` when their logs are there. A controller on another broker is not reached that way: `must_be_asked` says
-whether it has to ask again.
+The other partitions are served meanwhile; a client of a recovering one gets NOT_LEADER_OR_FOLLOWER and retries. The
+controller does not wait either: its requests are answered without the recovering partitions, and these are reported to
+`on_late_answer` when their logs are loaded. A controller on another broker is not reached that way: `must_be_asked`
+says whether it has to ask again.
 """
 
 from __future__ import annotations
@@ -14,48 +14,36 @@ from typing import TYPE_CHECKING
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
 from gregor.protocol.topic_partition import TopicPartition
-from gregor.protocol.turns import Gate, run_all
+from gregor.protocol.turns import run_all
 from gregor.replication.controller.requests import answered_with
-from gregor.replication.partition.controller_request_handler import LocalBroker
 
 if TYPE_CHECKING:
     from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
-    from gregor.replication.partition.metadata_image import MetadataImage
     from gregor.replication.partition.replica_manager import ReplicaManager
-    from gregor.replication.store.topic_configs import TopicConfigs
     from gregor.storage.log.log import Log
 
 
-class LatePartitions(LocalBroker):
-    """A LocalBroker that can be spoken to before all logs are loaded. `is_loading(topic, partition)` says of which."""
+class RecoveringPartitions:
+    """One broker's. `is_loading(topic, partition)` says which they are."""
 
-    def __init__(
-        self,
-        replicas: ReplicaManager,
-        image: MetadataImage,
-        configs: TopicConfigs,
-        gate: Gate,
-        is_loading: Callable[[str, int], bool],
-    ) -> None:
-        super().__init__(replicas, image, configs, gate)
+    def __init__(self, replicas: ReplicaManager, is_loading: Callable[[str, int], bool]) -> None:
         self.on_late_answer: list[Callable[[BrokerRequest, BrokerResponse], None]] = []
         self.must_be_asked = False
         """Whether a log was deleted or could not be served since the controller was answered without it."""
-        self._late_replicas = replicas
-        self._late_configs = configs
+        self._replicas = replicas
         self._is_loading = is_loading
-        # What the controller said last of each late partition, as a request about it alone.
+        # The controller's last request about each of them, as a request about it alone.
         self._kept: dict[TopicPartition, LeaderAndIsrRequest | StopReplicaRequest] = {}
 
-    async def _obey(self, request: BrokerRequest) -> BrokerResponse:
+    def hold_back(self, request: BrokerRequest) -> BrokerRequest:
+        """The request without the partitions that are recovering, for which it is kept. The settings of its topics must
+        be known: from now on a log may be served as soon as it is loaded, and with another topic's settings it would
+        accept acks=all from one replica, and delete what is to be compacted."""
         if isinstance(request, LeaderAndIsrRequest):
-            # Before anything is kept, because from then on a log may be served as soon as it is loaded: with another
-            # topic's settings, it would take acks=all from one replica, and delete what is to be compacted.
-            await self._late_configs.ensure(topic.topic_name for topic in request.topic_states)
-            request = self._roles_of_loaded(request)
-        elif isinstance(request, StopReplicaRequest):
-            request = self._stops_of_loaded(request)
-        return await super()._obey(request)
+            return self._roles_of_loaded(request)
+        if isinstance(request, StopReplicaRequest):
+            return self._stops_of_loaded(request)
+        return request
 
     def _roles_of_loaded(self, request: LeaderAndIsrRequest) -> LeaderAndIsrRequest:
         topics = []
@@ -85,25 +73,26 @@ class LatePartitions(LocalBroker):
                 topics.append(_with_stopped(topic, now))
         return _with_stops(request, topics)
 
-    def loaded(self, log: Log) -> None:
-        """The log can be served: do what the controller has said about it meanwhile."""
-        self._catch_up(TopicPartition(log.topic, log.partition))
+    def loaded(self, log: Log, broker_epoch: int) -> None:
+        """The log can be served: apply the controller's last request about it, unless it was sent to a life of this
+        broker before `broker_epoch`."""
+        self._catch_up(TopicPartition(log.topic, log.partition), broker_epoch)
 
-    def all_loaded(self) -> None:
-        """What is left could not be loaded: the controller's word about it fails, and it is told so."""
+    def all_loaded(self, broker_epoch: int) -> None:
+        """The logs that are left could not be loaded: the requests about them fail, and the controller learns it."""
         for key in list(self._kept):
-            self._catch_up(key)
+            self._catch_up(key, broker_epoch)
 
-    def _catch_up(self, key: TopicPartition) -> None:
+    def _catch_up(self, key: TopicPartition, broker_epoch: int) -> None:
         request = self._kept.pop(key, None)
-        if request is None or 0 <= request.broker_epoch < self.broker_epoch:
-            return  # nothing was said since this broker registered anew: others have the partition now
+        if request is None or 0 <= request.broker_epoch < broker_epoch:
+            return  # no request since this broker registered anew: others have the partition now
         response: BrokerResponse
         if isinstance(request, LeaderAndIsrRequest):
-            response = run_all(self._late_replicas.apply(request))
+            response = run_all(self._replicas.apply(request))
             self.must_be_asked |= not answered_with(ErrorCode.NONE, request, response)
         else:
-            response = run_all(self._late_replicas.stop(request))
+            response = run_all(self._replicas.stop(request))
             self.must_be_asked = True
         for listener in self.on_late_answer:
             listener(request, response)

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from gregor.storage.log.log import Log
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
-_PROPOSALS_NAMED = 20
-_PROPOSALS_TOLD_EVERY_S = 1.0
+_REQUESTS_LOGGED = 20
+_REQUESTS_LOGGED_EVERY_S = 1.0
 
 
-class IsrChanges(Protocol):
+class AlterPartitionManager(Protocol):
     """The way of a proposed in-sync set to the controller, and of its word back into the partition."""
 
     def submit(self, partition: Partition) -> None: ...
@@ -46,7 +46,7 @@ class Replicating:
         clock_ms: Callable[[], int],
         broker_epoch: Callable[[], int],
         withdraw: Callable[[], Awaitable[None]],
-        isr_changes: IsrChanges | None = None,
+        alter_partition: AlterPartitionManager | None = None,
     ) -> None:
         """`broker_epoch` tells the epoch of this broker's present registration, `withdraw` writes recovery points that
         fell to where they are kept."""
@@ -54,13 +54,13 @@ class Replicating:
         self._replicas = replicas
         self._background = background
         self._clock_ms = clock_ms
-        self._isr_changes = isr_changes
+        self._alter_partition = alter_partition
         self._proposed = 0  # since the log was told last
         sessions.propose_isr = self.propose
         sessions.tells_at_once = config["replica.selector.class"] == RACK_AWARE_SELECTOR
         if config["replica.selector.class"] not in (None, RACK_AWARE_SELECTOR, LEADER_SELECTOR):
             logger.warning(
-                "replica.selector.class: only %s can be run here; consumers read from leaders", RACK_AWARE_SELECTOR
+                "replica.selector.class: gregor has only %s; consumers fetch from leaders", RACK_AWARE_SELECTOR
             )
         sessions.throttle = ReplicaThrottle(
             config.broker_id, lambda: config["leader.replication.throttled.rate"], time.monotonic
@@ -100,20 +100,23 @@ class Replicating:
 
     def propose(self, partition: Partition, isr: list[int]) -> None:
         """Ask the controller for another in-sync set."""
-        if self._isr_changes is not None:
-            if self._proposed < _PROPOSALS_NAMED:
+        if self._alter_partition is not None:
+            if self._proposed < _REQUESTS_LOGGED:
                 name = f"{partition.topic}-{partition.partition}"
-                logger.info("%s: in sync are to be %s, not %s", name, isr, partition.isr)
+                logger.info("%s: in-sync replicas %s are requested instead of %s", name, isr, partition.isr)
             if not self._proposed:
-                asyncio.get_running_loop().call_later(_PROPOSALS_TOLD_EVERY_S, self._tell_of_proposals)
+                asyncio.get_running_loop().call_later(_REQUESTS_LOGGED_EVERY_S, self._log_requests)
             self._proposed += 1
             partition.propose_isr(isr)
-            self._isr_changes.submit(partition)
+            self._alter_partition.submit(partition)
 
-    def _tell_of_proposals(self) -> None:
+    def _log_requests(self) -> None:
         """A broker that goes or comes changes thousands of sets: a line for each holds the loop up."""
-        if self._proposed > _PROPOSALS_NAMED:
-            logger.info("others are to be in sync of %d more partitions", self._proposed - _PROPOSALS_NAMED)
+        if self._proposed > _REQUESTS_LOGGED:
+            logger.info(
+                "alter partition: other in-sync replicas are requested for %d more partitions",
+                self._proposed - _REQUESTS_LOGGED,
+            )
         self._proposed = 0
 
     async def _shrink_again_and_again(self) -> None:
@@ -131,15 +134,17 @@ class Replicating:
                         self.propose(partition, isr)
                     partition.look_again(self._clock_ms())
                 except Exception:  # a bug: the other partitions, and the next look, must not be lost with it
-                    logger.exception("%s-%d: who is in sync was not looked at", partition.topic, partition.partition)
+                    logger.exception(
+                        "%s-%d: its in-sync replicas could not be checked", partition.topic, partition.partition
+                    )
 
     def _brokers_changed(self) -> None:
         alive = frozenset(self._image.brokers)
         if not self._alive <= alive:
-            self._background.spawn(self._look_at_high_watermarks())
+            self._background.spawn(self._check_high_watermarks())
         self._alive = alive
 
-    async def _look_at_high_watermarks(self) -> None:
+    async def _check_high_watermarks(self) -> None:
         """A broker is gone: nobody waits for it any more."""
         turns = self._background.gate.turns()
         for partition in list(self._replicas.partitions.values()):

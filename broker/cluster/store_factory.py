@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
     from gregor.replication.store.zookeeper import ZooKeeperStore
 
-ALONE = "leave zookeeper.connect out to run a single broker, which keeps its metadata itself"
+ALONE = "remove zookeeper.connect to run a single broker, which stores its metadata itself"
 _NO_QUORUM = (
-    "these are settings of a KRaft cluster, which gregor cannot join. Its clusters are kept in ZooKeeper: give"
-    " zookeeper.connect, or leave the settings of KRaft out to run a single broker, which keeps its metadata itself"
+    "these are settings of a KRaft cluster, which gregor cannot join. Its clusters need ZooKeeper: set"
+    " zookeeper.connect, or remove the settings of KRaft to run a single broker, which stores its metadata itself"
 )
 STOCK = "localhost:2181"
 NO_ANSWER = f"start one there (`gregor zookeeper` runs one on this machine), or {ALONE}"
@@ -47,7 +47,7 @@ def _is_stock_file_alone(config: BrokerConfig) -> bool:
     if any(_was_members(folder) for folder in config.log_dirs) or _listens(STOCK):
         return False
     logger.warning(
-        "zookeeper.connect=%s is left aside, as nothing listens there: this is a single broker, which keeps its"
+        "zookeeper.connect=%s is ignored, as nothing listens there: this is a single broker, which stores its"
         " metadata in its first data folder; leave the key out, or start a ZooKeeper before the broker",
         STOCK,
     )
@@ -57,9 +57,7 @@ def _is_stock_file_alone(config: BrokerConfig) -> bool:
 def check_members(connect: str) -> None:
     """That none of several brokers begins alone: the stock value needs its ZooKeeper. Raises NoSuchStore."""
     if connect.strip() == STOCK and not _listens(STOCK):
-        raise NoSuchStore(
-            f"zookeeper.connect={connect}: nothing listens there; start a ZooKeeper, or leave the key out"
-        )
+        raise NoSuchStore(f"zookeeper.connect={connect}: nothing listens there; start a ZooKeeper, or remove the key")
 
 
 def _was_members(folder: str) -> bool:
@@ -85,8 +83,8 @@ def check_store(config: BrokerConfig) -> None:
         return
     if config["zookeeper.set.acl"]:
         raise NoSuchStore(
-            "zookeeper.set.acl=true: nodes would be open to nobody but a broker that has logged in at ZooKeeper, and"
-            " gregor has no login there; set it to false"
+            "zookeeper.set.acl=true: only brokers that authenticate to ZooKeeper could open the nodes, and"
+            " gregor cannot authenticate to it; set zookeeper.set.acl=false"
         )
     servers, _, chroot = config["zookeeper.connect"].partition("/")
     if not servers.strip() or chroot.endswith("/"):

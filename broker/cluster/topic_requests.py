@@ -5,35 +5,38 @@ somebody used their name. As brokers with ZooKeeper do it since Kafka 3 (AutoTop
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
 from gregor.protocol.turns import Gate
-from gregor.replication.channels.peer import Peer, PeerError
+from gregor.replication.channels.controller_channel import ControllerChannel, retried
+from gregor.replication.channels.peer import PeerError
 
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
     from gregor.replication.partition.metadata_image import MetadataImage
 
-TRIED_FOR_S = 5.0
 KNOWN_WITHIN_S = 10.0
-_RETRY_DELAY_S = 0.1
 _DONE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT})
 
 
 class TopicRequests:
-    """One connection to whichever broker is the controller, for one request at a time."""
+    """Requests to the controller while it is another broker, one at a time."""
 
     def __init__(self, config: BrokerConfig, image: MetadataImage, gate: Gate) -> None:
         self._image = image
-        self._gate = gate
-        self._broker_id = config.broker_id
-        self._listener = config.inter_broker_listener_name
         self._timeout_ms = config["controller.socket.timeout.ms"]
-        self._peer: Peer | None = None
+        self._channel = ControllerChannel(
+            config.broker_id,
+            image,
+            None,
+            config.inter_broker_listener_name,
+            self._timeout_ms,
+            gate,
+            f"broker-{config.broker_id}-topics",
+        )
         self._turn = asyncio.Lock()
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
         image.on_update.append(self._updated)
@@ -53,42 +56,27 @@ class TopicRequests:
             timeout_ms=self._timeout_ms // 2,
         )
         async with self._turn:
-            (answer,) = (await self._answered(request)).topics
+            (answer,) = (await self._response(request)).topics
         if answer.error_code not in _DONE:
             raise KafkaError(ErrorCode(answer.error_code), answer.error_message or "")
         await self._until(lambda: self._is_led(name))
 
     def close(self) -> None:
-        if self._peer is not None:
-            self._peer.close()
-            self._peer = None
+        self._channel.close()
 
-    async def _answered(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """The controller may just be moving: it is looked for for some time."""
-        until = time.monotonic() + TRIED_FOR_S
-        while True:
-            try:
-                response: CreateTopicsResponse = await self._controller().ask(request)
-                why = "it is not the controller any more"
-                if all(topic.error_code != ErrorCode.NOT_CONTROLLER for topic in response.topics):
-                    return response
-            except PeerError as error:
-                why = str(error)
-            if time.monotonic() > until:
-                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"the controller does not create topics now: {why}")
-            await asyncio.sleep(_RETRY_DELAY_S)
+    async def _response(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        async def attempt() -> CreateTopicsResponse:
+            response: CreateTopicsResponse = await self._channel.ask(request)
+            if any(topic.error_code == ErrorCode.NOT_CONTROLLER for topic in response.topics):
+                raise PeerError("it is not the controller any more")
+            return response
 
-    def _controller(self) -> Peer:
-        broker = self._image.brokers.get(self._image.controller_id)
-        endpoint = None if broker is None else broker.endpoints.get(self._listener)
-        if endpoint is None or self._image.controller_id == self._broker_id:
-            self.close()
-            raise PeerError("it is not known which broker it is")
-        address = endpoint.host, endpoint.port
-        if self._peer is None or self._peer.address != address:
-            self.close()
-            self._peer = Peer(*address, f"broker-{self._broker_id}-topics", self._timeout_ms, self._gate)
-        return self._peer
+        try:
+            return await retried(attempt)
+        except PeerError as error:
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"the controller does not create topics now: {error}"
+            ) from None
 
     # -- what this broker knows ------------------------------------------------------------------------------------
 

@@ -8,12 +8,11 @@ loop up.
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
-from gregor.broker.registry import Later
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import FetchResponse
 
@@ -23,33 +22,28 @@ if TYPE_CHECKING:
     from gregor.replication.partition.partition import Partition
 
 
-class WaitingFetch(Later):
-    """Answers once, when there is enough or the time is over. `cancel()` (the client left) gives everything back."""
+class WaitingFetch(Deferred[FetchResponse], ABC):
+    """Completed when there is enough or the time is over; with its end, also a cancelled one's, all is given back."""
 
-    __slots__ = ("_answered", "_fetch", "_loop", "_over", "_overdue", "_read", "_timer", "_turn")
+    __slots__ = ("_fetch", "_loop", "_overdue", "_read", "_timer", "_turn")
 
     whose = ""
     """For the log."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read: RepeatedRead, max_wait_s: float) -> None:
+        super().__init__()
         self._loop = loop
         self._read = read
-        self._over = self._overdue = False
+        self._overdue = False
         self._fetch: asyncio.Task[None] | None = None
-        self._answered: Callable[[FetchResponse], None] | None = None
         self._turn: asyncio.Handle | None = None
         self._timer = loop.call_later(max_wait_s, self._look, True)
+        self.then(WaitingFetch._end)
         read.release()
         if read.missing:
             self._fetch_missing()
 
-    def then(self, answered: Callable[[FetchResponse], None]) -> None:
-        self._answered = answered
-
-    def cancel(self) -> None:
-        if self._over:
-            return
-        self._over = True
+    def _end(self) -> None:
         self._timer.cancel()
         if self._turn is not None:
             self._turn.cancel()
@@ -71,7 +65,7 @@ class WaitingFetch(Later):
     def _look(self, in_any_case: bool) -> None:
         self._turn = None
         self._overdue |= in_any_case
-        if self._over or self._fetch is not None:
+        if self.done or self._fetch is not None:
             return
         read = self._read
         try:
@@ -89,13 +83,7 @@ class WaitingFetch(Later):
             logger.exception("a waiting Fetch%s failed", self.whose)
             read.release()
             response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        self._answer(response)
-
-    def _answer(self, response: FetchResponse) -> None:
-        if not self._over:
-            self.cancel()
-            if self._answered is not None:
-                self._answered(response)
+        self.complete(response)
 
     def _fetch_missing(self) -> None:
         self._fetch = self._loop.create_task(self._read.fetch_missing())

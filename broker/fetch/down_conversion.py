@@ -14,14 +14,14 @@ slices, and not more is read than will be sent: a partition gives one piece of a
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gregor.broker.fetch.delayed import DelayedFetch
-from gregor.broker.fetch.reads import MOST_FETCHES, release_records
+from gregor.broker.fetch.reads import MAX_FETCHES, release_records
 from gregor.broker.handlers.k01_fetch import FetchRead, told_before_storage_errors
+from gregor.protocol.deferred import outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchResponse
 from gregor.protocol.records.batch import CorruptBatch
@@ -73,19 +73,12 @@ async def _fetch(broker: FetchPathContext, request: FetchRequest, call: Call, co
     if not read.missing and (read.satisfied or request.max_wait_ms <= 0):
         return read.response()
     delayed = DelayedFetch(broker.loop, read, max(0, request.max_wait_ms) / 1000)
-    answered: asyncio.Future[FetchResponse] = broker.loop.create_future()
-
-    def answer(found: FetchResponse) -> None:
-        if answered.done():  # the client left in this turn of the loop
-            _release(found)
-        else:
-            answered.set_result(found)
-
-    delayed.then(answer)
     try:
-        return await answered
-    finally:
-        delayed.cancel()
+        return await outcome_of(delayed, broker.loop.create_future())
+    except BaseException:
+        if delayed.value is not None:  # the client left in the turn in which it was completed
+            _release(delayed.value)
+        raise
 
 
 def _release(response: FetchResponse) -> None:
@@ -172,11 +165,11 @@ class _Conversion:
         return b""
 
     async def _read(self, wanted: FetchedPartition, offset: int) -> LogSlice:
-        for look in range(MOST_FETCHES + 1):
+        for look in range(MAX_FETCHES + 1):
             partition = self._broker.replicas.get(wanted.topic, wanted.index)
             if partition is None:
                 break
-            waits = look == MOST_FETCHES
+            waits = look == MAX_FETCHES
             try:
                 return partition.read(offset, wanted.max_bytes, min_one_batch=True, waits_for_disk=waits)
             except NotCached as missing:

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gregor.broker.fetch.delayed import WaitingFetch
-from gregor.broker.fetch.reads import MOST_FETCHES, RepeatedRead, release_records
+from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, release_records
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.throttle import ReplicaThrottle
 
-MOST_PARTITIONS = 500
+MAX_PARTITIONS = 500
 """So many are looked at for one answer; the others are in the next, which follows at once."""
-MOST_PAUSE_S = 1.0
+MAX_PAUSE_S = 1.0
 """The rate of a throttle may be another by then."""
 
 
@@ -65,7 +65,7 @@ class FollowerRead(RepeatedRead):
     def _row(self) -> list[Place]:
         """Those to look at now; of the others the next fetch in the session tells."""
         session = self.session
-        return session.row(MOST_PARTITIONS if session.id else len(session.places))
+        return session.row(MAX_PARTITIONS if session.id else len(session.places))
 
     def arrived(self, now_ms: int) -> None:
         """Take note of where the follower stands now."""
@@ -102,7 +102,7 @@ class FollowerRead(RepeatedRead):
         self.throttled_s = 0.0
         left, total = self._max_bytes, 0
         # Of those that are left over the follower's next fetch tells, which is to follow at once.
-        self.satisfied = not session.places or (len(session.busy) > MOST_PARTITIONS and session.id != 0)
+        self.satisfied = not session.places or (len(session.busy) > MAX_PARTITIONS and session.id != 0)
         for place in self._row():
             if self._incremental and self._is_quiet(place):
                 if place.is_settled:
@@ -160,7 +160,7 @@ class FollowerRead(RepeatedRead):
                 min(place.max_bytes, left) if left > 0 or first else 0,
                 replica_id=self.session.replica_id,
                 min_one_batch=first,
-                waits_for_disk=self._fetches >= MOST_FETCHES,
+                waits_for_disk=self._fetches >= MAX_FETCHES,
             )
             size = piece.size_bytes
             if size:
@@ -284,12 +284,12 @@ class ParkedFetch(WaitingFetch):
 
     def give_way(self) -> None:
         """The follower has asked anew, by another connection, or its session is over."""
-        self._answer(FetchResponse(session_id=self._read.session.id))
+        self.complete(FetchResponse(session_id=self._read.session.id))
 
     def _wait_on(self) -> None:
         # Of a throttled replica no append tells that it may go on.
         if self._read.throttled_s and self._room is None:
-            self._room = self._loop.call_later(min(self._read.throttled_s, MOST_PAUSE_S), self._there_is_room)
+            self._room = self._loop.call_later(min(self._read.throttled_s, MAX_PAUSE_S), self._there_is_room)
 
     def _there_is_room(self) -> None:
         self._room = None

@@ -11,15 +11,14 @@ again, it has been so up to the session's last fetch, which is what `replica.lag
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from gregor.broker.fetch.follower import FollowerRead, ParkedFetch
 from gregor.broker.fetch.reads import TOPIC_IDS_FROM
+from gregor.broker.fetch.session_cache import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, SessionCache, SessionPartition
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
@@ -31,16 +30,10 @@ SESSIONS_FROM = 12
 """Version of Fetch. Followers that speak an older one are served as consumers are."""
 STATE_FROM = 15
 RESTING_SHARE = 4
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
 DEFAULT_SLOTS = 1000
-EVICT_AFTER_MS = 120_000
-"""A session unused this long may give its slot to a new one (Kafka's min.incremental.fetch.session.eviction.ms)."""
-MOST_PLACES = 200_000
+MAX_PLACES = 200_000
 """All sessions together remember so many partitions, each some 500 bytes; it is what a whole cluster should have."""
 
-Key = tuple[str, Uuid, int]
-"""Topic name (below version 13) or topic id, and the index."""
 IsrProposal = Callable[["Partition", list[int]], None]
 
 
@@ -63,7 +56,7 @@ class Place:
         "told_log_start_offset",
     )
 
-    def __init__(self, session: FollowerSession, key: Key) -> None:
+    def __init__(self, session: FollowerSession, key: SessionPartition) -> None:
         self.key = key
         self.index = key[2]
         self.partition: Partition | None = None
@@ -138,8 +131,8 @@ class FollowerSession:
     `resting` those without news that may not be left alone either: not in sync, or throttled. Where they are many, some
     have their turn with each fetch."""
 
-    def __init__(self, session_id: int, replica_id: int, uses_ids: bool, tells_at_once: bool = False) -> None:
-        self.id = session_id
+    def __init__(self, replica_id: int, uses_ids: bool, tells_at_once: bool = False) -> None:
+        self.id = NO_SESSION
         self.tells_at_once = tells_at_once
         self.epoch = INITIAL_EPOCH
         self.replica_id = replica_id
@@ -147,7 +140,7 @@ class FollowerSession:
         self.uses_ids = uses_ids
         self.fetcher: tuple[int, str | None] = replica_id, None
         self.last_fetch_ms = 0
-        self.places: dict[Key, Place] = {}
+        self.places: dict[SessionPartition, Place] = {}
         self.busy: dict[Place, None] = {}
         self.resting: dict[Place, None] = {}
         self.parked: ParkedFetch | None = None
@@ -207,25 +200,27 @@ class FollowerSessions:
     answered without a session, as Kafka does when its cache is full."""
 
     def __init__(self, slots: int = DEFAULT_SLOTS) -> None:
-        self._slots = slots
+        self.cache: SessionCache[FollowerSession] = SessionCache(slots, self._ended)
         self._places = 0
         self.propose_isr: IsrProposal | None = None
         """Asked when a follower has caught up that is not in sync by the controller's word."""
         self.throttle: ReplicaThrottle | None = None
         self.tells_at_once = False
         """Whether a follower is told at once how far records are committed: consumers may read from it."""
-        self._sessions: dict[int, FollowerSession] = {}
         self._by_fetcher: dict[tuple[int, str | None], int] = {}
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self.cache)
 
     def fetch(self, broker: DataContext, request: FetchRequest, call: Call) -> FetchResponse | ParkedFetch:
         """The answer of a fetch by a follower, in SESSIONS_FROM or later."""
         now_ms = broker.now_ms()
         incremental = request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
         try:
-            session = self._known(request, call) if incremental else self._opened(broker, request, call, now_ms)
+            if incremental:
+                session = self.cache.resume(request, call.version >= TOPIC_IDS_FROM)
+            else:
+                session = self._opened(broker, request, call, now_ms)
             if session.parked is not None:
                 session.parked.give_way()
             self._update(session, request)
@@ -248,25 +243,14 @@ class FollowerSessions:
         if self.propose_isr is not None and (isr := partition.isr_to_expand(replica_id)) is not None:
             self.propose_isr(partition, isr)
 
-    def _known(self, request: FetchRequest, call: Call) -> FollowerSession:
-        session = self._sessions.get(request.session_id)
-        if session is None:
-            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if request.session_epoch != session.epoch:
-            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_ids != (call.version >= TOPIC_IDS_FROM):
-            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.epoch = session.epoch % 0x7FFF_FFFF + 1
-        return session
-
     def _update(self, session: FollowerSession, request: FetchRequest) -> None:
         before = len(session.places)
         session.update(request)
         if session.id:
             added = len(session.places) - before
             self._places += added
-            if added > 0 and self._places > MOST_PLACES:
-                self._end(session.id)
+            if added > 0 and self._places > MAX_PLACES:
+                self.cache.end(session.id)
                 raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     def _opened(self, broker: DataContext, request: FetchRequest, call: Call, now_ms: int) -> FollowerSession:
@@ -275,57 +259,36 @@ class FollowerSessions:
         replica_id = replica_of(request, call.version)
         fetcher = replica_id, call.client_id
         for known in {request.session_id, self._by_fetcher.get(fetcher, 0)}:
-            self._end(known)
-        session = FollowerSession(0, replica_id, call.version >= TOPIC_IDS_FROM, self.tells_at_once)
+            self.cache.end(known)
+        session = FollowerSession(replica_id, call.version >= TOPIC_IDS_FROM, self.tells_at_once)
         places = sum(len(topic.partitions) for topic in request.topics)
         if (
             request.session_epoch == INITIAL_EPOCH
-            and 0 < places <= MOST_PLACES - self._places
+            and 0 < places <= MAX_PLACES - self._places
             and self._make_room(replica_id, broker.metadata.is_alive, now_ms)
         ):
             session.fetcher = fetcher
-            session.id = self._new_id()
-            session.epoch = 1
-            self._sessions[session.id] = session
+            self.cache.add(session)
             self._by_fetcher[fetcher] = session.id
         return session
 
-    def _end(self, session_id: int) -> None:
-        session = self._sessions.pop(session_id, None)
-        if session is not None:
-            del self._by_fetcher[session.fetcher]
-            self._places -= len(session.places)
-            session.close()
+    def _ended(self, session: FollowerSession) -> None:
+        del self._by_fetcher[session.fetcher]
+        self._places -= len(session.places)
+        session.close()
 
     def _make_room(self, replica_id: int, is_alive: Callable[[int], bool], now_ms: int) -> bool:
-        """Whether there is a slot for a session of this broker. Those of brokers that the cluster does not have give
-        theirs to one that it has; others only after a long rest."""
-        if len(self._sessions) < self._slots:
-            return True
-        counts = is_alive(replica_id)
-        oldest = min(
-            self._sessions.values(),
-            key=lambda one: (counts and is_alive(one.replica_id), one.last_fetch_ms),
-            default=None,
-        )
-        if oldest is None or (
-            now_ms - oldest.last_fetch_ms < EVICT_AFTER_MS and not (counts and not is_alive(oldest.replica_id))
-        ):
-            return False
-        self._end(oldest.id)
-        return True
+        """Whether there is a slot for a session of this broker. Sessions of brokers that are not in the cluster give
+        way to those of one that is."""
+        if not is_alive(replica_id):
+            return self.cache.make_room(now_ms)
+        return self.cache.make_room(now_ms, lambda session: not is_alive(session.replica_id))
 
     def forget(self, is_alive: Callable[[int], bool]) -> None:
         """End the sessions of brokers that are gone."""
         for fetcher, session_id in list(self._by_fetcher.items()):
             if not is_alive(fetcher[0]):
-                self._end(session_id)
-
-    def _new_id(self) -> int:
-        while True:
-            session_id = random.randint(1, 0x7FFF_FFFF)
-            if session_id not in self._sessions:
-                return session_id
+                self.cache.end(session_id)
 
 
 def replica_of(request: FetchRequest, version: int) -> int:

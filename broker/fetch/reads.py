@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TOPIC_IDS_FROM = 13
 LEADER_FROM = 16
-MOST_FETCHES = 64
+MAX_FETCHES = 64
 """Who still lacks something after so many looks waits for the disk: memory is too short to keep it that long."""
 _LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 

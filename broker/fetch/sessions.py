@@ -1,28 +1,18 @@
-"""Incremental fetch sessions (KIP-227): the broker remembers a consumer's partitions, the consumer sends changes.
+"""Incremental fetch sessions (KIP-227) of consumers: the broker remembers the partitions, the consumer sends changes.
 
-A session's `epoch` counts its requests, so that a lost or repeated one is noticed. Epoch 0 asks for a new session, -1
-ends one or says that none is wanted. Pure: no IO, time comes in.
+Pure: no IO, time comes in.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.broker.fetch.session_cache import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, SessionCache, SessionPartition
 from gregor.protocol.ids import Uuid
 
 if TYPE_CHECKING:
     from gregor.protocol.messages import FetchRequest
-
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
-NO_SESSION = 0
-EVICT_AFTER_MS = 120_000
-"""A session unused this long may give its slot to a new one (Kafka's min.incremental.fetch.session.eviction.ms)."""
-
-PartitionKey = tuple[str, Uuid, int]  # topic name (below version 13) or topic id, and the index
 
 
 class FetchedPartition:
@@ -58,24 +48,26 @@ class FetchedPartition:
 class FetchSession:
     """`partitions` in the order in which they are served; those that gave records go to the end, so none starves."""
 
-    __slots__ = ("epoch", "id", "partitions", "used_ms", "uses_ids")
+    __slots__ = ("epoch", "id", "last_fetch_ms", "partitions", "uses_ids")
 
-    def __init__(self, session_id: int, uses_ids: bool, now_ms: int) -> None:
-        self.id = session_id
+    def __init__(self, uses_ids: bool, now_ms: int) -> None:
+        self.id = NO_SESSION
         self.epoch = INITIAL_EPOCH
         self.uses_ids = uses_ids
-        self.used_ms = now_ms
-        self.partitions: dict[PartitionKey, FetchedPartition] = {}
+        self.last_fetch_ms = now_ms
+        self.partitions: dict[SessionPartition, FetchedPartition] = {}
 
     def update(self, request: FetchRequest) -> None:
-        for topic in request.forgotten_topics_data:
-            for index in topic.partitions:
-                self.partitions.pop((topic.topic, topic.topic_id, index), None)
-        for key, wanted in _wanted(request):
-            partition = self.partitions.get(key)
-            if partition is None:
-                self.partitions[key] = partition = FetchedPartition(*key)
-            partition.update(wanted)
+        for gone in request.forgotten_topics_data:
+            for index in gone.partitions:
+                self.partitions.pop((gone.topic, gone.topic_id, index), None)
+        for topic in request.topics:
+            for wanted in topic.partitions:
+                key = topic.topic, topic.topic_id, wanted.partition
+                partition = self.partitions.get(key)
+                if partition is None:
+                    self.partitions[key] = partition = FetchedPartition(*key)
+                partition.update(wanted)
 
     def served(self, partition: FetchedPartition) -> None:
         key = (partition.topic, partition.topic_id, partition.index)
@@ -99,64 +91,26 @@ class FetchContext:
 
 
 class FetchSessions:
-    """The sessions of a broker, at most `slots` (`max.incremental.fetch.session.cache.slots`)."""
+    """The sessions of all consumers of a broker."""
 
     def __init__(self, slots: int) -> None:
-        self._slots = slots
-        self._sessions: dict[int, FetchSession] = {}  # in order of last use
+        self.cache: SessionCache[FetchSession] = SessionCache(slots)
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self.cache)
 
     def context(self, request: FetchRequest, uses_ids: bool, now_ms: int) -> FetchContext:
-        """Find or make the session of a request.
-
-        Raises KafkaError FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: the
-        client answers each with a full request.
-        """
-        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
-            partitions: dict[PartitionKey, FetchedPartition] = {}
-            for key, wanted in _wanted(request):
-                partitions[key] = partition = FetchedPartition(*key)
-                partition.update(wanted)
-            session = None
-            if request.session_epoch == INITIAL_EPOCH and partitions and self._make_room(now_ms):
-                session = FetchSession(self._new_id(), uses_ids, now_ms)
-                session.partitions = partitions
-                session.epoch = 1
-                self._sessions[session.id] = session
-            return FetchContext(partitions.values(), session, incremental=False)
-        session = self._sessions.get(request.session_id)
-        if session is None:
-            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if request.session_epoch != session.epoch:
-            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.uses_ids != uses_ids:
-            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        """Find or make the session of a request. Raises KafkaError as `SessionCache.resume` does."""
+        if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+            session = self.cache.resume(request, uses_ids)
+            session.last_fetch_ms = now_ms
+            session.update(request)
+            return FetchContext(session.partitions.values(), session, incremental=True)
+        self.cache.end(request.session_id)
+        session = FetchSession(uses_ids, now_ms)
         session.update(request)
-        session.epoch = session.epoch % 0x7FFF_FFFF + 1
-        session.used_ms = now_ms
-        self._sessions[session.id] = self._sessions.pop(session.id)
-        return FetchContext(session.partitions.values(), session, incremental=True)
-
-    def _make_room(self, now_ms: int) -> bool:
-        if len(self._sessions) < self._slots:
-            return True
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None or now_ms - oldest.used_ms < EVICT_AFTER_MS:
-            return False
-        del self._sessions[oldest.id]
-        return True
-
-    def _new_id(self) -> int:
-        while True:
-            session_id = random.randint(1, 0x7FFF_FFFF)
-            if session_id not in self._sessions:
-                return session_id
-
-
-def _wanted(request: FetchRequest) -> Iterable[tuple[PartitionKey, FetchRequest.FetchPartition]]:
-    for topic in request.topics:
-        for wanted in topic.partitions:
-            yield (topic.topic, topic.topic_id, wanted.partition), wanted
+        partitions = session.partitions
+        if request.session_epoch == INITIAL_EPOCH and partitions and self.cache.make_room(now_ms):
+            self.cache.add(session)
+            return FetchContext(partitions.values(), session, incremental=False)
+        return FetchContext(partitions.values(), None, incremental=False)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from gregor.broker.answers.current_leaders import current_leader, node_endpoints
 from gregor.broker.jobs.maintenance import flush_to
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import ProduceRequest, ProduceResponse
@@ -80,6 +82,8 @@ PRODUCER_AT = 43
 _PRODUCER = Struct(">qhi")
 """Producer id, its epoch, first sequence."""
 
+Answer = ProduceResponse | Deferred[ProduceResponse | None] | None
+
 _Target = tuple[ProduceRequest.TopicProduceData, ProduceResponse.PartitionProduceResponse]
 _Part = tuple[
     ProduceRequest.TopicProduceData,
@@ -89,9 +93,7 @@ _Part = tuple[
 
 
 @handles(ApiKey.PRODUCE, 0, 13, pipelined=True)
-def produce(
-    broker: DataContext, request: ProduceRequest, call: Call
-) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
+def produce(broker: DataContext, request: ProduceRequest, call: Call) -> Answer:
     return _Appends(broker, request, call).run()
 
 
@@ -101,33 +103,26 @@ _REFUSALS = {
 }
 
 
-class _Commits:
-    """The appended partitions of one request that are not committed, or not on the disk, yet."""
+class _Commits(Deferred["ProduceResponse | None"]):
+    """Completed with the response once every partition in it is committed, and on the disk where it has to be."""
 
-    __slots__ = ("_future", "_open", "_response")
+    __slots__ = ("_response", "_waiting")
 
     def __init__(self) -> None:
-        self._open: dict[int, ProduceResponse.PartitionProduceResponse] = {}
-        self._future: asyncio.Future[ProduceResponse | None] | None = None
+        super().__init__()
+        self._waiting: dict[int, ProduceResponse.PartitionProduceResponse] = {}
         self._response: ProduceResponse | None = None
 
     def wait_for(self, partition: Partition, offset: int, answer: ProduceResponse.PartitionProduceResponse) -> None:
-        self._open[id(answer)] = answer
-
-        partition.when_committed(offset, lambda error: self._settle(id(answer), answer, error))
-
-    def _settle(self, key: int, answer: ProduceResponse.PartitionProduceResponse, error: ErrorCode) -> None:
-        if self._open.pop(key, None) is not None:
-            answer.error_code = answer.error_code or error
-        if not self._open and self._future is not None and not self._future.done():
-            self._future.set_result(self._response)
+        self._waiting[id(answer)] = answer
+        partition.when_committed(offset, partial(self._decide, id(answer), answer))
 
     def wait_for_flush(
         self, broker: DataContext, log: Log, offset: int, answer: ProduceResponse.PartitionProduceResponse
     ) -> None:
         """flush.messages: the acknowledgement waits for the disk, on the flush thread."""
         key = -id(answer)
-        self._open[key] = answer
+        self._waiting[key] = answer
 
         async def flush() -> None:
             error = ErrorCode.NONE
@@ -135,30 +130,32 @@ class _Commits:
                 await flush_to(log, offset, broker.background, broker.now_ms())
             except KafkaError as failure:
                 error = failure.code
-            self._settle(key, answer, error)
+            self._decide(key, answer, error)
 
         broker.background.spawn(flush())
 
-    def answer(
-        self, loop: asyncio.AbstractEventLoop, response: ProduceResponse, timeout_ms: int
-    ) -> ProduceResponse | asyncio.Future[ProduceResponse | None]:
+    def _decide(self, key: int, answer: ProduceResponse.PartitionProduceResponse, error: ErrorCode) -> None:
+        if self._waiting.pop(key, None) is not None:
+            answer.error_code = answer.error_code or error
+        if not self._waiting and self._response is not None:
+            self.complete(self._response)
+
+    def answer(self, loop: asyncio.AbstractEventLoop, response: ProduceResponse, timeout_ms: int) -> Answer:
         """The response once all is committed; what is not by `timeout_ms` gets REQUEST_TIMED_OUT, though it stays
         written.
         """
-        if not self._open:
+        if not self._waiting:
             return response
         self._response = response
-        self._future = future = loop.create_future()
         timer = loop.call_later(timeout_ms / 1000, self._time_out)
-        future.add_done_callback(lambda _: timer.cancel())
-        return future
+        self.then(lambda _: timer.cancel())
+        return self
 
     def _time_out(self) -> None:
-        for answer in self._open.values():
+        for answer in self._waiting.values():
             answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self._open.clear()
-        if self._future is not None and not self._future.done():
-            self._future.set_result(self._response)
+        self._waiting.clear()
+        self.complete(self._response)
 
 
 class _Appends:
@@ -168,10 +165,10 @@ class _Appends:
         "_broker",
         "_call",
         "_commits",
-        "_deferred",
         "_failed",
         "_late",
         "_leaders",
+        "_postponed",
         "_quick_bytes",
         "_refusal",
         "_request",
@@ -181,16 +178,16 @@ class _Appends:
         self._broker = broker
         self._request = request
         self._call = call
-        self._commits = _Commits()
+        self._commits: _Commits | None = None
         self._failed = False
         self._leaders: list[int] = []
         self._quick_bytes = QUICK_REQUEST_BYTES
         self._refusal = ErrorCode.NONE
         self._late: deque[_Part] = deque()
         """Not looked at yet, for want of time."""
-        self._deferred: deque[tuple[_Target, Partition, bytes, bool]] = deque()
+        self._postponed: deque[tuple[_Target, Partition, bytes, bool]] = deque()
 
-    def run(self) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
+    def run(self) -> Answer:
         request = self._request
         if request.transactional_id is not None:
             self._refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -215,13 +212,13 @@ class _Appends:
                 )
             )
         response = ProduceResponse(responses=topics)
-        if not self._deferred and not self._late:
+        if not self._postponed and not self._late:
             return self._answer(response)
         self._call.connection.hold()
-        future: asyncio.Future[ProduceResponse | None] = self._broker.loop.create_future()
+        outcome: Deferred[ProduceResponse | None] = Deferred()
         # Of the broker's own: what a client sent before it left is appended all the same.
-        self._broker.background.spawn(self._append_deferred(response, future))
-        return future
+        self._broker.background.spawn(self._append_postponed(response, outcome))
+        return outcome
 
     def _try(
         self,
@@ -261,14 +258,14 @@ class _Appends:
         if is_message_set:
             self._quick_bytes -= MESSAGE_SET_COST * len(records)
             if self._quick_bytes < 0 or len(records) > QUICK_MESSAGE_SET_BYTES:
-                self._deferred.append((target, partition, bytes(records), True))
+                self._postponed.append((target, partition, bytes(records), True))
                 return
             try:
                 batch = upconvert(records, max_decompressed_bytes=2 * QUICK_MESSAGE_SET_BYTES)
             except CorruptBatch:  # or only large
                 batch = None
             if batch is None or (log is not None and len(batch) > log.config.max_message_bytes):
-                self._deferred.append((target, partition, bytes(records), True))
+                self._postponed.append((target, partition, bytes(records), True))
                 return
             records = batch
         elif len(records) >= RECORD_BATCH_OVERHEAD and records[MAGIC_AT] == 2:
@@ -283,12 +280,12 @@ class _Appends:
         if log is not None and log.is_special:
             self._quick_bytes -= len(records)
             if self._quick_bytes < 0:
-                self._deferred.append((target, partition, bytes(records), False))
+                self._postponed.append((target, partition, bytes(records), False))
                 return
         try:
             self._append(partition, records, answer)
         except NeedsPreparation:
-            self._deferred.append((target, partition, bytes(records), False))
+            self._postponed.append((target, partition, bytes(records), False))
 
     def _note_refused(self, topic: ProduceRequest.TopicProduceData, data: ProduceRequest.PartitionProduceData) -> None:
         records = data.records
@@ -312,36 +309,41 @@ class _Appends:
         answer.log_start_offset = info.log_start_offset
         log = partition.log
         if log is not None and log.unflushed_messages >= log.config.flush_messages:
-            self._commits.wait_for_flush(broker, log, info.last_offset + 1, answer)
+            self._pending().wait_for_flush(broker, log, info.last_offset + 1, answer)
         if acks == -1 and not partition.commits_at_once:
-            self._commits.wait_for(partition, info.last_offset + 1, answer)
+            self._pending().wait_for(partition, info.last_offset + 1, answer)
 
-    async def _append_deferred(self, response: ProduceResponse, future: asyncio.Future[ProduceResponse | None]) -> None:
+    def _pending(self) -> _Commits:
+        if self._commits is None:
+            self._commits = _Commits()
+        return self._commits
+
+    async def _append_postponed(self, response: ProduceResponse, outcome: Deferred[ProduceResponse | None]) -> None:
         try:
             turns = self._broker.gate.turns()
             while self._late:
                 await turns.next()
                 self._try(*self._late.popleft())
-            while self._deferred:
+            while self._postponed:
                 await self._append_next()
                 await asyncio.sleep(0)  # many small ones are long together
             answer = self._answer(response)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
-                future.cancel()
-            elif not future.done():
-                future.set_exception(error)
+                outcome.cancel()
+            else:
+                outcome.fail(error)
             raise
         finally:
             self._call.connection.go_on()
-        if isinstance(answer, asyncio.Future):
-            answer = await answer
-        if not future.done():
-            future.set_result(answer)
+        if isinstance(answer, Deferred):
+            answer.then(lambda commits: outcome.complete(commits.value))
+        else:
+            outcome.complete(answer)
 
     async def _append_next(self) -> None:
-        """One of the deferred, which is in nobody's memory when this returns: the answer may have to wait for long."""
-        target, partition, records, is_message_set = self._deferred.popleft()
+        """One of the postponed, which is in nobody's memory when this returns: the answer may have to wait for long."""
+        target, partition, records, is_message_set = self._postponed.popleft()
         background = self._broker.background
         try:
             log = partition.log
@@ -369,7 +371,7 @@ class _Appends:
             answer.current_leader = current_leader(self._broker, name, answer.index, ProduceResponse.LeaderIdAndEpoch)
             self._leaders.append(answer.current_leader.leader_id)
 
-    def _answer(self, response: ProduceResponse) -> ProduceResponse | asyncio.Future[ProduceResponse | None] | None:
+    def _answer(self, response: ProduceResponse) -> Answer:
         request, call = self._request, self._call
         if request.acks == 0:
             if self._failed:
@@ -377,6 +379,8 @@ class _Appends:
             return None
         if self._leaders:
             response.node_endpoints = node_endpoints(self._broker, call, self._leaders, ProduceResponse.NodeEndpoint)
+        if self._commits is None:
+            return response
         return self._commits.answer(self._broker.loop, response, request.timeout_ms)
 
 

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.fetch.delayed import DelayedFetch
 from gregor.broker.fetch.follower_sessions import SESSIONS_FROM, replica_of
-from gregor.broker.fetch.reads import MOST_FETCHES, TOPIC_IDS_FROM, RepeatedRead, release_records
-from gregor.broker.registry import Later, handles
+from gregor.broker.fetch.reads import MAX_FETCHES, TOPIC_IDS_FROM, RepeatedRead, release_records
+from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
@@ -47,7 +48,7 @@ READ_COMMITTED = 1
 @handles(ApiKey.FETCH, 0, 18)
 def fetch(
     broker: FetchPathContext, request: FetchRequest, call: Call
-) -> FetchResponse | Later | Awaitable[FetchResponse]:
+) -> FetchResponse | Deferred[FetchResponse] | Awaitable[FetchResponse]:
     if call.version < BATCHES_FROM:
         from gregor.broker.fetch.down_conversion import fetch_converted
 
@@ -157,7 +158,7 @@ class FetchRead(RepeatedRead):
                 current_leader_epoch=wanted.current_leader_epoch,
                 replica_id=self._follower,
                 min_one_batch=first,
-                waits_for_disk=self._fetches >= MOST_FETCHES,
+                waits_for_disk=self._fetches >= MAX_FETCHES,
                 leader_only=self._leader_only,
             )
             size = piece.size_bytes

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from gregor.broker.answers.current_leaders import why_absent
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.deferred import Deferred, outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
@@ -99,17 +100,17 @@ async def _all_reached(loop: asyncio.AbstractEventLoop, waits: list[_Wait], time
     left = [wait for wait in waits if not wait.settle()]
     if not left:
         return
-    done: asyncio.Future[None] = loop.create_future()
+    done: Deferred[None] = Deferred()
 
     def moved() -> None:
         left[:] = [wait for wait in left if not wait.settle()]
-        if not left and not done.done():
-            done.set_result(None)
+        if not left:
+            done.complete(None)
 
     watched = [(wait.partition, wait.partition.watch(moved)) for wait in left]
     try:
         async with asyncio.timeout(timeout_s):
-            await done
+            await outcome_of(done, loop.create_future())
     except TimeoutError:
         return
     finally:

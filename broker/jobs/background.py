@@ -111,7 +111,7 @@ class Background:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                logger.error("%s cannot be removed: %s; it is looked at again at the next start", path, error.strerror)
+                logger.error("%s cannot be removed: %s; the next start tries again", path, error.strerror)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine of the broker's own; what it raises is logged."""

@@ -42,7 +42,7 @@ class CleanerProcess(WorkerProcess):
             await self.tell(producers=some)
         await self.tell(job=job._asdict(), bytes_per_second=bytes_per_second)
         while True:
-            answer = await self.hear()
+            answer = await self.receive()
             if "cleaned" in answer:
                 await swap(CleanedGroup(**answer["cleaned"]))
                 await self.tell(swapped=True)

@@ -10,7 +10,7 @@ import sys
 
 from gregor.storage.fs.files import FEWEST_OPEN_FILES, OsFiles
 
-MOST_OPEN_FILES = 3000
+MAX_OPEN_FILES = 3000
 """With 1000 connections that is within a limit of 4096."""
 _WANTED = 65_536
 
@@ -38,7 +38,7 @@ def open_files_limit() -> int:
 
 def open_files_within(limit: int) -> int:
     """Of so many descriptors."""
-    return max(FEWEST_OPEN_FILES, min(MOST_OPEN_FILES, limit * 3 // 4))
+    return max(FEWEST_OPEN_FILES, min(MAX_OPEN_FILES, limit * 3 // 4))
 
 
 class Share:
@@ -60,7 +60,7 @@ class Share:
 
 def _soft_limit() -> int:
     if sys.platform == "win32":
-        return 2 * MOST_OPEN_FILES
+        return 2 * MAX_OPEN_FILES
     import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

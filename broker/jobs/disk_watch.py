@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gregor.storage.folders.manager import LogManager
     from gregor.storage.log.log import Log
 
-_LOOK_EVERY_S = 1.0
+_POLL_EVERY_S = 1.0
 _RETAIN_EVERY = 10
 """Looks between two retention runs on a full disk."""
 _ENOUGH_BYTES = 64 * 1024 * 1024
@@ -83,9 +83,9 @@ class DiskWatch:
         if not folder.full and folder.failure is None:
             folder.full = True
             logger.error(
-                "%s is full (%s): nothing can be written to it, reading goes on. Writing goes on by itself when there "
-                "is room: free some on its volume, or lower retention.ms or retention.bytes of large topics. What "
-                "retention finds due is removed now",
+                "%s is full (%s): nothing can be written to it, reading continues. Writing resumes by itself when "
+                "there is room: free some of its volume, or lower retention.ms or retention.bytes of large topics. "
+                "Segments whose retention has ended are deleted now",
                 folder.path, cause,
             )  # fmt: skip
             self._background.spawn(self._wait_for_room(folder))
@@ -117,7 +117,7 @@ class DiskWatch:
                 logger.error("%s: %s", folder.path, error)
             elif self._logs.get(log.topic, log.partition) is log:
                 logger.error(
-                    "%s is offline: %s. Mend it and start the broker again; the other partitions of the folder go on",
+                    "%s is offline: %s. Repair it and restart the broker; its folder's other partitions are served",
                     log.directory, error,
                 )  # fmt: skip
                 self._logs.fail_log(log, error)
@@ -131,8 +131,8 @@ class DiskWatch:
             return
         lost = self._logs.begin_failure(folder, error)
         logger.error(
-            "%s failed, its %d partitions are offline: %s. The other data folders go on. Mend or mount it, or take it "
-            "out of log.dirs, and start the broker again",
+            "%s failed, its %d partitions are offline: %s. The other data folders are served. Repair or mount it, or "
+            "remove it from log.dirs, and restart the broker",
             folder.path, len(lost), error,
         )  # fmt: skip
         self._background.spawn(self._give_up(lost, error))
@@ -157,7 +157,7 @@ class DiskWatch:
         try:
             await self._announce()
         except StoreError as error:
-            logger.error("the controller could not be told that other logs are served now: %s", error)
+            logger.error("the controller could not be notified that other logs are served now: %s", error)
 
     # -- full ------------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class DiskWatch:
             await turns.next()
             aside += self._replicas.set_aside(keys[start : start + _TOGETHER])
         if aside:
-            logger.warning("%s: %d partitions are left to other brokers meanwhile", folder.path, len(aside))
+            logger.warning("%s: other brokers lead its %d partitions until there is room", folder.path, len(aside))
             self._background.spawn(self.tell_controller())
         return aside
 
@@ -184,13 +184,13 @@ class DiskWatch:
                 await self._retain()
             self._background.remove_now()
             looks += 1
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_EVERY_S)
             if folder.failure is not None:
                 return
             if await self._background.run(lambda: _has_room(folder)):
                 break
         folder.full = False
-        logger.info("%s has room again after %.0f s: writing goes on", folder.path, time.monotonic() - began_s)
+        logger.info("%s has room again after %.0f s: writing resumes", folder.path, time.monotonic() - began_s)
         await self._background.run(folder.keep_reserve)
         self._replicas.take_up(aside)
         await self.tell_controller()  # it may have asked for logs that could not be made

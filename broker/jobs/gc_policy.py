@@ -20,7 +20,7 @@ MANY_BLOCKS = 40_000
 EVERY_S = 60.0
 
 
-class Garbage:
+class GcPolicy:
     """Decides when there is something to set aside."""
 
     def __init__(

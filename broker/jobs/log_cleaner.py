@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from gregor.storage.folders.manager import LogManager
     from gregor.storage.log.compaction import DirtyRange
     from gregor.storage.log.log import Log
+    from gregor.storage.segment.segment import Segment
 
 IDLE_WORKER_S = 30.0
 """A worker without work ends after so long: it holds some 15 MB."""
@@ -161,12 +162,12 @@ class LogCleaner:
                 del self._ordered[key]
                 self._begin(log, order)
         while len(self._running) < threads:
-            found = await self._filthiest()
+            found = await self._dirtiest()
             if found is None or TopicPartition(found.topic, found.partition) in self._running:
                 return
             self._begin(found, None)
 
-    async def _filthiest(self) -> Log | None:
+    async def _dirtiest(self) -> Log | None:
         """The log to compact next; None if none is due."""
         now_ms = self._clock_ms()
         due: list[tuple[float, Log]] = []
@@ -278,16 +279,7 @@ class LogCleaner:
         generation = log.generation
         # No further than the log reaches now: of what is appended from here on, the producers below may say nothing.
         stable_offset = min(log.high_watermark, log.segments[-1].base_offset)
-        while log.recovery_point < stable_offset:
-            # A record that others are dropped for must not be lost by a crash of the machine that spares the rest, and
-            # a recovery must know that the gaps are none of such a crash.
-            await flush_log(log, self._background, self._clock_ms(), rolled_only=True)
-            if log.generation != generation or log.offline:
-                raise LogChanged(f"{log.topic}-{log.partition} changed before it was compacted")
-        errors = await self._background.run(run_all(self._logs.checkpoints.recovery_points()))
-        self._logs.report(errors)
-        if self._logs.get(log.topic, log.partition) is log and self._logs.folder_of(log) in errors:
-            raise errors[self._logs.folder_of(log)]
+        await self._make_durable(log, stable_offset, generation)
         producers, open_from = await self._background.run_steps(_live_producers(log))
         now_ms = self._clock_ms()
         await self._background.search(log.looking(partial(log.dirty_range, now_ms)))
@@ -299,21 +291,7 @@ class LogCleaner:
         groups: list[CleanedGroup] = []
 
         async def swap(cleaned: CleanedGroup) -> None:
-            if not log.config.compact:
-                raise LogChanged(f"{log.topic}-{log.partition} is not a compacted topic's any more")
-            sources = [segments[base] for base in cleaned.sources]
-            plan = log.begin_swap(cleaned.base_offset, cleaned.size_bytes, sources, generation)
-            try:
-                await self._background.run(plan.sync)
-                replaced = log.finish_swap(plan)
-            except BaseException:
-                # Not put off: the broker may be about to stop.
-                paths = log.discard_swap(plan)
-                await self._background.run(partial(unlink_unfinished, self._files, log.directory, paths))
-                raise
-            # What was replaced goes only once its successor's name is durable.
-            await self._background.run(plan.sync)
-            self._background.remove_later(replaced, log.config.file_delete_delay_ms)
+            await self._swap(log, cleaned, [segments[base] for base in cleaned.sources], generation)
             groups.append(cleaned)
 
         limit = self._config["log.cleaner.io.max.bytes.per.second"] / max(1, len(self._running))
@@ -336,6 +314,36 @@ class LogCleaner:
             size(result.bytes_after), result.records_kept, result.records_read, result.elapsed_s,
         )  # fmt: skip
         return result
+
+    async def _make_durable(self, log: Log, stable_offset: int, generation: int) -> None:
+        """Flush the log below `stable_offset`, and its recovery point. A record that others are dropped for must not be
+        lost by a crash of the machine that spares the rest, and a recovery must know that the gaps are none of such a
+        crash."""
+        while log.recovery_point < stable_offset:
+            await flush_log(log, self._background, self._clock_ms(), rolled_only=True)
+            if log.generation != generation or log.offline:
+                raise LogChanged(f"{log.topic}-{log.partition} changed before it was compacted")
+        errors = await self._background.run(run_all(self._logs.checkpoints.recovery_points()))
+        self._logs.report(errors)
+        if self._logs.get(log.topic, log.partition) is log and self._logs.folder_of(log) in errors:
+            raise errors[self._logs.folder_of(log)]
+
+    async def _swap(self, log: Log, cleaned: CleanedGroup, sources: list[Segment], generation: int) -> None:
+        """Put a cleaned segment in the place of its sources."""
+        if not log.config.compact:
+            raise LogChanged(f"{log.topic}-{log.partition} is not a compacted topic's any more")
+        plan = log.swap.begin(cleaned.base_offset, cleaned.size_bytes, sources, generation)
+        try:
+            await self._background.run(plan.sync)
+            replaced = log.swap.finish(plan)
+        except BaseException:
+            # Not put off: the broker may be about to stop.
+            paths = log.swap.discard(plan)
+            await self._background.run(partial(unlink_unfinished, self._files, log.directory, paths))
+            raise
+        # What was replaced goes only once its successor's name is durable.
+        await self._background.run(plan.sync)
+        self._background.remove_later(replaced, log.config.file_delete_delay_ms)
 
     def _job(self, log: Log, dirty: DirtyRange, segments: list[tuple[int, int]], now_ms: int) -> CleaningJob:
         config = self._config
@@ -373,7 +381,7 @@ class LogCleaner:
             retry_at_ms = None
         self._trouble[key] = _Trouble(log, reason, deaths, retry_at_ms)
         if retry_at_ms is None:
-            logger.error("%s-%d cannot be compacted and is left alone: %s", *key, reason)
+            logger.error("%s-%d cannot be compacted, compaction skips it: %s", *key, reason)
         else:
             logger.warning("%s-%d was not compacted, another attempt follows: %s", *key, reason)
         return CleaningResult(False, reason)

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 _RETRY_S = 0.01
 """How long to wait for a compaction or a flush that is under way when the copy is ready."""
 _FULL_RETRY_S = 1.0
-_LOOK_EVERY_S = 0.25
+_POLL_EVERY_S = 0.25
 """How often a move that is held back looks whether it still is: the limit can be altered at any time."""
-_LEAST_CHUNK_BYTES = 64 * 1024
+_MIN_CHUNK_BYTES = 64 * 1024
 _LIMIT = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
@@ -127,10 +127,10 @@ class LogMover:
         while not move.cancelled:
             limit = self._config[_LIMIT]
             if (wait_s := self._pace.wait_s(limit)) > 0:
-                await asyncio.sleep(min(wait_s, _LOOK_EVERY_S))
+                await asyncio.sleep(min(wait_s, _POLL_EVERY_S))
                 continue
             # In pieces of a quarter of a second, so that what flows is even.
-            plan = move.plan(min(CHUNK_BYTES, max(_LEAST_CHUNK_BYTES, limit // 4)))
+            plan = move.plan(min(CHUNK_BYTES, max(_MIN_CHUNK_BYTES, limit // 4)))
             if plan is not None:
                 await self._in_thread(plan.run)
                 self._pace.charge(plan.size_bytes)
@@ -158,7 +158,7 @@ class LogMover:
                     await asyncio.sleep(_FULL_RETRY_S)
                     continue
                 self._replicas.log_moved(moved)
-                logger.info("%s-%d lies in %s now", *key, move.folder.path)
+                logger.info("%s-%d was moved to %s", *key, move.folder.path)
                 self._logs.report(await self._background.run(run_all(self._logs.checkpoints.recovery_points())))
                 self._remove(f"{moved.directory}/{MOVED_FILE}")
                 self._remove(old)

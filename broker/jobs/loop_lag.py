@@ -42,7 +42,7 @@ _FRAMES_NAMED = 3
 logger = logging.getLogger("gregor.stalls")
 
 
-class Stall(NamedTuple):
+class Lag(NamedTuple):
     """`lasted_ms` in wall time; `busy_ms` of it on the processor; `doing` is empty of short ones."""
 
     lasted_ms: float
@@ -50,7 +50,7 @@ class Stall(NamedTuple):
     doing: str
 
 
-class StallCounts:
+class LagCounts:
     """The stalls of a stretch of time; `counts[i]` lasted at least BOUNDS_MS[i], but less than the bound after it."""
 
     __slots__ = ("counts", "longest_busy_ms", "longest_ms")
@@ -66,7 +66,7 @@ class StallCounts:
         self.longest_ms = max(self.longest_ms, lasted_ms)
         self.longest_busy_ms = max(self.longest_busy_ms, busy_ms)
 
-    def merge(self, other: StallCounts) -> None:
+    def merge(self, other: LagCounts) -> None:
         self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
         self.longest_ms = max(self.longest_ms, other.longest_ms)
         self.longest_busy_ms = max(self.longest_busy_ms, other.longest_busy_ms)
@@ -90,14 +90,14 @@ class StallCounts:
         )
 
 
-class StallMeter:
+class LagMeter:
     """The figures: `total` since the start, `last_minute()`, and `latest`, the last one over LIMIT_MS. No clock of its
     own."""
 
     def __init__(self) -> None:
-        self.total = StallCounts()
-        self.latest: Stall | None = None
-        self._windows: deque[StallCounts] = deque([StallCounts()], _WINDOWS + 1)
+        self.total = LagCounts()
+        self.latest: Lag | None = None
+        self._windows: deque[LagCounts] = deque([LagCounts()], _WINDOWS + 1)
         self._window_end_s = 0.0
         self._warned_s = float("-inf")
 
@@ -107,7 +107,7 @@ class StallMeter:
         self.total.add(lasted_ms, busy_ms)
         self._windows[-1].add(lasted_ms, busy_ms)
         if lasted_ms >= LIMIT_MS:
-            self.latest = stall = Stall(lasted_ms, busy_ms, doing)
+            self.latest = stall = Lag(lasted_ms, busy_ms, doing)
             logger.debug("%s", _told(stall))
             if lasted_ms >= WARN_MS and now_s - self._warned_s >= _WARN_EVERY_S:
                 self._warned_s = now_s
@@ -119,23 +119,23 @@ class StallMeter:
             return False
         # After a long silence what was counted before it is no longer of the last minute.
         for _ in range(min(_WINDOWS + 1, 1 + int((now_s - self._window_end_s) / _WINDOW_S))):
-            self._windows.append(StallCounts())
+            self._windows.append(LagCounts())
         self._window_end_s = now_s + _WINDOW_S
         return True
 
-    def last_minute(self) -> StallCounts:
-        counts = StallCounts()
+    def last_minute(self) -> LagCounts:
+        counts = LagCounts()
         for window in self._windows:
             counts.merge(window)
         return counts
 
 
-def _told(stall: Stall) -> str:
+def _told(stall: Lag) -> str:
     text = f"the event loop was held up for {stall.lasted_ms:.0f} ms, {stall.busy_ms:.0f} ms of them on the processor"
     return f"{text}, by {stall.doing}" if stall.doing else text
 
 
-class Stalls(StallMeter):
+class Stalls(LagMeter):
     """The meter of the loop that runs in the main thread, from `start()` to `stop()`."""
 
     def __init__(
@@ -176,7 +176,7 @@ class Stalls(StallMeter):
             if hasattr(signal, "setitimer"):
                 signal.setitimer(signal.ITIMER_PROF, 0)
                 signal.signal(signal.SIGCONT, signal.SIG_DFL)
-            logger.info("stalls of the event loop: %s", self.total)
+            logger.info("event loop lag: %s", self.total)
 
     # SIGPROF keeps its handler after `stop`: a signal that is still on its way would end the process.
     def worked(self, _signal: int, frame: FrameType | None) -> None:
@@ -203,14 +203,14 @@ class Stalls(StallMeter):
     def tick(self) -> None:
         """The slow timer; `worked` may have begun to measure the same stall, or be done with it."""
         now_s = self._clock_s()
-        late_s = now_s - self._due_s
-        if late_s * 1000 >= LIMIT_MS and not self._pending and self._seen_s < self._due_s:
-            self.late(now_s, late_s * 1000, 0.0, "")
+        lag_s = now_s - self._due_s
+        if lag_s * 1000 >= LIMIT_MS and not self._pending and self._seen_s < self._due_s:
+            self.late(now_s, lag_s * 1000, 0.0, "")
         if self.roll(now_s) and now_s >= self._minute_end_s:
             self._minute_end_s = now_s + _WINDOW_S * _WINDOWS
             minute = self.last_minute()
             if minute.longest_ms >= LIMIT_MS:
-                logger.info("stalls of the event loop in the last minute: %s", minute)
+                logger.info("event loop lag in the last minute: %s", minute)
         self._tick_later(now_s)
 
     def _tick_later(self, now_s: float) -> None:

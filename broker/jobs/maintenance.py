@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from gregor.storage.folders.manager import LogManager
     from gregor.storage.log.log import Log
 
-_FLUSH_LOOK_S = 1.0
+_FLUSH_CHECK_S = 1.0
 """How often flush.ms and rolled segments are looked at; and flush.messages, which clients' appends look at themselves,
 for what the broker writes.
 """
 
-_FORGET_LOOK_S = 1.0
+_EXPIRY_CHECK_S = 1.0
 
 
 def _due(logs: list[Log], now_ms: int) -> Steps[list[Log]]:
@@ -99,8 +99,8 @@ class Maintenance:
     def start(self) -> None:
         config = self._config
         for job, interval_s in (
-            (self._flush, _FLUSH_LOOK_S),
-            (self._forget_removed, _FORGET_LOOK_S),
+            (self._flush, _FLUSH_CHECK_S),
+            (self._forget_removed, _EXPIRY_CHECK_S),
             # Without the 30 s that Apache Kafka lets pass before its first look: a disk may be full already.
             (self.retain, config["log.retention.check.interval.ms"] / 1000),
             (self._checkpoint_high_watermarks, config["replica.high.watermark.checkpoint.interval.ms"] / 1000),

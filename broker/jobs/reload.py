@@ -52,12 +52,12 @@ def reload_file(
         return
     if os.path.exists(config.path) and not os.path.isfile(config.path):
         # A pipe, as a shell makes one of <(..): it would hold everything up, or be empty now.
-        logger.error("SIGHUP: %s is no regular file, it cannot be read again; nothing changes", config.path)
+        logger.error("SIGHUP: %s is not a regular file and cannot be read again; nothing changes", config.path)
         return
     try:
         found = reload(config, read_file(config.path), check_addresses)
     except ConfigError as error:
-        logger.error("SIGHUP: %s is not taken over: %s", config.path, error.message)
+        logger.error("SIGHUP: %s is not applied: %s", config.path, error.message)
         return
     except OSError as error:
         logger.error("SIGHUP: %s cannot be read: %s", config.path, error.strerror)

@@ -91,7 +91,7 @@ class ScanHelper:
                 except (WorkerDied, OSError, ValueError) as error:
                     # One may have been killed, but this is no time for finding out whether the next one will be, too.
                     self._broken = True
-                    logger.warning("without a process of its own the check of segments takes longer: %s", error)
+                    logger.warning("recovery takes longer, as the process that checks segments ended: %s", error)
                 self._walks -= 1
                 scan.was_refused = not scan.is_over
                 scan.away = False
@@ -102,11 +102,11 @@ class ScanHelper:
     async def _walk(self, process: WorkerProcess, path: str, scan: Scan) -> None:
         await process.start()
         await process.tell(path=path, scan=scan.job())
-        answer = await process.hear()
+        answer = await process.receive()
         if "found" in answer:
-            offset_entries = await process.hear_bytes(answer["offset_bytes"])
-            time_entries = await process.hear_bytes(answer["time_bytes"])
+            offset_entries = await process.receive_bytes(answer["offset_bytes"])
+            time_entries = await process.receive_bytes(answer["time_bytes"])
             scan.take(answer["found"], offset_entries, time_entries)
             self.walks_done += 1
         else:
-            logger.info("%s is checked by the broker itself: %s", path, answer["given_back"])
+            logger.info("%s is checked in the broker's own process: %s", path, answer["given_back"])

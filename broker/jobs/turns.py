@@ -30,7 +30,7 @@ class LoopGate:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._taken = False
+        self._occupied = False
         """Whether a piece of work proceeds in this turn of the loop; the next turn begins with `_open`."""
 
     async def wait(self) -> None:
@@ -38,28 +38,28 @@ class LoopGate:
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting.append(turn)
-        self._take(loop)
+        self._occupy(loop)
         await turn
 
     async def _enter(self) -> None:
         """As `wait`, but begin at once if no other work proceeds in this turn of the loop."""
-        if self._taken:
+        if self._occupied:
             await self.wait()
         else:
-            self._take(asyncio.get_running_loop())
+            self._occupy(asyncio.get_running_loop())
 
-    def _take(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._taken:
-            self._taken = True
+    def _occupy(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._occupied:
+            self._occupied = True
             loop.call_soon(self._open, loop)
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._taken = False
+        self._occupied = False
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():  # else it was cancelled
                 turn.set_result(None)
-                self._take(loop)
+                self._occupy(loop)
                 break
 
     def turns(self) -> LoopTurns:

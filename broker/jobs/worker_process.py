@@ -76,7 +76,7 @@ class WorkerProcess:
         except (BrokenPipeError, ConnectionResetError):
             await self._fail()
 
-    async def hear(self) -> Any:
+    async def receive(self) -> Any:
         """The next thing it says. Raises WorkerDied."""
         assert self._process is not None
         stdout = self._process.stdout
@@ -86,7 +86,7 @@ class WorkerProcess:
             await self._fail()
         return json.loads(line)
 
-    async def hear_bytes(self, size_bytes: int) -> bytes:
+    async def receive_bytes(self, size_bytes: int) -> bytes:
         """So many bytes that follow a line. Raises WorkerDied."""
         assert self._process is not None
         stdout = self._process.stdout

@@ -297,7 +297,7 @@ class Supervisor:
     def _where(child: Child) -> str:
         return "the reason is above" if child.output is None else f"its log is {child.output}"
 
-    def tell_all(self, number: signal.Signals) -> None:
+    def signal_all(self, number: signal.Signals) -> None:
         """Pass a signal on to the brokers."""
         for child in self.brokers:
             child.tell(number)
@@ -344,9 +344,9 @@ class Supervisor:
         self._hurried += 1
         if self._hurried == 1:
             self._say("the brokers are asked to end all at once; once more, and they are killed")
-            self.tell_all(signal.SIGTERM)
+            self.signal_all(signal.SIGTERM)
         else:
-            self.tell_all(signal.SIGKILL)
+            self.signal_all(signal.SIGKILL)
             if self.zookeeper is not None:
                 self.zookeeper.tell(signal.SIGKILL)
 

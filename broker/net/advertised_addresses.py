@@ -1,7 +1,7 @@
 """What a broker tells others of where it is when `advertised.listeners` does not say it.
 
 A listener on every address has no host of its own. A client that asks this broker is told the address it came in by
-(`endpoints.endpoint_for`); other brokers, and clients that ask those, are told this machine's name, as Kafka registers
+(`context.endpoint_for`); other brokers, and clients that ask those, are told this machine's name, as Kafka registers
 it (``InetAddress.getLocalHost.getCanonicalHostName``).
 """
 
@@ -9,11 +9,51 @@ from __future__ import annotations
 
 import functools
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gregor.replication.store.nodes import BrokerRegistration
+
+if TYPE_CHECKING:
+    from gregor.config.broker import BrokerConfig
+    from gregor.config.listeners import Listener
 
 _LOCAL_NAMES = ("localhost", "ip6-localhost", "ip6-loopback")
 _SOMEWHERE = ("192.0.2.1", 9)
 """TEST-NET-1: only the route to it is asked for, nothing is sent."""
+
+
+class OwnAddresses:
+    """One broker's listeners as others are told of them, once `bound` has said which ports they have."""
+
+    def __init__(self, config: BrokerConfig, in_cluster: bool, clock_ms: Callable[[], int]) -> None:
+        self._config = config
+        self._in_cluster = in_cluster
+        self._clock_ms = clock_ms
+        self._ports: Mapping[str, int] = {}
+        self.unadvertised: frozenset[str] = frozenset()
+        """Listeners without an advertised host: a client is told the address that it came in by."""
+
+    def bound(self, ports: Mapping[str, int]) -> None:
+        """The listeners have these ports now, by listener name; the settings of both are in effect."""
+        self._ports = ports
+        self.unadvertised = frozenset(one.name for one in self._config.advertised_listeners if not one.host)
+
+    def registration(self) -> BrokerRegistration:
+        """The broker as it registers itself in the metadata store."""
+        ports = self._ports
+
+        def reachable(listener: Listener) -> Listener:
+            return listener._replace(
+                host=listener.host or own_name(self._in_cluster), port=listener.port or ports[listener.name]
+            )
+
+        return BrokerRegistration(
+            self._config.broker_id,
+            tuple(reachable(one) for one in self._config.advertised_listeners if one.name in ports),
+            self._config["broker.rack"],
+            timestamp_ms=self._clock_ms(),
+        )
 
 
 @functools.cache
@@ -44,10 +84,10 @@ def told_to_clients(unadvertised: Sequence[str], name: str, in_cluster: bool) ->
     """Lines for the log about listeners without an advertised host."""
     if not unadvertised:
         return []
-    others = f"; other brokers, and clients that ask those, are told {name}" if in_cluster else ""
+    others = f"; for other brokers, and for clients of those, {name} is advertised" if in_cluster else ""
     return [
-        f"{', '.join(sorted(unadvertised))}: a client is told the address it came in by{others}. Behind a forwarded"
-        " port, such as a container's, set advertised.listeners"
+        f"{', '.join(sorted(unadvertised))}: each client is given the address that it connected to{others}. Behind a"
+        " forwarded port, such as a container's, set advertised.listeners"
     ]
 
 

@@ -38,7 +38,8 @@ class Connections:
     queued.max.requests: `queued` of them wait, whole, behind one at work on their connection.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, on_opened: Callable[[int], None] = lambda count: None) -> None:
+        """`on_opened` is called with the number of open ones whenever one more is."""
         self._config = config
         self._open: set[OpenConnection] = set()
         self._by_host: Counter[str] = Counter()
@@ -55,8 +56,7 @@ class Connections:
         self._left: deque[OpenConnection] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
-        self.on_opened: Callable[[int], None] | None = None
-        """Told how many are open whenever one more is."""
+        self._on_opened = on_opened
 
     def __len__(self) -> int:
         return len(self._open)
@@ -66,8 +66,7 @@ class Connections:
         self._open.add(connection)
         self._by_host[connection.host] += 1
         self._by_listener[connection.listener] += 1
-        if self.on_opened is not None:
-            self.on_opened(len(self._open))
+        self._on_opened(len(self._open))
         if self._stopping:
             return "the broker is stopping"
         limit = self._config["max.connections"]

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from gregor.broker.registry import Entry
     from gregor.protocol.ids import Uuid
     from gregor.protocol.turns import Gate
-    from gregor.replication.admin.topics import Admin
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.topic_configs import TopicConfigs
@@ -48,5 +47,3 @@ class ListenersContext(ConnectionContext, Protocol):
 
     @property
     def topic_configs(self) -> TopicConfigs: ...
-    @property
-    def admin(self) -> Admin: ...

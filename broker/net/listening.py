@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
     from gregor.config.listeners import Listener
 
-_LEAST_BACKLOG = 1024
+_MIN_BACKLOG = 1024
 """A burst of connections above the backlog costs each late one a second (the client's SYN is sent again after it)."""
 
 
@@ -46,7 +46,7 @@ def bind(listener: Listener, config: BrokerConfig) -> list[socket.socket]:
 def backlog(config: BrokerConfig) -> int:
     """How many connections the kernel keeps until they are accepted."""
     asked: int = config["socket.listen.backlog.size"]
-    return max(asked, _LEAST_BACKLOG)
+    return max(asked, _MIN_BACKLOG)
 
 
 def _addresses(host: str, port: int) -> list[tuple[int, str]]:

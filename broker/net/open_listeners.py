@@ -85,7 +85,6 @@ class OpenListeners:
         for listener in list(self._sockets):
             await self._serve(listener, broker)
         broker.topic_configs.on_broker_changed.append(self.follow)
-        broker.admin.settings.check_addresses = self.check
         self.follow()
         if self._left_aside:
             self._try_again_later()
@@ -155,8 +154,8 @@ class OpenListeners:
 
     def _tell_left_aside(self, left: dict[str, str]) -> None:
         logger.error(
-            "%s: left aside until all these addresses are free, which is looked at every %d s;"
-            " to be rid of the dynamic settings: gregor configs --alter --broker %d --delete-config %s",
+            "%s: these dynamic settings are not applied until all their addresses are free; the broker tries every"
+            " %d s. To remove them: gregor configs --alter --broker %d --delete-config %s",
             ", ".join(f"{key}={text}" for key, text in left.items()),
             _TRY_AGAIN_S,
             self._config.broker_id,

@@ -26,7 +26,7 @@ JOINED_BELOW_BYTES = 128 * 1024
 """Pieces up to here leave with what stands before them in one write."""
 
 WINDOW_BYTES = 2 * 1024 * 1024
-_LEAST_WINDOW_BYTES = 256 * 1024
+_MIN_WINDOW_BYTES = 256 * 1024
 _BURST_BYTES = 4 * 1024 * 1024
 """After so much (some milliseconds) the loop gets a turn, even if the peer takes everything at once."""
 
@@ -79,7 +79,7 @@ def _read_small(region: FileRegion) -> bytes | None:
     size = region.size_bytes
     if size > JOINED_BELOW_BYTES:
         return None
-    view = _window()[:size]
+    view = (_buffer or _window())[:size]
     try:
         return bytes(view) if _read_cached(region.fileno(), view, region.position) == size else None
     except OSError:
@@ -131,6 +131,11 @@ class Outbound:
 
     def send(self, chunks: Sequence[Chunk]) -> None:
         """Send as much as the socket takes now. Regions are released once sent, or when the connection ends."""
+        if len(chunks) == 1 and not (self.blocked or self._closed):
+            chunk = chunks[0]
+            if isinstance(chunk, (bytes, bytearray)):
+                self._transport.write(chunk)
+                return
         self._queue.extend(chunks)
         if self._closed:
             self._drop()
@@ -183,32 +188,30 @@ class Outbound:
                 parts.append(small)
                 chunk.release()
             else:
-                self._write(parts, more=True)
+                self._write_before_region(parts)
                 parts = []
                 if self.blocked or not self._send_region(chunk):
                     return
                 chunk.release()
                 self._region_sent = 0
             queue.popleft()
-        self._write(parts, more=False)
+        if parts:
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
-    def _write(self, parts: list[bytes | bytearray], more: bool) -> None:
+    def _write_before_region(self, parts: list[bytes | bytearray]) -> None:
+        """The peer is woken once, by the file's bytes, and not for a response header alone."""
         if not parts:
             return
         data = parts[0] if len(parts) == 1 else b"".join(parts)
-        if more:
-            # The peer is woken once, by the file's bytes, and not for a response header alone.
-            try:
-                sent = self._socket().send(data, socket.MSG_MORE)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                self._transport.abort()
-                return
-            if sent == len(data):
-                return
-            data = data[sent:]
-        self._transport.write(data)
+        try:
+            sent = self._socket().send(data, socket.MSG_MORE)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._transport.abort()
+            return
+        if sent < len(data):
+            self._transport.write(data[sent:])
 
     def _send_region(self, region: FileRegion) -> bool:
         """Returns whether the region is out; if not, `blocked` is set and its rest follows when there is room."""
@@ -234,7 +237,7 @@ class Outbound:
                 self._region_sent = position - start
                 # Not more than the socket takes at once is read, or the rest would have to be read again.
                 if sent < got:
-                    self._window_bytes = max(_LEAST_WINDOW_BYTES, sent)
+                    self._window_bytes = max(_MIN_WINDOW_BYTES, sent)
                 else:
                     self._window_bytes = min(WINDOW_BYTES, self._window_bytes * 2)
                 if position >= burst_end and position < end:

@@ -8,8 +8,8 @@ by the replica manager's generation, which every change of leadership, assignmen
 
 Only requests without surprises take this way: one topic, one partition, no transactional id, no tagged fields, no wait
 for the disk, a topic that clients may write. Where other replicas must have the records first, the answer is made at
-once and owed until they do. Everything else, and every error, is the general handler's (broker.handlers.k00_produce);
-both give the same bytes, which tests compare.
+once and completed when they do. Everything else, and every error, is the general handler's
+(broker.handlers.k00_produce); both give the same bytes, which tests compare.
 
 Layout from the correlation id on, flexible versions (9 and later); before them lengths are int16/int32 and tags absent:
 
@@ -19,14 +19,15 @@ Layout from the correlation id on, flexible versions (9 and later); before them 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from time import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from gregor.broker.net.responses import encode_frame
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.protocol.framing import HEAD_BYTES, SIZE_BYTES
+from gregor.protocol.framing import HEAD_BYTES, RESPONSE_HEADS, SIZE_BYTES
 from gregor.protocol.messages import ProduceRequest, ProduceResponse, response_header_version
 from gregor.protocol.records.batch import ATTRIBUTES_AT, MAGIC_AT, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT
 from gregor.protocol.topic_names import INTERNAL_TOPICS
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     from gregor.broker.net.context import ConnectionContext
     from gregor.broker.net.outbound import Chunk
-    from gregor.protocol.framing import Slot
     from gregor.protocol.ids import Uuid
     from gregor.replication.partition.partition import Partition
     from gregor.storage.log.log import AppendInfo
@@ -48,8 +48,6 @@ _MAX_ROUTES_OF_ALL = 65_536
 """Of all connections together; a route and its prefix take some 300 bytes."""
 _MAX_LENGTHS = 4
 NO_FLUSH_BY_MESSAGES = 2**63 - 1
-OWED = b"owed"
-"""What `ProduceRoutes.produce` returns, this very object, where the answer comes later."""
 
 _INT32 = Struct(">i")
 _BASE_OFFSET = Struct(">q")
@@ -61,34 +59,22 @@ _ERROR = Struct(">h")
 _MARKS = (0x7A6F_1D2E, 0, 0x7A6F_1D2E_3C4B_5A01, 0x7A6F_1D2E_3C4B_5A02, 0x7A6F_1D2E_3C4B_5A03)
 
 
-class Debtor(Protocol):
-    """A connection, as far as its answers go: they leave in the order of the requests."""
+class PendingProduce(Deferred[Sequence["Chunk"]]):
+    """A response that waits until its records are committed."""
 
-    def owe(self) -> Slot[Chunk]: ...
-    def pay(self, slot: Slot[Chunk], frame: bytes | bytearray) -> None: ...
+    __slots__ = ("_fields", "_frame", "deadline_s")
 
-
-class _Owed:
-    """An answer that waits until its records are committed."""
-
-    __slots__ = ("deadline_s", "error", "fields", "frame", "routes", "slot")
-
-    def __init__(self, routes: ProduceRoutes, frame: bytearray, fields: int) -> None:
-        self.routes = routes
-        self.frame = frame
-        self.fields = fields
+    def __init__(self, frame: bytearray, fields: int) -> None:
+        super().__init__()
+        self._frame = frame
+        self._fields = fields
         self.deadline_s = 0.0
-        self.slot: Slot[Chunk] | None = None
-        self.error: ErrorCode | None = None
 
-    def settle(self, error: ErrorCode) -> None:
-        if self.error is not None:
-            return
-        self.error = error
-        if error:
-            _ERROR.pack_into(self.frame, self.fields + _INDEX_BYTES, error)
-        if self.slot is not None:
-            self.routes.pay(self, self.slot)
+    def decide(self, error: ErrorCode) -> None:
+        if not self.done:
+            if error:
+                _ERROR.pack_into(self._frame, self._fields + _INDEX_BYTES, error)
+            self.complete([self._frame])
 
 
 class _Route:
@@ -127,9 +113,8 @@ class ProduceRoutes:
     __slots__ = (
         "_answers",
         "_broker",
-        "_debtor",
         "_lengths",
-        "_owed",
+        "_pending",
         "_prefix_bytes",
         "_routes",
         "_timer",
@@ -139,11 +124,9 @@ class ProduceRoutes:
     of_all = 0
     """Routes of all connections of the process."""
 
-    def __init__(self, broker: ConnectionContext, debtor: Debtor | None = None) -> None:
-        """Without a `debtor` only those routes are learnt whose answers are known at once."""
+    def __init__(self, broker: ConnectionContext) -> None:
         self._broker = broker
-        self._debtor = debtor
-        self._owed: dict[_Owed, None] = {}
+        self._pending: dict[PendingProduce, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._prefix_bytes = 0
         self._lengths: list[int] = []
@@ -154,10 +137,8 @@ class ProduceRoutes:
     def close(self) -> None:
         """The connection ends: nothing is answered any more."""
         self.clear()
-        self._debtor = None  # the way back to the connection: a cycle, which would be for the collector
-        for owed in self._owed:
-            owed.error = ErrorCode.NONE
-        self._owed.clear()
+        for pending in list(self._pending):
+            pending.cancel()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -170,9 +151,11 @@ class ProduceRoutes:
         self._lengths.clear()
         self._prefix_bytes = self._unlearnt = 0
 
-    def produce(self, view: memoryview, start: int, stop: int, version: int, correlation_id: int) -> bytes | None:
-        """Append the records of the request in `view[start:stop]` and return its answer's frame, empty for acks=0; OWED
-        where it comes later.
+    def produce(
+        self, view: memoryview, start: int, stop: int, version: int, correlation_id: int
+    ) -> bytes | PendingProduce | None:
+        """Append the records of the request in `view[start:stop]` and return its answer's frame, empty for acks=0, or
+        the Deferred of it.
 
         None: not a request of a known route, or one that fails; nothing was done and the general way takes it.
         """
@@ -227,38 +210,33 @@ class ProduceRoutes:
         _PARTITION.pack_into(
             answer, route.fields, route.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
         )
-        return self._owe(route, info, bytearray(answer)) if route.waits else bytes(answer)
+        return self._pending_answer(route, info, bytearray(answer)) if route.waits else bytes(answer)
 
-    def _owe(self, route: _Route, info: AppendInfo, frame: bytearray) -> bytes:
-        owed = _Owed(self, frame, route.fields)
-        route.partition.when_committed(info.last_offset + 1, owed.settle)
-        if owed.error is not None or self._debtor is None:
+    def _pending_answer(self, route: _Route, info: AppendInfo, frame: bytearray) -> bytes | PendingProduce:
+        pending = PendingProduce(frame, route.fields)
+        route.partition.when_committed(info.last_offset + 1, pending.decide)
+        if pending.done:
             return bytes(frame)  # decided on the spot
-        owed.slot = self._debtor.owe()
+        pending.then(self._pending.pop)
         loop = self._broker.loop
-        owed.deadline_s = loop.time() + route.timeout_s
-        self._owed[owed] = None
+        pending.deadline_s = loop.time() + route.timeout_s
+        self._pending[pending] = None
         timer = self._timer
-        if timer is None or owed.deadline_s < timer.when():
+        if timer is None or pending.deadline_s < timer.when():
             if timer is not None:
                 timer.cancel()
             self._timer = loop.call_later(route.timeout_s, self._time_out)
-        return OWED
-
-    def pay(self, owed: _Owed, slot: Slot[Chunk]) -> None:
-        del self._owed[owed]
-        if self._debtor is not None:
-            self._debtor.pay(slot, owed.frame)
+        return pending
 
     def _time_out(self) -> None:
-        """One timer for all that is owed: mostly it finds nothing that is late."""
+        """One timer for all that is pending: mostly it finds nothing that is late."""
         self._timer = None
         loop = self._broker.loop
         now_s = loop.time()
-        for owed in [owed for owed in self._owed if owed.deadline_s <= now_s]:
-            owed.settle(ErrorCode.REQUEST_TIMED_OUT)
-        if self._owed:
-            next_s = min(owed.deadline_s for owed in self._owed)
+        for pending in [pending for pending in self._pending if pending.deadline_s <= now_s]:
+            pending.decide(ErrorCode.REQUEST_TIMED_OUT)
+        if self._pending:
+            next_s = min(pending.deadline_s for pending in self._pending)
             self._timer = loop.call_later(max(0.0, next_s - now_s), self._time_out)
 
     def _by_another_length(self, view: memoryview, begin: int, stop: int) -> _Route | None:
@@ -290,8 +268,6 @@ class ProduceRoutes:
         prefix_end = position - (_varint_bytes(size + 1) if flexible else 4)
         partition = self._broker.partition_of(topic.name, topic.topic_id, data.index)
         if partition is None or not partition.is_leader or partition.log is None:
-            return
-        if self._debtor is None and not partition.commits_at_once:
             return
         if partition.log.config.flush_messages < NO_FLUSH_BY_MESSAGES or partition.topic in INTERNAL_TOPICS:
             return
@@ -341,7 +317,9 @@ def _answer_template(topic: ProduceRequest.TopicProduceData, version: int) -> tu
             )
         ]
     )
-    frame, _ = encode_frame(response_header_version(ApiKey.PRODUCE, version), version, 0, response)
+    frame = bytearray(RESPONSE_HEADS[response_header_version(ApiKey.PRODUCE, version)])
+    response.encode_into(frame, version)
+    _INT32.pack_into(frame, 0, len(frame) - SIZE_BYTES)
     return frame, frame.index(_PARTITION.pack(*_MARKS))
 
 

@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Generator, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from gregor.protocol.framing import SIZE_BYTES
-from gregor.protocol.messages import ResponseHeader
+from gregor.protocol.deferred import Deferred
+from gregor.protocol.framing import RESPONSE_HEADS, SIZE_BYTES
 
 if TYPE_CHECKING:
     from gregor.broker.net.outbound import Chunk, FileRegion
     from gregor.broker.registry import Entry
 
+ResultT = TypeVar("ResultT")
+
+_INT32 = Struct(">i")
+
 
 class EncodedResponse:
-    """A response of which the bytes are known already, in pieces."""
+    """A response of which the bytes are known already, in pieces; their version is that of the request."""
 
     __slots__ = ("parts",)
 
     def __init__(self, parts: list[bytes]) -> None:
         self.parts = parts
 
-    def encode_into(self, out: bytearray, _version: int, _splices: list[Any]) -> None:
-        """As a message does it; the version is that of the bytes."""
-        for part in self.parts:
-            out += part
-
-
-def encode_frame(
-    header_version: int, version: int, correlation_id: int, response: Any
-) -> tuple[bytearray, list[tuple[int, FileRegion]]]:
-    """Size field, header and message; and the file regions of its records fields with their positions in the bytes."""
-    out = bytearray(SIZE_BYTES)
-    ResponseHeader(correlation_id=correlation_id).encode_into(out, header_version)
-    splices: list[tuple[int, Any]] = []
-    response.encode_into(out, version, splices)
-    size = len(out) - SIZE_BYTES + sum(region.size_bytes for _, region in splices)
-    out[:SIZE_BYTES] = size.to_bytes(SIZE_BYTES, "big")
-    return out, splices
-
 
 def encode_response(entry: Entry, version: int, correlation_id: int, response: Any) -> list[Chunk]:
-    """The frame of a response as chunks: bytes, and the file regions that its records fields hold."""
-    out, splices = encode_frame(entry.response_header_version(version), version, correlation_id, response)
+    """Size field, header and message as chunks: bytes, and the file regions that the records fields hold."""
+    out = bytearray(RESPONSE_HEADS[entry.header_versions[version][1]])
+    splices: list[tuple[int, FileRegion]] = []
+    if isinstance(response, EncodedResponse):
+        out += b"".join(response.parts)
+    else:
+        response.encoders[version](response, out, splices)
+    size = len(out) - SIZE_BYTES
+    for _, region in splices:
+        size += region.size_bytes
+    _INT32.pack_into(out, 0, size)
+    _INT32.pack_into(out, SIZE_BYTES, correlation_id)
     if not splices:
         return [out]
     chunks: list[Chunk] = []
@@ -54,3 +53,50 @@ def encode_response(entry: Entry, version: int, correlation_id: int, response: A
     if begin < len(out):
         chunks.append(out[begin:])
     return chunks
+
+
+def encode_in_steps(entry: Entry, version: int, correlation_id: int, response: Any) -> Generator[None, None, bytearray]:
+    """The frame of a response that holds no pieces of files, with a turn for others after each short step."""
+    out = bytearray(RESPONSE_HEADS[entry.header_versions[version][1]])
+    yield from response.encode_in_steps(out, version)
+    _INT32.pack_into(out, 0, len(out) - SIZE_BYTES)
+    _INT32.pack_into(out, SIZE_BYTES, correlation_id)
+    return out
+
+
+class PendingResponse(Deferred[Sequence["Chunk"]]):
+    """The place of a response among those of its connection; completed with its chunks once `source` is.
+
+    When its connection ends, it cancels the source, unless the request changes something: that is done to its end.
+    """
+
+    __slots__ = ("correlation_id", "entry", "source", "version")
+
+    def __init__(self, entry: Entry, version: int, correlation_id: int, source: Deferred[Any]) -> None:
+        super().__init__()
+        self.entry = entry
+        self.version = version
+        self.correlation_id = correlation_id
+        self.source = source
+
+    def cancel(self) -> bool:
+        if not self.entry.changes:
+            self.source.cancel()
+        return super().cancel()
+
+
+def deferred_task(task: asyncio.Future[ResultT]) -> Deferred[ResultT]:
+    """The result of a task; when it is cancelled, so is the task."""
+    deferred: Deferred[ResultT] = Deferred()
+
+    def ended(task: asyncio.Future[ResultT]) -> None:
+        if task.cancelled():
+            deferred.cancel()
+        elif (error := task.exception()) is not None:
+            deferred.fail(error)
+        else:
+            deferred.complete(task.result())
+
+    task.add_done_callback(ended)
+    deferred.then(lambda deferred: task.cancel() if deferred.cancelled else None)
+    return deferred

@@ -21,7 +21,7 @@ _METADATA_STORE = (
         "zookeeper.session.timeout.ms",
         "int",
         18000,
-        "A broker silent for so long loses its registration.",
+        "Time without a sign of life after which a broker loses its registration.",
         retired=True,
     ),
     ConfigDef(
@@ -132,7 +132,12 @@ _TRANSACTIONS = (
 )
 
 _REPLICATION = (
-    ConfigDef("replica.lag.time.max.ms", "long", 30000, "A follower behind for so long leaves the ISR."),
+    ConfigDef(
+        "replica.lag.time.max.ms",
+        "long",
+        30000,
+        "Time behind the leader after which a follower leaves the in-sync replicas.",
+    ),
     ConfigDef(
         "replica.fetch.max.bytes",
         "int",
@@ -199,7 +204,9 @@ _REPLICATION = (
         "Share of foreign leaders that sets it off.",
         retired=True,
     ),
-    ConfigDef("controlled.shutdown.enable", "boolean", True, "Whether a stopping broker hands over its leaders first."),
+    ConfigDef(
+        "controlled.shutdown.enable", "boolean", True, "Whether other brokers become leaders before this one stops."
+    ),
     ConfigDef("controlled.shutdown.max.retries", "int", 3, "Attempts at that.", retired=True),
     ConfigDef("controlled.shutdown.retry.backoff.ms", "long", 5000, "Pause between them.", retired=True),
 )

@@ -35,7 +35,9 @@ _IDENTITY = (
         minimum=0,
         retired=True,
     ),
-    ConfigDef("broker.rack", "string", None, "Rack or zone of this broker, told to clients and used for assignment."),
+    ConfigDef(
+        "broker.rack", "string", None, "Rack or zone of this broker, for clients and for the assignment of replicas."
+    ),
 )
 
 _NETWORK = (
@@ -47,7 +49,7 @@ _NETWORK = (
         "ones, [::] all; localhost both loopbacks.",
         dynamic=PER_BROKER,
     ),
-    ConfigDef("advertised.listeners", "list", None, "What clients are told to connect to; unset takes listeners."),
+    ConfigDef("advertised.listeners", "list", None, "Addresses that clients connect to; those of listeners if unset."),
     ConfigDef(
         "listener.security.protocol.map",
         "string",
@@ -87,7 +89,12 @@ _NETWORK = (
         dynamic=_W,
     ),
     ConfigDef("max.connection.creation.rate", "int", INT_MAX, "New connections per second.", minimum=0, dynamic=_W),
-    ConfigDef("connections.max.idle.ms", "long", 600000, "A connection silent for so long is closed; < 0: never."),
+    ConfigDef(
+        "connections.max.idle.ms",
+        "long",
+        600000,
+        "Time without a request after which a connection is closed; < 0: never.",
+    ),
     ConfigDef(
         "queued.max.requests",
         "int",
@@ -122,6 +129,14 @@ _NETWORK = (
         no_effect="controller.socket.timeout.ms and replica.socket.timeout.ms say how long it waits",
     ),
     ConfigDef("max.request.partition.size.limit", "int", 2000, "Partitions one describe answer may list.", minimum=1),
+    ConfigDef(
+        "gregor.allow.unprotected",
+        "boolean",
+        False,
+        "Whether the broker starts, with a warning, although authorizer.class.name or zookeeper.ssl.client.enable asks "
+        "for a protection that gregor does not have.",
+        internal=True,
+    ),
 )
 
 _TOPICS = (
@@ -311,7 +326,7 @@ _LOG = (
         30000,
         "Time to report a failed data folder.",
         minimum=1,
-        no_effect="nobody has to be told: the controller is in the same process",
+        no_effect="no notification is needed: the controller is in the same process",
     ),
 )
 
@@ -413,7 +428,7 @@ _FETCH_AND_PRODUCERS = (
         "producer.id.expiration.ms",
         "int",
         86400000,
-        "An idempotent producer that wrote nothing for so long is forgotten.",
+        "Time without a batch after which the state of an idempotent producer is removed.",
         minimum=1,
         dynamic=_W,
     ),

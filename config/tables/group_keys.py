@@ -48,7 +48,13 @@ def _timing(kind: str) -> tuple[ConfigDef, ...]:
         _group(
             f"{kind}.heartbeat.interval.ms", "int", _HEARTBEAT_MS, "How often a member sends a heartbeat.", minimum=1
         ),
-        _group(f"{kind}.session.timeout.ms", "int", _SESSION_MS, "A member silent for so long is removed.", minimum=1),
+        _group(
+            f"{kind}.session.timeout.ms",
+            "int",
+            _SESSION_MS,
+            "Time without a heartbeat after which a member is removed.",
+            minimum=1,
+        ),
     )
 
 
@@ -62,7 +68,7 @@ _DEFINITIONS = (
         "share.auto.offset.reset",
         "string",
         "latest",
-        "Where a new group begins: latest, earliest, or so long ago (by_duration:PnDTnHnMn.nS).",
+        "Where a new group begins: latest, earliest, or a time before now (by_duration:PnDTnHnMn.nS).",
         check=_check_reset,
     ),
     _group("share.delivery.count.limit", "int", 5, "How often a record is handed out.", minimum=2),
@@ -107,7 +113,7 @@ def _check_limits(key: str, value: Any, broker: BrokerConfig) -> None:
         limit_key = f"group.{kind}.{bound}.{setting}"
         if limit_key not in inert_keys():
             continue
-        limit = broker.inert_value(limit_key)
+        limit = broker.value_without_effect(limit_key)
         if value < limit if bound == "min" else value > limit:
             words = "at least" if bound == "min" else "at most"
             raise ConfigError(key, value, f"must be {words} {limit_key}, {limit}")

@@ -31,19 +31,3 @@ NO_EFFECT_PREFIXES = (
     "metrics.",
     "kafka.metrics.",
 )
-
-# Without effect, and whoever sets one expects protection: these are named in a warning of their own.
-PROTECTION_KEYS = frozenset(
-    (
-        "authorizer.class.name",
-        "principal.builder.class",
-        "create.topic.policy.class.name",
-        "alter.config.policy.class.name",
-        "client.quota.callback.class",
-        "delegation.token.master.key",
-        "delegation.token.secret.key",
-        "quota.consumer.default",
-        "quota.producer.default",
-        "zookeeper.ssl.client.enable",
-    )
-)

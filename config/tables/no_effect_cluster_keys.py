@@ -126,7 +126,13 @@ CLUSTER_KEYS = (
     ConfigDef(
         "broker.heartbeat.interval.ms", "int", 2000, "How often a broker reports to the controllers.", no_effect=_KRAFT
     ),
-    ConfigDef("broker.session.timeout.ms", "int", 9000, "A broker silent for so long is fenced.", no_effect=_KRAFT),
+    ConfigDef(
+        "broker.session.timeout.ms",
+        "int",
+        9000,
+        "Time without a heartbeat after which a broker is fenced.",
+        no_effect=_KRAFT,
+    ),
     ConfigDef(
         "initial.broker.registration.timeout.ms",
         "int",
@@ -267,7 +273,7 @@ CLUSTER_KEYS = (
         "authorizer.class.name",
         "string",
         "",
-        "Class that decides who may do what; empty: nobody is asked.",
+        "Class that decides which principal may do what; empty: everything is allowed.",
         no_effect=_PLUGIN,
     ),
     ConfigDef(

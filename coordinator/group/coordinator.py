@@ -93,10 +93,14 @@ class GroupCoordinator:
     def partition_for(self, group_id: str) -> int:
         """The partition that a group belongs to: Kafka's Utils.abs of Java's hashCode, modulo the partition count.
 
-        `partition_count` must be that of the existing topic; it can be assigned.
+        `partition_count` must be that of the existing topic.
         """
         number = _hash(group_id)
         return (0 if number == -(2**31) else abs(number)) % self.partition_count
+
+    def on_partition_count(self, count: int) -> None:
+        """The topic has this many partitions."""
+        self.partition_count = count
 
     def on_elected(self, partition: int, leader_epoch: int) -> "asyncio.Task[None] | None":
         """This broker leads the partition now: its groups are loaded. Returns the load for those who want to wait."""

@@ -176,7 +176,7 @@ class Joining:
         """The answer comes with the next generation."""
         parked: Deferred[Any] = Deferred()
         membership.park_join(member, parked)
-        result = self._rebalances.begin_or_go_on(membership, reason, now_ms)
+        result = self._rebalances.begin_or_continue(membership, reason, now_ms)
         result.response = parked
         return result
 
@@ -237,12 +237,12 @@ class Joining:
         self._rebalances.cancel_session(old)
         self._rebalances.watch_session(membership, new)
 
-        def take_back(_error: ErrorCode) -> None:
+        def roll_back(_error: ErrorCode) -> None:
             membership.candidates.pop(new.member_id, None)
             self._rebalances.cancel_session(new)
             self._rebalances.watch_session(membership, old)
 
-        return Result(response, [Record(GroupMetadataKey(group=membership.group_id), value)], on_failure=take_back)
+        return Result(response, [Record(GroupMetadataKey(group=membership.group_id), value)], on_failure=roll_back)
 
 
 def _refuse(error: ErrorCode, member_id: str) -> Result:

@@ -87,7 +87,7 @@ class Memberships:
         forgotten = sum(member_id not in assignments for member_id in membership.members)
         if forgotten:
             _log.warning(
-                "Group %r: the leader of generation %d gave no assignment to %d members",
+                "Group %r: the assignment of the leader of generation %d lacks %d members",
                 membership.group_id,
                 membership.generation,
                 forgotten,

@@ -31,7 +31,7 @@ class Rebalances:
 
     # --- begin
 
-    def begin_or_go_on(self, membership: Membership, reason: str, now_ms: int) -> Result:
+    def begin_or_continue(self, membership: Membership, reason: str, now_ms: int) -> Result:
         """After a member came or changed: begin a rebalance, or see whether the present one can go on."""
         if membership.state is GroupState.PREPARING_REBALANCE:
             return self.go_on(membership, now_ms)

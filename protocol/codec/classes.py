@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gregor.protocol.codec.compiler import Codec
+from gregor.protocol.codec.compiler import Codec, decode_with, encode_with
 from gregor.protocol.codec.model import Field, Message, Struct
 
 
@@ -77,8 +77,9 @@ def build_class(message: Message) -> type:
     # A message without flexible versions gets a first one that is never reached.
     class_.FLEXIBLE_FROM = message.flexible.first if message.flexible.last is None else 0x7FFF
     codec = Codec(message, classes, defaults)
-    class_.decode = staticmethod(codec.decoder())
-    class_.encode, class_.encode_into = codec.encoders()
+    class_.decoders, class_.encoders = codec.decoders(), codec.encoders()
+    class_.decode = staticmethod(decode_with(class_.decoders))
+    class_.encode, class_.encode_into = encode_with(class_.encoders)
     class_.decode_in_steps = staticmethod(codec.decoder_in_steps())
     class_.encode_in_steps = codec.encoder_in_steps()
     return class_  # type: ignore[no-any-return]

@@ -1,10 +1,9 @@
 """(message, version) -> flat encode and decode functions, compiled from generated source on first use.
 
-`decoder_source` and `encoder_source` write the source; here lie the cache by version and the errors that leave.
+`decoder_source` and `encoder_source` write the source; here lies the cache by version.
 """
 
-import struct as structs
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,31 @@ from gregor.protocol.codec.primitives import Buffer, FileRegion
 from gregor.protocol.errors import MalformedMessage, UnsupportedField
 
 Splices = list[tuple[int, FileRegion]]
+Decoder = Callable[[Buffer, int], tuple[Any, int]]
+Encoder = Callable[[Any, bytearray, Splices | None], None]
+
+
+def decode_with(decoders: Mapping[int, Decoder]) -> Callable[..., tuple[Any, int]]:
+    """The function behind `Cls.decode`."""
+
+    def decode(buffer: Buffer, version: int, position: int = 0) -> tuple[Any, int]:
+        return decoders[version](buffer, position)
+
+    return decode
+
+
+def encode_with(encoders: Mapping[int, Encoder]) -> tuple[Callable[..., bytes], Callable[..., None]]:
+    """The functions behind `message.encode` and `message.encode_into`."""
+
+    def encode_into(message: Any, out: bytearray, version: int, splices: Splices | None = None) -> None:
+        encoders[version](message, out, splices)
+
+    def encode(message: Any, version: int) -> bytes:
+        out = bytearray()
+        encoders[version](message, out, None)
+        return bytes(out)
+
+    return encode, encode_into
 
 
 class Codec:
@@ -25,71 +49,29 @@ class Codec:
         self.classes = classes
         self.defaults = defaults
 
-    def decoder(self) -> Callable[..., tuple[Any, int]]:
-        """The function behind `Cls.decode`."""
-        name = self.message.name
-        decoders = self._by_version(build_decoder, MalformedMessage)
+    def decoders(self) -> Mapping[int, Decoder]:
+        """`Cls.decoders`: version -> (buffer, position) -> (message, end position)."""
+        return self._by_version(build_decoder, MalformedMessage)
 
-        def decode(buffer: Buffer, version: int, position: int = 0) -> tuple[Any, int]:
-            try:
-                return decoders[version](buffer, position)  # type: ignore[no-any-return]
-            except MalformedMessage as error:
-                raise MalformedMessage(f"{name} v{version}: {error}") from None
-            except (structs.error, IndexError, UnicodeDecodeError) as error:
-                raise MalformedMessage(f"{name} v{version}: {error}") from error
-
-        return decode
-
-    def encoders(self) -> tuple[Callable[..., bytes], Callable[..., None]]:
-        """The functions behind `message.encode` and `message.encode_into`."""
-        name = self.message.name
-        encoders = self._by_version(build_encoder, UnsupportedField)
-
-        def encode_into(message: Any, out: bytearray, version: int, splices: Splices | None = None) -> None:
-            start = len(out)
-            try:
-                encoders[version](message, out, splices)
-            except BaseException as error:
-                # The output may hold earlier frames of the connection: they stay whole.
-                del out[start:]
-                if splices:
-                    splices[:] = [splice for splice in splices if splice[0] <= start]
-                if isinstance(error, structs.error):
-                    raise ValueError(f"{name} v{version}: {error}") from error
-                raise
-
-        def encode(message: Any, version: int) -> bytes:
-            out = bytearray()
-            encode_into(message, out, version)
-            return bytes(out)
-
-        return encode, encode_into
+    def encoders(self) -> Mapping[int, Encoder]:
+        """`Cls.encoders`: version -> (message, out, splices) -> None."""
+        return self._by_version(build_encoder, UnsupportedField)
 
     def decoder_in_steps(self) -> Callable[..., Generator[None, None, tuple[Any, int]]]:
         """The function behind `Cls.decode_in_steps`."""
-        name = self.message.name
         decoders = self._by_version(partial(build_decoder, in_steps=True), MalformedMessage)
 
         def decode_in_steps(buffer: Buffer, version: int, position: int = 0) -> Generator[None, None, tuple[Any, int]]:
-            try:
-                return (yield from decoders[version](buffer, position))  # type: ignore[no-any-return]
-            except MalformedMessage as error:
-                raise MalformedMessage(f"{name} v{version}: {error}") from None
-            except (structs.error, IndexError, UnicodeDecodeError) as error:
-                raise MalformedMessage(f"{name} v{version}: {error}") from error
+            return decoders[version](buffer, position)  # type: ignore[no-any-return]
 
         return decode_in_steps
 
     def encoder_in_steps(self) -> Callable[..., Generator[None, None, None]]:
         """The function behind `message.encode_in_steps`."""
-        name = self.message.name
         encoders = self._by_version(partial(build_encoder, in_steps=True), UnsupportedField)
 
         def encode_in_steps(message: Any, out: bytearray, version: int) -> Generator[None, None, None]:
-            try:
-                yield from encoders[version](message, out, None)
-            except structs.error as error:
-                raise ValueError(f"{name} v{version}: {error}") from error
+            return encoders[version](message, out, None)  # type: ignore[no-any-return]
 
         return encode_in_steps
 

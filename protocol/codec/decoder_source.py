@@ -6,7 +6,7 @@ Rules of the generated code:
 - Slots are stored directly on bare objects: the class's own `__init__` would cost a keyword call per struct.
 - `p` is the position, `limit` the end of the buffer, `n` the length just read, `e` the end it leads to. Slices do not
   complain about the end of a buffer, so every length is compared with `limit` before; an index or a struct call past
-  the end raises IndexError or struct.error, which the caller turns into MalformedMessage.
+  the end raises IndexError or struct.error, which become a MalformedMessage at the end of the function.
 - No allocation follows a claimed count: a count whose smallest elements exceed the bytes left is refused first.
 """
 
@@ -37,6 +37,9 @@ class _DecoderSource(Source):
         self.line(f"m = new({self.message.name})")
         self.fields(self.message, "m")
         self.line("return m, p")
+        self.handle(
+            "except DECODING_ERRORS as error:", f"    malformed({f'{self.message.name} v{self.version}'!r}, error)"
+        )
         return self.execute("decode")
 
     def fields(self, struct: Struct, target: str) -> None:

@@ -32,11 +32,22 @@ class _EncoderSource(Source):
 
     def build(self) -> Any:
         self.begin("def encode(m, out, splices):")
+        self.line("start = len(out)")
         start = len(self.lines)
         self.fields(self.message, "m")
         self.flush()
         if len(self.lines) == start:
             self.line("pass")
+        name = f"{self.message.name} v{self.version}"
+        if self.in_steps:
+            self.handle("except struct_error as error:", f"    value_refused({name!r}, error)")
+        else:
+            self.handle(
+                "except BaseException as error:",
+                "    undo(out, start, splices)",
+                f"    value_refused({name!r}, error)",
+                "    raise",
+            )
         return self.execute("encode")
 
     def fields(self, struct: Struct, source: str) -> None:

@@ -5,7 +5,8 @@ five bytes, at most 2^32 - 1. Longer spellings of a small number are legal, as i
 A compact length is an unsigned varint of length + 1, and 0 stands for null.
 """
 
-from typing import Protocol
+import struct as structs
+from typing import NoReturn, Protocol
 
 from gregor.protocol.errors import MalformedMessage, UnsupportedField
 
@@ -95,3 +96,22 @@ def null_refused(field: str, version: int) -> UnsupportedField:
 
 def region_refused() -> TypeError:
     return TypeError("records that lie in a file can only be encoded with a list of splices")
+
+
+def malformed(name: str, error: Exception) -> NoReturn:
+    """What a decoder raises for any error of its own: MalformedMessage, with the message's name and version."""
+    cause = None if isinstance(error, MalformedMessage) else error
+    raise MalformedMessage(f"{name}: {error}") from cause
+
+
+def undo(out: bytearray, start: int, splices: list[tuple[int, FileRegion]] | None) -> None:
+    """Drop what an encoder wrote from `start` on: the output may hold earlier frames, which stay whole."""
+    del out[start:]
+    if splices:
+        splices[:] = [splice for splice in splices if splice[0] <= start]
+
+
+def value_refused(name: str, error: BaseException) -> None:
+    """Raise ValueError for a value that does not fit its field; return for all other errors."""
+    if isinstance(error, structs.error):
+        raise ValueError(f"{name}: {error}") from error

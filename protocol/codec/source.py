@@ -5,6 +5,7 @@ from typing import Any
 
 from gregor.protocol.codec import primitives
 from gregor.protocol.codec.model import FIXED_SIZES, Field, Message, Struct
+from gregor.protocol.errors import MalformedMessage
 
 # What generated code may call, by its name there.
 RUNTIME: dict[str, Any] = {
@@ -12,6 +13,8 @@ RUNTIME: dict[str, Any] = {
     "view_of": memoryview,
     "unpack_from": structs.unpack_from,
     "pack": structs.pack,
+    "struct_error": structs.error,
+    "DECODING_ERRORS": (MalformedMessage, structs.error, IndexError, UnicodeDecodeError),
     "BYTES_TYPES": frozenset({bytes, bytearray, memoryview}),
     "ZERO_UUID": bytes(16),
     **{
@@ -28,6 +31,9 @@ RUNTIME: dict[str, Any] = {
             "unsupported",
             "null_refused",
             "region_refused",
+            "malformed",
+            "undo",
+            "value_refused",
         )
     },
 }
@@ -71,12 +77,20 @@ class Source:
         self.lines.append("    " * self.depth + text)
 
     def begin(self, head: str) -> None:
-        """The first line of the main function."""
+        """The first lines of the main function, down to a `try` around all the others."""
         self.line(head)
         self.depth = 1
         if self.in_steps:
             self.line("count = 0")
             self.line("if False: yield")  # also without an array it is a generator
+        self.line("try:")
+        self.depth = 2
+
+    def handle(self, *lines: str) -> None:
+        """The last lines: what becomes of the errors of all the others."""
+        self.depth = 1
+        for line in lines:
+            self.line(line)
 
     def step(self) -> None:
         """To be written once for each element of an array: whoever works in steps pauses now and then."""

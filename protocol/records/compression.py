@@ -36,7 +36,7 @@ _LZ4_USUAL_RATIO = 8
 _LZ4_LEAST_BYTES = 16 * 1024
 
 # A gzip member behind the first is fed piece by piece: the library copies what follows it, and 1 MB can hold 50,000.
-_LEAST_STEP_BYTES = 1024
+_MIN_STEP_BYTES = 1024
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
@@ -120,7 +120,7 @@ def _gunzip(data: Buffer, max_bytes: int) -> bytes:
             step *= 2
             parts.append(part)
         position -= len(member.unused_data)
-        step = _LEAST_STEP_BYTES
+        step = _MIN_STEP_BYTES
         # Is it not another member? Java, too, drops what follows the last one.
         if bytes(view[position : position + 2]) != b"\x1f\x8b":
             return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -137,7 +137,7 @@ REQUEST = Message(
                 Field("partitions", "[]int32", "7+", help="Partition numbers."),
             ],
         ),
-        Field("rack_id", "string", "11+", ignorable=True, help="Rack of the consumer, to find the closest replica."),
+        Field("rack_id", "string", "11+", ignorable=True, help="Rack of the consumer, for the replica selector."),
     ],
 )
 

@@ -67,7 +67,7 @@ REQUEST = Message(
             "require_stable",
             "bool",
             "7+",
-            help="Answer with a retriable error where a transaction has yet to settle an offset.",
+            help="Answer with a retriable error where an offset belongs to a transaction that has not ended.",
         ),
     ],
 )

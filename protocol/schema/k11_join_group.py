@@ -14,7 +14,7 @@ REQUEST = Message(
     flexible="6+",
     fields=[
         Field("group_id", "string", help="Group."),
-        Field("session_timeout_ms", "int32", help="Silence after which the member is taken for dead."),
+        Field("session_timeout_ms", "int32", help="Time without a heartbeat after which the member is removed."),
         Field(
             "rebalance_timeout_ms",
             "int32",

@@ -73,7 +73,7 @@ RESPONSE = Message(
                     "int32",
                     "3+",
                     default=-0x80000000,
-                    help="Bit field of what the client may do with it; the default when nobody asked.",
+                    help="Bit field of what the client may do with it; the default when it was not requested.",
                 ),
             ],
         ),

@@ -54,7 +54,7 @@ RESPONSE = Message(
                         Field("name", "string", help="Setting."),
                         Field("value", "string", nullable="0+", help="Its value, null if it is a secret."),
                         Field("read_only", "bool", help="Whether it cannot be changed."),
-                        Field("is_default", "bool", "0", help="Whether nobody has set it."),
+                        Field("is_default", "bool", "0", help="Whether it has not been set."),
                         Field(
                             "config_source",
                             "int8",

@@ -49,7 +49,7 @@ RESPONSE = Message(
             "cluster_authorized_operations",
             "int32",
             default=-0x80000000,
-            help="Bit field of what the client may do with the cluster; the default when nobody asked.",
+            help="Bit field of what the client may do with the cluster; the default when it was not requested.",
         ),
     ],
 )

@@ -20,7 +20,7 @@ REQUEST = Message(
             "Cursor",
             nullable="0+",
             default=None,
-            help="Where to go on, as the last answer said, or null for the start.",
+            help="Where to continue, the cursor of the last response, or null for the start.",
             fields=[
                 Field("topic_name", "string", help="First topic to answer."),
                 Field("partition_index", "int32", help="First of its partitions to answer."),
@@ -97,7 +97,7 @@ RESPONSE = Message(
             "Cursor",
             nullable="0+",
             default=None,
-            help="Where the next request shall go on, null at the end.",
+            help="Where the next request continues, null at the end.",
             fields=[
                 Field("topic_name", "string", help="First topic to answer."),
                 Field("partition_index", "int32", help="First of its partitions to answer."),

@@ -95,7 +95,7 @@ GROUP_METADATA_VALUE = Message(
                     ignorable=True,
                     help="How long it may take to rejoin, in milliseconds; -1 when unknown.",
                 ),
-                Field("session_timeout", "int32", help="Silence in milliseconds after which it is taken for dead."),
+                Field("session_timeout", "int32", help="Milliseconds without a heartbeat after which it is removed."),
                 Field("subscription", "bytes", help="What it sent under the chosen assignor."),
                 Field("assignment", "bytes", help="Its share."),
             ],

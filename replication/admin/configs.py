@@ -76,9 +76,15 @@ class ConfigAdmin:
     """
 
     def __init__(
-        self, store: MetadataStore, config: BrokerConfig, broker_id: int, configs: TopicConfigs, gate: Gate
+        self,
+        store: MetadataStore,
+        config: BrokerConfig,
+        broker_id: int,
+        configs: TopicConfigs,
+        gate: Gate,
+        check_addresses: Callable[[Addresses], None] = lambda addresses: None,
     ) -> None:
-        self.check_addresses: Callable[[Addresses], None] = lambda addresses: None
+        self._check_addresses = check_addresses
         self._store = store
         self._config = config
         self._broker_id = broker_id
@@ -112,7 +118,7 @@ class ConfigAdmin:
             await limit.within(partial(self._configs.refresh, name))
         elif entity_type == BROKERS:
             await limit.within(self._configs.refresh_broker)
-            _tell_of_no_effect(before, after)
+            _warn_of_no_effect(before, after)
 
     def _broker_entity(self, name: str) -> str:
         if not name:
@@ -225,7 +231,7 @@ class ConfigAdmin:
         else:
             addresses = config.check_dynamic(texts, config.dynamic_default_texts)
         if addresses.listeners != config.listeners:
-            self.check_addresses(addresses)
+            self._check_addresses(addresses)
 
 
 def _check_sizes(texts: Mapping[str, str]) -> None:
@@ -245,7 +251,7 @@ def _dynamic_only(texts: Mapping[str, str], *, for_all: bool) -> dict[str, str]:
     return kept
 
 
-def _tell_of_no_effect(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+def _warn_of_no_effect(before: Mapping[str, str], after: Mapping[str, str]) -> None:
     for key, text in after.items():
         definition = broker_definition(key)
         if definition is not None and definition.no_effect and before.get(key) != text:

@@ -10,23 +10,21 @@ from typing import TYPE_CHECKING
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import AllocateProducerIdsRequest
+from gregor.replication.channels.controller_channel import RETRIED_FOR_S, retried
+from gregor.replication.channels.peer import PeerError
 from gregor.replication.store.nodes import ProducerIdBlock
 from gregor.replication.store.producer_id_blocks import claim_block
 
 if TYPE_CHECKING:
-    from gregor.replication.channels.controller_channel import ControllerLink
+    from gregor.replication.channels.controller_channel import ControllerChannel
     from gregor.replication.store.metadata_store import MetadataStore
-
-RETRY_DELAY_S = 0.05
-PATIENCE_S = 5.0
-"""So long a block is waited for before producers are told to come back."""
 
 
 class BlocksOfController:
     """Claims blocks from the controller. `broker_epoch` tells the epoch of this broker's present registration."""
 
     def __init__(
-        self, link: ControllerLink, store: MetadataStore, broker_id: int, broker_epoch: Callable[[], int]
+        self, link: ControllerChannel, store: MetadataStore, broker_id: int, broker_epoch: Callable[[], int]
     ) -> None:
         self._link = link
         self._store = store
@@ -36,27 +34,21 @@ class BlocksOfController:
     async def claim(self) -> ProducerIdBlock:
         """Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, which producers wait out, when no controller gives one."""
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                while True:
-                    block = await self._try()
-                    if block is not None:
-                        return block
-                    await asyncio.sleep(RETRY_DELAY_S)
-        except TimeoutError:
+            # Producers must not wait for an attempt that takes longer.
+            async with asyncio.timeout(RETRIED_FOR_S):
+                return await retried(self._attempt)
+        except (TimeoutError, PeerError):
             raise KafkaError(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the controller gives no producer ids now"
             ) from None
 
-    async def _try(self) -> ProducerIdBlock | None:
-        try:
-            if await self._link.offered(ApiKey.ALLOCATE_PRODUCER_IDS) is None:
-                return await claim_block(self._store, self._broker_id)
-            request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
-            answer = await self._link.ask(request)
-        except OSError:
-            return None
+    async def _attempt(self) -> ProducerIdBlock:
+        if await self._link.offered(ApiKey.ALLOCATE_PRODUCER_IDS) is None:
+            return await claim_block(self._store, self._broker_id)
+        request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+        answer = await self._link.ask(request)
         if answer.error_code or answer.producer_id_start < 0 or answer.producer_id_len < 1:
-            return None
+            raise PeerError(f"the controller gives no producer ids: error {answer.error_code}")
         return ProducerIdBlock(
             self._broker_id, answer.producer_id_start, answer.producer_id_start + answer.producer_id_len - 1
         )

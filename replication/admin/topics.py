@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
+from gregor.config.addresses import Addresses
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.topic import LogConfig
@@ -37,7 +38,7 @@ from gregor.replication.store.metadata_store import (
 from gregor.replication.store.time_limit import DEFAULT_TIMEOUT_MS, TimeLimit
 from gregor.replication.store.topic_configs import TopicConfigs
 
-TOLD_WITHIN_MS = 1000
+NOTIFIED_WITHIN_MS = 1000
 """So long, at most, an answer waits for the other brokers to know what it tells."""
 
 ItemT = TypeVar("ItemT")
@@ -52,7 +53,7 @@ class Controller(Protocol):
 
     async def wait_until(self, predicate: Callable[[], bool], timeout_ms: int | None = None) -> bool: ...
 
-    async def until_told(self, most_s: float) -> None: ...
+    async def until_notified(self, most_s: float) -> None: ...
 
     async def elect(
         self, keys: Collection[TopicPartition], unclean: bool
@@ -115,7 +116,12 @@ class Admin:
         image: MetadataImage,
         configs: TopicConfigs,
         gate: Gate,
+        *,
+        is_reserved: Callable[[str], bool] = lambda name: False,
+        check_addresses: Callable[[Addresses], None] = lambda addresses: None,
     ) -> None:
+        """`is_reserved` says whether a topic of that name exists which the metadata does not know yet (store.adoption);
+        `check_addresses` is for ConfigAdmin."""
         self._store = store
         self._config = config
         self._broker_id = broker_id
@@ -123,9 +129,8 @@ class Admin:
         self._image = image
         self._configs = configs
         self._gate = gate
-        self.settings = ConfigAdmin(store, config, broker_id, configs, gate)
-        self.is_reserved: Callable[[str], bool] = lambda name: False
-        """Whether a topic of that name exists, which the metadata does not know yet (store.adoption)."""
+        self.settings = ConfigAdmin(store, config, broker_id, configs, gate, check_addresses)
+        self._is_reserved = is_reserved
         # Who waits may learn from another controller how it ended.
         image.on_update.append(controller.look)
 
@@ -187,7 +192,7 @@ class Admin:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name == CLUSTER_METADATA_TOPIC:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is not for clients to create")
-        if await self._store.exists(nodes.topic_path(name)) is not None or self.is_reserved(name):
+        if await self._store.exists(nodes.topic_path(name)) is not None or self._is_reserved(name):
             raise self._exists(name)
         other = None
         if may_collide(name):
@@ -291,7 +296,7 @@ class Admin:
         for name in names:
             await turns.next()
             try:
-                results.append(await limit.within(partial(self._doom, name)))
+                results.append(await limit.within(partial(self._queue_for_deletion, name)))
             except KafkaError as error:
                 results.append(error)
         doomed = [name for name, error in zip(names, results, strict=True) if error is None]
@@ -305,7 +310,7 @@ class Admin:
             for name, error in zip(names, results, strict=True)
         ]
 
-    async def _doom(self, name: str) -> KafkaError | None:
+    async def _queue_for_deletion(self, name: str) -> KafkaError | None:
         if not self._config["delete.topic.enable"]:
             return KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         # Not only for the answer: a name that is no topic's may be no node's either.
@@ -422,15 +427,15 @@ class Admin:
             if not isinstance(result, KafkaError):
                 elected[key] = result
 
-        def is_told(key: TopicPartition) -> bool:
+        def is_notified(key: TopicPartition) -> bool:
             state = self._image.partition(*key)
             return state is not None and state.leader == elected[key]
 
         if elected:
-            await self._wait(_all_of(elected, is_told), limit)
+            await self._wait(_all_of(elected, is_notified), limit)
         for key in elected:
             await turns.next()
-            if not is_told(key):
+            if not is_notified(key):
                 results[key] = KafkaError(
                     ErrorCode.REQUEST_TIMED_OUT, "the leader was elected, but is not known here yet"
                 )
@@ -474,7 +479,7 @@ class Admin:
         left_ms = limit.left_ms
         holds = left_ms > 0 and await self._controller.wait_until(predicate, left_ms)
         if holds:
-            await self._controller.until_told(min(limit.left_ms, TOLD_WITHIN_MS) / 1000)
+            await self._controller.until_notified(min(limit.left_ms, NOTIFIED_WITHIN_MS) / 1000)
         return holds
 
     def _is_led(self, name: str, partitions: int) -> bool:

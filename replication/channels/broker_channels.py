@@ -34,11 +34,20 @@ class RequestHandler(Protocol):
 
 
 class Brokers:
-    """The BrokerChannels of a cluster. `live` is to be set: it returns the controller's live brokers by id."""
+    """The BrokerChannels of a cluster."""
 
-    def __init__(self, broker_id: int, local: RequestHandler, listener: str, timeout_ms: int, gate: Gate) -> None:
-        """`listener`: name of the one that brokers talk on. `timeout_ms`: controller.socket.timeout.ms."""
-        self.live: Callable[[], Mapping[int, RegisteredBroker]] = dict
+    def __init__(
+        self,
+        broker_id: int,
+        local: RequestHandler,
+        live: Callable[[], Mapping[int, RegisteredBroker]],
+        listener: str,
+        timeout_ms: int,
+        gate: Gate,
+    ) -> None:
+        """`live` returns the controller's live brokers by id. `listener`: name of the one that brokers talk on.
+        `timeout_ms`: controller.socket.timeout.ms."""
+        self._live = live
         self._broker_id = broker_id
         self._local = local
         self._listener = listener
@@ -60,7 +69,7 @@ class Brokers:
             known[1].close()
 
     def _peer(self, broker_id: int, broker_epoch: int) -> Peer:
-        broker = self.live().get(broker_id)
+        broker = self._live().get(broker_id)
         if broker is None or broker.epoch != broker_epoch:
             raise PeerError(f"broker {broker_id} of epoch {broker_epoch} is not registered")
         address = address_of(broker.registration.endpoints, self._listener)

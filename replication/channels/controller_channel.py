@@ -1,19 +1,41 @@
-"""The way to the active controller, whichever broker that is: by a call to the one of this process, else over the
-network. Who it is, the metadata image says: the one that spoke to this broker last.
+"""The channel to the active controller, whichever broker that is: a call to the one of this process, else the network.
+Which broker it is, the metadata image says: the one that sent this broker its metadata last.
+
+Requests that wait for a controller which is just moving are repeated by `retried`. Controlled shutdown and
+AlterPartition repeat theirs on their own: settings say how often, and newer metadata makes a proposal void.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gregor.protocol.messages import request_class
 from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import Peer, PeerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from gregor.protocol.messages import ApiMessage
 
-    from gregor.replication.channels.messages import ControllerRequest, ControllerResponse
+RETRY_DELAY_S = 0.05
+RETRIED_FOR_S = 5.0
+
+ResultT = TypeVar("ResultT")
+
+
+async def retried(attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    """The result of the first attempt that raises no PeerError. Raises the PeerError of the first one that ends after
+    RETRIED_FOR_S; an attempt that is under way then is not cut short."""
+    until_s = time.monotonic() + RETRIED_FOR_S
+    while True:
+        try:
+            return await attempt()
+        except PeerError:
+            if time.monotonic() > until_s:
+                raise
+        await asyncio.sleep(RETRY_DELAY_S)
 
 
 class OwnController(Protocol):
@@ -22,7 +44,7 @@ class OwnController(Protocol):
     @property
     def is_active(self) -> bool: ...
 
-    async def answer(self, request: ControllerRequest, version: int) -> ControllerResponse: ...
+    async def answer(self, request: Any, version: int) -> Any: ...
 
 
 class Endpoint(Protocol):
@@ -48,55 +70,65 @@ class KnownController(Protocol):
     def on_update(self) -> list[Callable[[], None]]: ...
 
 
-class ControllerLink:
-    """One connection, for one question at a time."""
+class ControllerChannel:
+    """One connection, for one request at a time. Each request, and each attempt to connect, has the time of
+    controller.socket.timeout.ms."""
 
     def __init__(
-        self, broker_id: int, image: KnownController, own: OwnController, listener: str, timeout_ms: int, gate: Gate
+        self,
+        broker_id: int,
+        image: KnownController,
+        own: OwnController | None,
+        listener: str,
+        timeout_ms: int,
+        gate: Gate,
+        client_id: str | None = None,
     ) -> None:
-        """`own` answers while this broker is the controller. `listener`: name of the one that brokers talk on."""
+        """`own` answers while this broker is the controller; without it, requests go to other brokers only. `listener`:
+        name of the one that brokers connect to."""
         self._broker_id = broker_id
         self._image = image
         self._own = own
         self._listener = listener
         self._timeout_ms = timeout_ms
         self._gate = gate
+        self._client_id = client_id or f"broker-{broker_id}"
         self._peer: Peer | None = None
-        image.on_update.append(self._look)
+        image.on_update.append(self._close_if_replaced)
 
-    def _look(self) -> None:
-        """Whoever waits for an answer of a controller that was replaced waits in vain: it may be suspended, or cut off
-        from all but the connections that it has."""
+    def _close_if_replaced(self) -> None:
+        """A response of a controller that was replaced may never come: it may be suspended, or cut off from all but the
+        connections that it has."""
         if self._peer is not None and self._peer.address != self._address():
             self.close()
 
     async def offered(self, api_key: int) -> tuple[int, int] | None:
         """The oldest and the newest version in which the controller answers this, None if in none. Raises PeerError."""
-        if self._own.is_active:
+        if self._own is not None and self._own.is_active:
             kind = request_class(api_key)
             return None if kind is None else (kind.MIN_VERSION, kind.MAX_VERSION)
-        return await self._way().offered(api_key)
+        return await self._connection().offered(api_key)
 
-    async def ask(self, request: ControllerRequest, max_version: int | None = None) -> Any:
+    async def ask(self, request: ApiMessage, max_version: int | None = None) -> Any:
         """The answer, in the newest version that both know, up to `max_version`. Raises PeerError: no controller is
         known or can be reached now."""
-        if self._own.is_active:
+        if self._own is not None and self._own.is_active:
             return await self._own.answer(request, request.MAX_VERSION if max_version is None else max_version)
-        return await self._way().ask(request, newest=max_version)
+        return await self._connection().ask(request, newest=max_version)
 
     def close(self) -> None:
         if self._peer is not None:
             self._peer.close()
             self._peer = None
 
-    def _way(self) -> Peer:
+    def _connection(self) -> Peer:
         address = self._address()
         if address is None:
             self.close()
             raise PeerError("it is not known which broker is the controller")
         if self._peer is None or self._peer.address != address:
             self.close()
-            self._peer = Peer(*address, f"broker-{self._broker_id}", self._timeout_ms, self._gate)
+            self._peer = Peer(*address, self._client_id, self._timeout_ms, self._gate)
         return self._peer
 
     def _address(self) -> tuple[str, int] | None:

@@ -27,7 +27,7 @@ from gregor.protocol.framing import SIZE_BYTES
 from gregor.protocol.messages import ApiMessage, ApiVersionsRequest
 from gregor.protocol.turns import Gate
 
-LEAST_BUFFER_BYTES = 64 * 1024
+MIN_BUFFER_BYTES = 64 * 1024
 KEPT_BUFFER_BYTES = 16 * 1024 * 1024
 """A buffer that had to be larger than this, for one answer, is let go after it."""
 MAX_ANSWER_BYTES = 1024 * 1024 * 1024
@@ -48,7 +48,7 @@ class _Wire(asyncio.BufferedProtocol):
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        self._buffer = bytearray(LEAST_BUFFER_BYTES)
+        self._buffer = bytearray(MIN_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._end = 0
         self._answered: Callable[[memoryview], None] | None = None
@@ -70,9 +70,9 @@ class _Wire(asyncio.BufferedProtocol):
             return
         size = SIZE_BYTES + int.from_bytes(self._view[:SIZE_BYTES])
         if self._answered is None or self._end > size:
-            self._fail("it says something nobody asked for")
+            self._fail("it sends a response without a request")
         elif size > MAX_ANSWER_BYTES:
-            self._fail(f"it announces an answer of {size} bytes")
+            self._fail(f"it announces a response of {size} bytes, more than {MAX_ANSWER_BYTES}")
         elif self._end == size:
             self._settle()
         elif self._end == len(self._buffer):
@@ -120,7 +120,7 @@ class _Wire(asyncio.BufferedProtocol):
         assert self.transport is not None
         self._end = 0
         if len(self._buffer) > KEPT_BUFFER_BYTES:
-            self._resize(LEAST_BUFFER_BYTES)
+            self._resize(MIN_BUFFER_BYTES)
         self._answered, self._failed = answered, failed
         self.transport.write(frame)
 
@@ -136,14 +136,14 @@ class _Conversation:
         self._following = following
         self._correlation_id = 0
         self._loop = loop
-        self._asked_s = loop.time()
+        self._sent_s = loop.time()
         self._timeout_s = timeout_s
         self._watch = loop.call_later(timeout_s, self._look)
 
     def ask(self, request: ApiMessage) -> None:
         self._correlation_id = (self._correlation_id + 1) & MAX_CORRELATION_ID
         frame = self._codec.frame(request, self._correlation_id)
-        self._asked_s = self._loop.time()
+        self._sent_s = self._loop.time()
         self._wire.ask(frame, self._answered, self._end)
 
     def _answered(self, answer: memoryview) -> None:
@@ -162,7 +162,7 @@ class _Conversation:
         self._watch.cancel()
 
     def _look(self) -> None:
-        left_s = self._asked_s + self._timeout_s - self._loop.time()
+        left_s = self._sent_s + self._timeout_s - self._loop.time()
         if left_s > 0:
             self._watch = self._loop.call_later(left_s, self._look)
         else:

@@ -70,11 +70,13 @@ class Sender:
                     if str(error) != told:
                         told = str(error)
                         level, trace = _NORMAL if isinstance(error, OSError) else _SURPRISING
-                        text = "Broker %d: %s; trying again every %g s"
+                        text = "Broker %d does not answer the controller: %s; the request is sent again every %g s"
                         _log.log(level, text, self._broker_id, told, RETRY_DELAY_S, exc_info=trace)
                 await asyncio.sleep(RETRY_DELAY_S)
             self.answered_count += 1
             try:
                 self._answered(self._broker_id, request, response)
             except Exception:
-                _log.exception("Broker %d: its answer to %s is passed over", self._broker_id, type(request).__name__)
+                _log.exception(
+                    "Broker %d: its response to %s could not be handled", self._broker_id, type(request).__name__
+                )

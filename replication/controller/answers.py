@@ -21,7 +21,7 @@ from gregor.protocol.messages import (
 )
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller.alter_partition import ANY_EPOCH, Proposal, refusal
-from gregor.replication.controller.events import IsrProposed, ShutdownAnnounced
+from gregor.replication.controller.events import AlterPartitionReceived, ShutdownAnnounced
 from gregor.replication.store.metadata_store import StoreError
 from gregor.replication.store.nodes import NodeFormatError
 from gregor.replication.store.producer_id_blocks import claim_block
@@ -92,7 +92,7 @@ class ControllerAnswers:
                         errors[key] = ErrorCode.OPERATION_NOT_ATTEMPTED
                     else:
                         errors[key] = error
-            if granted and not await step(IsrProposed(granted)):
+            if granted and not await step(AlterPartitionReceived(granted)):
                 # Our picture was old. The broker asks again, and finds a newer one.
                 return AlterPartitionResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
             after = self._controller.cluster or cluster

@@ -16,7 +16,8 @@ from gregor.protocol.turns import ITEMS_PER_STEP, Gate, Steps
 from gregor.replication.controller.context import Cluster
 from gregor.replication.controller.election import elect_preferred
 
-FIRST_LOOK_S = 5.0
+FIRST_CHECK_S = 5.0
+_PARTITIONS_PER_STEP = 500
 
 
 class Controller(Protocol):
@@ -59,7 +60,7 @@ def misled(cluster: Cluster, percentage: int) -> Steps[set[TopicPartition]]:
     return found
 
 
-class LeaderBalance:
+class AutoLeaderRebalance:
     """`run()` for as long as the broker runs: it looks only while this broker is the controller."""
 
     def __init__(self, controller: Controller, percentage: int, interval_s: float, gate: Gate) -> None:
@@ -73,13 +74,13 @@ class LeaderBalance:
         looked_s = 0.0
         epoch = None
         while True:
-            await asyncio.sleep(min(FIRST_LOOK_S, self._interval_s))
+            await asyncio.sleep(min(FIRST_CHECK_S, self._interval_s))
             cluster = self._controller.cluster
             if cluster is None:
                 epoch = None
             elif cluster.epoch != epoch:
                 # Elected since: others may still be coming up.
-                epoch, looked_s = cluster.epoch, loop.time() - self._interval_s + FIRST_LOOK_S
+                epoch, looked_s = cluster.epoch, loop.time() - self._interval_s + FIRST_CHECK_S
             elif loop.time() - looked_s >= self._interval_s:
                 looked_s = loop.time()
                 await self.look()

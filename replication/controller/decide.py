@@ -26,6 +26,7 @@ from gregor.replication.controller.election import (
 )
 from gregor.replication.controller.events import (
     Action,
+    AlterPartitionReceived,
     BrokersChanged,
     DiskEvents,
     DropDeletion,
@@ -33,7 +34,6 @@ from gregor.replication.controller.events import (
     Elected,
     Event,
     IsrChanged,
-    IsrProposed,
     PreferredElection,
     Reassigned,
     RemoveTopic,
@@ -44,7 +44,7 @@ from gregor.replication.controller.events import (
     ShutdownAnnounced,
     TopicRead,
     TopicsChanged,
-    TopicsDoomed,
+    TopicsQueuedForDeletion,
     UncleanChanged,
     UncleanElection,
     Write,
@@ -104,7 +104,7 @@ class _Decision:
         self._fresh: set[int] = set()  # brokers that know nothing yet
         self._asked: frozenset[int] = frozenset()  # brokers that are told all again, to hear what they cannot serve
         self._brokers_changed = False
-        self._doomed: list[str] = []
+        self._queued_for_deletion: list[str] = []
         self._stops: dict[tuple[int, bool], list[TopicPartition]] = {}
         self._last: list[Action] = []
         self._moving = set(cluster.moving)
@@ -118,7 +118,7 @@ class _Decision:
                 self._fresh = set(self.cluster.brokers)
                 self._brokers_changed = True
                 self._give_topic_ids(self.cluster.topics)
-                self._doom(doomed)
+                self._queue_for_deletion(doomed)
                 self._pass_over_returned()
                 self._settle_all()
                 # The leaders may not have heard of it from the controller before.
@@ -128,8 +128,8 @@ class _Decision:
                 self._brokers_now(brokers)
             case TopicsChanged(topics, gone):
                 self._topics_now(topics, gone)
-            case TopicsDoomed(names):
-                self._doom(names)
+            case TopicsQueuedForDeletion(names):
+                self._queue_for_deletion(names)
             case ReplicasStopped(broker_id, deleted, refused):
                 self._stopped(broker_id, deleted)
                 self._left(broker_id, [key for key in deleted | refused if key in self._leaving])
@@ -146,7 +146,7 @@ class _Decision:
                     if partition is not None and version > partition.version:
                         self._put(key, partition._replace(state=state, version=version))
                         self._news[key] = None
-            case IsrProposed(wanted):
+            case AlterPartitionReceived(wanted):
                 for key, state in wanted.items():
                     partition = self.cluster.partition(key)
                     if partition is not None and partition.version != NO_NODE:
@@ -291,7 +291,7 @@ class _Decision:
         writes.append((Set(topic_path(name), encode_topic(assignment), topic.version),))
         self._topics[name] = topic._replace(version=topic.version + 1)
 
-    def _doom(self, names: frozenset[str]) -> None:
+    def _queue_for_deletion(self, names: frozenset[str]) -> None:
         for name in sorted(names):
             topic = self.cluster.topics.get(name)
             if topic is None:
@@ -302,7 +302,7 @@ class _Decision:
                 replicas = frozenset((i, id_) for i, p in topic.partitions.items() for id_ in p.assignment.replicas)
                 topic = self._topics[name] = topic._replace(undeleted=replicas)
                 if replicas:
-                    self._doomed.append(name)
+                    self._queued_for_deletion.append(name)
                     self._stop_remaining(name, topic, self.cluster.brokers.keys())
                 else:
                     self._remove(name)
@@ -405,7 +405,7 @@ class _Decision:
         for name in [name for name in self._moved if self._topics[name].doomed]:
             if not self._is_on_its_way(name):
                 self._topics[name] = self._topics[name]._replace(doomed=False)
-                self._doom(frozenset({name}))
+                self._queue_for_deletion(frozenset({name}))
 
     def _left(self, broker_id: int, keys: Iterable[TopicPartition]) -> None:
         """The broker has heard that these partitions have left it, or is gone."""
@@ -536,7 +536,10 @@ class _Decision:
             request = leader_and_isr(cluster, id_, keys, self._created, self._listener, told)
             if request is not None:
                 actions.append(Send(id_, request))
-        deleted = [(name, self._topics[name].topic_id, sorted(self._topics[name].partitions)) for name in self._doomed]
+        deleted = [
+            (name, self._topics[name].topic_id, sorted(self._topics[name].partitions))
+            for name in self._queued_for_deletion
+        ]
         # To all who know the rest the same, and so to all who know nothing yet.
         news = metadata_of(cluster, {**self._changed, **self._news}, deleted)
         whole = metadata_of(cluster, everything, deleted) if self._fresh else []

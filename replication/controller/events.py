@@ -41,7 +41,7 @@ class TopicsChanged(NamedTuple):
     gone: frozenset[str] = frozenset()
 
 
-class TopicsDoomed(NamedTuple):
+class TopicsQueuedForDeletion(NamedTuple):
     """Somebody asked for the deletion of these topics."""
 
     names: frozenset[str]
@@ -81,7 +81,7 @@ class IsrChanged(NamedTuple):
     states: Mapping[TopicPartition, tuple[PartitionState, int]]
 
 
-class IsrProposed(NamedTuple):
+class AlterPartitionReceived(NamedTuple):
     """Leaders asked for these states of their partitions, and may have them (isr_proposals)."""
 
     states: Mapping[TopicPartition, PartitionState]
@@ -121,13 +121,13 @@ Event = (
     Elected
     | BrokersChanged
     | TopicsChanged
-    | TopicsDoomed
+    | TopicsQueuedForDeletion
     | ReplicasStopped
     | ReplicasFailed
     | ReplicasRecovered
     | DiskEvents
     | IsrChanged
-    | IsrProposed
+    | AlterPartitionReceived
     | UncleanChanged
     | PreferredElection
     | UncleanElection

@@ -19,11 +19,12 @@ from gregor.protocol.turns import Gate
 from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
 from gregor.replication.channels.senders import RETRY_DELAY_S, BrokerChannels, Sender
 from gregor.replication.controller import orders as controller_orders
-from gregor.replication.controller.context import Cluster
+from gregor.replication.controller.context import Cluster, LiveBroker
 from gregor.replication.controller.controller_election import ControllerElection
 from gregor.replication.controller.decide import decide
 from gregor.replication.controller.events import (
     Action,
+    AlterPartitionReceived,
     BrokersChanged,
     DiskEvents,
     DropDeletion,
@@ -31,7 +32,6 @@ from gregor.replication.controller.events import (
     Elected,
     Event,
     IsrChanged,
-    IsrProposed,
     PreferredElection,
     Reassigned,
     RemoveTopic,
@@ -41,7 +41,7 @@ from gregor.replication.controller.events import (
     Send,
     Step,
     TopicsChanged,
-    TopicsDoomed,
+    TopicsQueuedForDeletion,
     UncleanChanged,
     Write,
     WriteLast,
@@ -72,7 +72,7 @@ STAND_AGAIN_S = 1.0
 """So long after an election that failed the next one is tried."""
 _WATCHES = "watches"
 """In place of a path: some nodes are to be watched."""
-_LOOK_FIRST_S, _LOOK_EVERY_S = 0.001, 0.01
+_FIRST_CHECK_S, _POLL_EVERY_S = 0.001, 0.01
 
 _log = logging.getLogger(__name__)
 
@@ -134,6 +134,11 @@ class ControllerLoop:
     def is_active(self) -> bool:
         return self.cluster is not None
 
+    @property
+    def live_brokers(self) -> Mapping[int, LiveBroker]:
+        """By id; none unless active."""
+        return {} if self.cluster is None else self.cluster.brokers
+
     async def start(self) -> None:
         """Stand for election. Returns when this broker is the controller and has told its own replicas and metadata
         everything, or when another broker is the controller."""
@@ -181,18 +186,18 @@ class ControllerLoop:
         if not self._working:
             self._progress()
 
-    async def until_told(self, most_s: float) -> None:
+    async def until_notified(self, most_s: float) -> None:
         """Until all live brokers have answered what this controller has told them by now, but not longer than this."""
         now_s = asyncio.get_running_loop().time
         end_s = now_s() + most_s
         asked = [(sender, sender.count) for sender in self._senders.values()]
-        pause_s = _LOOK_FIRST_S
+        pause_s = _FIRST_CHECK_S
         while any(sender.answered_count < count and not sender.ended for sender, count in asked):
             left_s = end_s - now_s()
             if left_s <= 0:
                 break
             await asyncio.sleep(min(pause_s, left_s))
-            pause_s = min(2 * pause_s, _LOOK_EVERY_S)
+            pause_s = min(2 * pause_s, _POLL_EVERY_S)
 
     async def in_turn(self, work: Callable[[Cluster, Step], Awaitable[ResultT]]) -> ResultT:
         """What `work` returns: it gets the picture between two events, and may have more of them decided. Raises
@@ -248,7 +253,7 @@ class ControllerLoop:
             try:
                 await self._handle(item)
             except (Fenced, SessionExpired) as error:
-                _log.info("No longer the controller: %s", type(error).__name__)
+                _log.info("This broker is no longer the controller: %s", type(error).__name__)
                 self._resign()
                 self._put(_Read(nodes.CONTROLLER))
             except StoreFull:
@@ -261,11 +266,13 @@ class ControllerLoop:
                 self._stand_later()
             except Exception:
                 if self.is_active:
-                    _log.exception("The controller reads everything again after an error")
+                    _log.exception("The controller failed at an event and reads all nodes again")
                     await asyncio.sleep(RETRY_DELAY_S)
                     self._put(_Read("/"))
                 else:
-                    _log.exception("No election of a controller: is %s as it should be?", nodes.CONTROLLER_EPOCH)
+                    _log.exception(
+                        "The election of a controller failed; check the value of the node %s", nodes.CONTROLLER_EPOCH
+                    )
                     self._stand_later()
             finally:
                 # Also when this task ends: nobody shall wait for ever.
@@ -329,13 +336,13 @@ class ControllerLoop:
         term = await self._election.stand(self.is_active, self._resign)
         if term is None:
             return
-        _log.info("Controller with epoch %d", term.epoch)
+        _log.info("This broker is the controller, epoch %d", term.epoch)
         self._writes.epoch_version = term.epoch_version
         self.cluster = Cluster(self.broker_id, term.epoch)
         with suppress(NodeExists):
             if await self._store.exists(nodes.FEATURE) is None:
                 await self._store.create(nodes.FEATURE, nodes.encode_feature())
-        await self._drop_notices(nodes.ISR_CHANGES)
+        await self._drop_notices(nodes.ISR_CHANGE_NOTIFICATIONS)
         await self._drop_notices(nodes.LOG_DIR_EVENTS)
         await self._read_everything()
 
@@ -366,8 +373,8 @@ class ControllerLoop:
             await self._step(TopicsChanged(await self._reader.topics([name])))
         elif path == nodes.DELETE_TOPICS:
             await self._read_deletions()
-        elif path == nodes.ISR_CHANGES:
-            await self._read_isr_changes()
+        elif path == nodes.ISR_CHANGE_NOTIFICATIONS:
+            await self._read_isr_notifications()
         elif path == nodes.LOG_DIR_EVENTS:
             await self._read_disk_events()
         elif path == nodes.PREFERRED_ELECTION:
@@ -386,13 +393,13 @@ class ControllerLoop:
 
     async def _read_deletions(self) -> None:
         assert self.cluster is not None
-        names = await self._doomed()
+        names = await self._queued_for_deletion()
         if not names <= self.cluster.topics.keys():
             # Asked for in the same breath as it was created: its creation may not have been read yet.
             await self._read_topics()
-        await self._step(TopicsDoomed(names))
+        await self._step(TopicsQueuedForDeletion(names))
 
-    async def _doomed(self) -> frozenset[str]:
+    async def _queued_for_deletion(self) -> frozenset[str]:
         """The topics to delete; requests to do so are thrown away where that is not allowed."""
         names = frozenset(await self._reader.children(nodes.DELETE_TOPICS))
         if self._delete_topics:
@@ -403,8 +410,8 @@ class ControllerLoop:
                 await self._writes.guarded([Delete(nodes.delete_topic_path(name))])
         return frozenset()
 
-    async def _read_isr_changes(self) -> None:
-        states, paths = await self._reader.isr_changes()
+    async def _read_isr_notifications(self) -> None:
+        states, paths = await self._reader.isr_notifications()
         await self._step(IsrChanged(states))
         for path in paths:
             with suppress(NoNode):
@@ -448,8 +455,8 @@ class ControllerLoop:
         """Build the picture from nothing but the nodes, and act as if just elected."""
         assert self.cluster is not None
         self.cluster = await self._reader.cluster(self.cluster)
-        await self._step(Elected(await self._doomed()))
-        await self._read_isr_changes()
+        await self._step(Elected(await self._queued_for_deletion()))
+        await self._read_isr_notifications()
         await self._read_disk_events()
         await self._read_preferred_election()
         await self._read_reassignments()
@@ -466,7 +473,7 @@ class ControllerLoop:
                     await self._writes.write(action)
         except (BadVersion, NoNode, NodeExists) as error:
             # The picture was old. What was decided on it is void.
-            _log.info("Reading everything again: %s: %s", type(error).__name__, error)
+            _log.info("The controller reads all nodes again: %s: %s", type(error).__name__, error)
             self._put(_Read("/"))
             return False
         self.cluster = cluster
@@ -476,7 +483,7 @@ class ControllerLoop:
             for action in sorted(actions, key=lambda one: not isinstance(one, Send) or one.broker_id == self.broker_id):
                 await self._do(action)
         except (BadVersion, NoNode, NodeExists) as error:
-            _log.info("Reading everything again: %s: %s", type(error).__name__, error)
+            _log.info("The controller reads all nodes again: %s: %s", type(error).__name__, error)
             self._put(_Read("/"))
         return True
 
@@ -487,7 +494,7 @@ class ControllerLoop:
             partitions = sum(len(read.assignment.partitions) for read in event.topics.values())
         elif isinstance(event, ReplicasStopped):
             partitions = len(event.deleted)
-        elif isinstance(event, IsrProposed):
+        elif isinstance(event, AlterPartitionReceived):
             partitions = len(event.states)
         else:
             partitions = sum(len(topic.partitions) for topic in cluster.topics.values())

@@ -70,7 +70,7 @@ class ControllerReader:
                 return await self._store.children(path, watch)
             except NoNode:
                 # Somebody removed it by hand. Without it there is nothing to watch, and nowhere to write to.
-                _log.warning("%s is missing and made again", path)
+                _log.warning("%s is missing; the controller creates it again", path)
                 with suppress(NodeExists):
                     await self._store.create(path, make_parents=True)
                 self._children_armed.add(path)
@@ -175,16 +175,19 @@ class ControllerReader:
                 except nodes.NodeFormatError as error:
                     states[key] = (None, node[1])
                     _log.warning(
-                        "Nobody is elected for %s-%d before %s is mended, or deleted to begin anew: %s",
+                        "No leader is elected for %s-%d until %s is corrected, or deleted for a new state: %s",
                         *key,
                         nodes.state_path(*key),
                         error,
                     )
         return states
 
-    async def isr_changes(self) -> tuple[dict[TopicPartition, tuple[nodes.PartitionState, int]], list[str]]:
+    async def isr_notifications(self) -> tuple[dict[TopicPartition, tuple[nodes.PartitionState, int]], list[str]]:
         """The states that leaders say they changed, and the paths of their notices; watched."""
-        paths = [f"{nodes.ISR_CHANGES}/{name}" for name in sorted(await self.children(nodes.ISR_CHANGES))]
+        paths = [
+            f"{nodes.ISR_CHANGE_NOTIFICATIONS}/{name}"
+            for name in sorted(await self.children(nodes.ISR_CHANGE_NOTIFICATIONS))
+        ]
         keys: dict[TopicPartition, None] = {}
         for node in await self._store.get_many(paths):
             if node is not None:

@@ -17,6 +17,7 @@ from gregor.protocol.messages import (
 )
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller.context import Cluster, Partition
+from gregor.replication.store.nodes import PartitionState
 
 # Leader of a partition in UpdateMetadata, and leader epoch in StopReplica, while its topic is being deleted.
 LEADER_DURING_DELETE = -2
@@ -59,39 +60,47 @@ def leader_and_isr(
         is_new = key in new or broker_id in partition.assignment.adding
         told = known.get((key, is_new))
         if told is None:
-            told = known[key, is_new] = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
-                partition_index=index,
-                controller_epoch=state.controller_epoch,
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-                isr=list(state.isr),
-                partition_epoch=partition.version,
-                replicas=list(partition.assignment.replicas),
-                adding_replicas=list(partition.assignment.adding),
-                removing_replicas=list(partition.assignment.removing),
-                is_new=is_new,
-                leader_recovery_state=int(state.recovering),
-            )
+            told = known[key, is_new] = _partition_state(index, partition, state, is_new)
         topic.partition_states.append(told)
         leaders.add(state.leader)
     if not topics:
         return None
-    live_leaders = []
-    for id_ in sorted(leaders & cluster.brokers.keys()):
-        for endpoint in cluster.brokers[id_].registration.endpoints:
-            if endpoint.name == listener:
-                live_leaders.append(
-                    LeaderAndIsrRequest.LeaderAndIsrLiveLeader(
-                        broker_id=id_, host_name=endpoint.host, port=endpoint.port
-                    )
-                )
     return LeaderAndIsrRequest(
         controller_id=cluster.controller_id,
         controller_epoch=cluster.epoch,
         broker_epoch=cluster.brokers[broker_id].epoch,
         topic_states=list(topics.values()),
-        live_leaders=live_leaders,
+        live_leaders=_live_leaders(cluster, leaders, listener),
     )
+
+
+def _partition_state(
+    index: int, partition: Partition, state: PartitionState, is_new: bool
+) -> LeaderAndIsrRequest.LeaderAndIsrPartitionState:
+    return LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+        partition_index=index,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        partition_epoch=partition.version,
+        replicas=list(partition.assignment.replicas),
+        adding_replicas=list(partition.assignment.adding),
+        removing_replicas=list(partition.assignment.removing),
+        is_new=is_new,
+        leader_recovery_state=int(state.recovering),
+    )
+
+
+def _live_leaders(
+    cluster: Cluster, leaders: set[int], listener: str
+) -> list[LeaderAndIsrRequest.LeaderAndIsrLiveLeader]:
+    return [
+        LeaderAndIsrRequest.LeaderAndIsrLiveLeader(broker_id=id_, host_name=endpoint.host, port=endpoint.port)
+        for id_ in sorted(leaders & cluster.brokers.keys())
+        for endpoint in cluster.brokers[id_].registration.endpoints
+        if endpoint.name == listener
+    ]
 
 
 def metadata_of(

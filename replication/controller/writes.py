@@ -27,7 +27,7 @@ from gregor.replication.store.metadata_store import (
 # ZooKeeper takes requests up to 1 MB; a partition's state and path are about 200 bytes.
 # Here the limit is what a loop may be kept from others by one multi: some milliseconds.
 MAX_OPERATIONS = 150
-WRITTEN_TOGETHER = 4
+MAX_WRITES_AT_ONCE = 4
 
 
 class Fenced(Exception):
@@ -50,8 +50,8 @@ class ControllerWrites:
                 batches.append([])
             batches[-1].extend(part)
         # The store does them in order, and need not wait for us between two of them.
-        for first in range(0, len(batches), WRITTEN_TOGETHER):
-            together = batches[first : first + WRITTEN_TOGETHER]
+        for first in range(0, len(batches), MAX_WRITES_AT_ONCE):
+            together = batches[first : first + MAX_WRITES_AT_ONCE]
             results = await asyncio.gather(*map(self._create_missing, together), return_exceptions=True)
             for result in results:
                 if result is not None:

@@ -21,6 +21,7 @@ from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import Gate
+from gregor.replication.channels.controller_channel import RETRY_DELAY_S
 from gregor.replication.store.metadata_store import BadVersion, MetadataStore, NoNode, StoreError
 from gregor.replication.store.nodes import (
     ISR_CHANGE_PREFIX,
@@ -33,11 +34,10 @@ from gregor.replication.store.nodes import (
 )
 
 if TYPE_CHECKING:
-    from gregor.replication.channels.controller_channel import ControllerLink
+    from gregor.replication.channels.controller_channel import ControllerChannel
     from gregor.replication.partition.partition import Partition
 
-RETRY_DELAY_S = 0.05
-MOST_PARTITIONS = 500
+MAX_PARTITIONS = 500
 """So many are asked about in one request: more would keep the loop from others for too long."""
 REFUSALS_NAMED = 10
 NOTICE_DELAY_S = 1.0
@@ -90,13 +90,13 @@ class _Wanted(NamedTuple):
         )
 
 
-class IsrChanges:
+class AlterPartitionManager:
     """`submit` takes a partition that has just proposed a set (Partition.propose_isr)."""
 
     def __init__(
         self,
         broker_id: int,
-        link: ControllerLink,
+        link: ControllerChannel,
         store: MetadataStore,
         broker_epoch: Callable[[], int],
         clock_ms: Callable[[], int],
@@ -140,7 +140,7 @@ class IsrChanges:
     def _next_wanted(self) -> list[_Wanted]:
         wanted: list[_Wanted] = []
         for key, one in list(self._pending.items()):
-            if len(wanted) == MOST_PARTITIONS:
+            if len(wanted) == MAX_PARTITIONS:
                 break
             if one.stands:
                 wanted.append(one)
@@ -159,15 +159,15 @@ class IsrChanges:
                 version = min(version, NAMES_UNTIL)
             answer: AlterPartitionResponse = await self._link.ask(self._request(wanted, version), version)
         except (OSError, StoreError) as error:
-            self._say_once(f"The controller is not told of in-sync sets now: {error}")
+            self._log_once(f"In-sync replicas cannot be altered, the controller is not reached: {error}")
             return False
         if answer.error_code:
-            self._say_once(f"The controller does not change in-sync sets now: error {answer.error_code}")
+            self._log_once(f"In-sync replicas cannot be altered, the controller answers: error {answer.error_code}")
             return False
         self._said = ""
         return await self._take(wanted, answer)
 
-    def _say_once(self, text: str) -> None:
+    def _log_once(self, text: str) -> None:
         """It is tried many times a second."""
         if text != self._said:
             self._said = text
@@ -218,14 +218,16 @@ class IsrChanges:
             if said is not None and said.error_code and said.error_code not in UNDONE:
                 refused += 1
                 if refused <= REFUSALS_NAMED:
-                    _log.info("In-sync set %s of %s-%d is refused: error %d", one.isr, *one.key, said.error_code)
+                    _log.info(
+                        "The in-sync replicas %s of %s-%d are refused: error %d", one.isr, *one.key, said.error_code
+                    )
             if said is None or not self._decided(one, said):
                 all_decided = False
                 self._pending[one.key] = self._pending.pop(one.key, one)  # behind the others
             elif self._pending.get(one.key) is one:
                 del self._pending[one.key]
         if refused > REFUSALS_NAMED:
-            _log.info("So are those of %d more partitions", refused - REFUSALS_NAMED)
+            _log.info("The in-sync replicas of %d more partitions are refused", refused - REFUSALS_NAMED)
         return all_decided
 
     def _decided(self, one: _Wanted, said: AlterPartitionResponse.PartitionData) -> bool:
@@ -277,7 +279,7 @@ class IsrChanges:
             try:
                 await self._store.create(ISR_CHANGE_PREFIX, encode_partition_list(told), sequential=True)
             except StoreError as error:
-                _log.info("The controller is not told of in-sync sets now: %s", error)
+                _log.info("In-sync replicas cannot be altered, the metadata store is not reached: %s", error)
                 continue
             for key in told:
                 self._written.pop(key, None)

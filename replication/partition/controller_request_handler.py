@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
@@ -23,12 +24,21 @@ OWN = -1
 """The connection of the controller in this very process, which has none."""
 
 
-class LocalBroker:
-    """Also a BrokerChannels for a cluster of one. `broker_epoch` is to be set at registration: before that nothing is
-    done, as it cannot be told whether this life of the broker is meant or the one before, whose registration may still
-    stand. That one had records which this one may have lost."""
+class ControllerRequestHandler:
+    """Also a BrokerChannels for a cluster of one. `registered` is to be called at each registration: before the first
+    one nothing is done, as it cannot be told whether this life of the broker is meant or the one before, whose
+    registration may still stand. That one had records which this one may have lost."""
 
-    def __init__(self, replicas: ReplicaManager, image: MetadataImage, configs: TopicConfigs, gate: Gate) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        image: MetadataImage,
+        configs: TopicConfigs,
+        gate: Gate,
+        hold_back: Callable[[BrokerRequest], BrokerRequest] = lambda request: request,
+    ) -> None:
+        """`hold_back` returns the part of a request that can be applied now; it keeps the rest."""
+        self._hold_back = hold_back
         self._broker_epoch = NOT_REGISTERED
         self._registered = asyncio.Event()
         self._replicas = replicas
@@ -45,8 +55,8 @@ class LocalBroker:
         """NOT_REGISTERED before the first registration."""
         return self._broker_epoch
 
-    @broker_epoch.setter
-    def broker_epoch(self, epoch: int) -> None:
+    def registered(self, epoch: int) -> None:
+        """This broker is registered, with this epoch."""
         self._broker_epoch = epoch
         self._registered.set()
 
@@ -72,12 +82,14 @@ class LocalBroker:
         if isinstance(request, LeaderAndIsrRequest):
             # Logs are opened with their topics' settings.
             await self._configs.ensure(topic.topic_name for topic in request.topic_states)
+        request = self._hold_back(request)
+        if isinstance(request, LeaderAndIsrRequest):
             return await self._gate.run(self._replicas.apply(request))
         if isinstance(request, StopReplicaRequest):
             return await self._gate.run(self._replicas.stop(request))
         response = await self._gate.run(self._image.apply(request))
         if not response.error_code:
-            self._replicas.controller_epoch = request.controller_epoch
+            self._replicas.follow_controller(request.controller_epoch)
         return response
 
     async def send(self, broker_id: int, request: BrokerRequest) -> BrokerResponse:

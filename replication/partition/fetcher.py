@@ -30,14 +30,14 @@ FIRST_VERSION = 12
 """Of Fetch: the first in which a leader tells where the logs diverge."""
 LAST_VERSION_WITH_NAMES = 12
 STATE_FROM = 15
-MOST_PAUSE_S = 1.0
+MAX_PAUSE_S = 1.0
 """The rate of a throttle may be another by then."""
 FIRST_BACKOFF_MS = 20
 """Doubled with each error in a row, up to `replica.fetch.backoff.ms`. A new leader hears of itself when its followers
 do; who asks too early must not be late for it."""
-MOST_NEWS = 500
+MAX_NEWS = 500
 """So many partitions are told of in one request, as long as there is a session to tell of the others next time."""
-MOST_BATCHES = 250
+MAX_BATCHES = 250
 """So many are written in one step, in a millisecond or less."""
 NO_SESSION = 0
 OPENS = 0
@@ -168,7 +168,7 @@ class Fetcher:
         followed = _Followed(partition, log)
         self.unfollow(followed.key)
         self._followed[followed.key] = followed
-        self._hold_if_cut(followed)
+        self._hold_if_truncated(followed)
         if len(self._names) > 2 * len(self._followed):  # others were deleted
             self._names = {one.topic_id: one.key[0] for one in self._followed.values()}
         self._names[followed.topic_id] = partition.topic
@@ -184,10 +184,10 @@ class Fetcher:
             self._without_id -= followed.topic_id == ZERO_UUID
 
     @property
-    def has_cut(self) -> bool:
+    def has_truncated(self) -> bool:
         return bool(self._cut)
 
-    def cut_logs(self) -> list[Log]:
+    def truncated_logs(self) -> list[Log]:
         """Of partitions that are not asked for until these are synced: `synced` says when."""
         return [self._followed[key].log for key in self._cut]
 
@@ -199,7 +199,7 @@ class Fetcher:
             del self._cut[key]
             self._changed[key] = None
 
-    def _hold_if_cut(self, followed: _Followed) -> None:
+    def _hold_if_truncated(self, followed: _Followed) -> None:
         if followed.log.is_cut:
             self._cut[followed.key] = None
             self._changed[followed.key] = None
@@ -228,7 +228,7 @@ class Fetcher:
     def _left_ms(self, until_ms: int, now_ms: int) -> int:
         """Until then; but a clock that was set back makes no wait longer than waits are."""
         left_ms = until_ms - now_ms
-        return left_ms if 0 < left_ms <= max(self._settings.backoff_ms, MOST_PAUSE_S * 1000) else 0
+        return left_ms if 0 < left_ms <= max(self._settings.backoff_ms, MAX_PAUSE_S * 1000) else 0
 
     @property
     def max_version(self) -> int:
@@ -248,9 +248,9 @@ class Fetcher:
         wanted: dict[str, FetchRequest.FetchTopic] = {}
         forgotten: list[FetchRequest.ForgottenTopic] = []
         changed, later = self._changed, {}
-        if self._has_sessions and len(changed) > MOST_NEWS:
+        if self._has_sessions and len(changed) > MAX_NEWS:
             keys = list(changed)
-            changed, later = dict.fromkeys(keys[:MOST_NEWS]), dict.fromkeys(keys[MOST_NEWS:])
+            changed, later = dict.fromkeys(keys[:MAX_NEWS]), dict.fromkeys(keys[MAX_NEWS:])
         for key in changed:
             if not self._ask(key, wanted, forgotten, now_ms):
                 later[key] = None
@@ -285,7 +285,7 @@ class Fetcher:
         wait_s = self._throttle.wait_s()
         if not wait_s:
             return False
-        followed.not_before_ms = now_ms + max(1, int(min(wait_s, MOST_PAUSE_S) * 1000))
+        followed.not_before_ms = now_ms + max(1, int(min(wait_s, MAX_PAUSE_S) * 1000))
         self._waiting[followed.key] = None
         return True
 
@@ -338,8 +338,8 @@ class Fetcher:
         self._session_epoch = OPENS
 
     def complete(self, answer: FetchResponse, now_ms: int) -> Steps[list[TopicPartitionKey]]:
-        """Write what was fetched. Returns the partitions whose place is outside the leader's log: `found_range` them.
-        Partitions may come and go between two steps."""
+        """Append what was fetched. Returns the partitions whose fetch position is outside the leader's log:
+        `found_range` them. Partitions may come and go between two steps."""
         if answer.error_code:
             self._refused(answer.error_code, now_ms)
             return []
@@ -380,7 +380,7 @@ class Fetcher:
             self._session_id = NO_SESSION
         self._session_epoch = OPENS
         if code not in SESSION_ERRORS:
-            _log.warning("a leader refuses to be followed: error %d", code)
+            _log.warning("a leader refuses a follower's fetch: error %d", code)
             self._refused_until_ms = now_ms + self._settings.backoff_ms
 
     def _partition_refused(self, followed: _Followed, code: int, now_ms: int) -> None:
@@ -406,15 +406,15 @@ class Fetcher:
     def _write(
         self, followed: _Followed, data: FetchResponse.PartitionData, now_ms: int
     ) -> Generator[None, None, None]:
-        """In steps of MOST_BATCHES: small ones are looked at for long."""
+        """In steps of MAX_BATCHES: small ones are looked at for long."""
         diverging = data.diverging_epoch
         try:
             if diverging.epoch >= 0 or diverging.end_offset >= 0:
                 followed.partition.truncate_to_epoch(diverging.epoch, diverging.end_offset, now_ms)
-                self._hold_if_cut(followed)
+                self._hold_if_truncated(followed)
             else:
                 begun = False
-                for records in runs_of_batches(memoryview(cast("memoryview", data.records or b"")), MOST_BATCHES):
+                for records in runs_of_batches(memoryview(cast("memoryview", data.records or b"")), MAX_BATCHES):
                     if begun:
                         yield
                         if self._followed.get(followed.key) is not followed or not followed.is_current:
@@ -426,7 +426,7 @@ class Fetcher:
                         self._throttle.charge(len(records))
         except KafkaError as error:
             name, index = followed.key
-            _log.error("%s-%d: what its leader sent cannot be written: %s", name, index, error)
+            _log.error("%s-%d: the batches of its leader cannot be appended: %s", name, index, error)
             # A failed disk takes the partition from here soon; any other error may pass. The first of several batches
             # may have been written.
             followed.find_place()
@@ -451,13 +451,22 @@ class Fetcher:
         try:
             if end_offset < log.log_end_offset:
                 _log.warning(
-                    "%s-%d: cut back from %d to %d, where its leader ends", name, index, log.log_end_offset, end_offset
+                    "%s-%d: truncated from offset %d to %d, the log end offset of its leader",
+                    name,
+                    index,
+                    log.log_end_offset,
+                    end_offset,
                 )
                 log.truncate_to(end_offset, now_ms)
             elif start_offset > log.log_end_offset:
-                _log.warning("%s-%d: begins anew at %d, where its leader begins", name, index, start_offset)
+                _log.warning(
+                    "%s-%d: truncated as a whole; it begins at offset %d, the log start offset of its leader",
+                    name,
+                    index,
+                    start_offset,
+                )
                 log.truncate_fully_and_start_at(start_offset, now_ms)
-            self._hold_if_cut(followed)
+            self._hold_if_truncated(followed)
         except KafkaError as error:
             _log.error("%s-%d: %s", name, index, error)
             followed.find_place()

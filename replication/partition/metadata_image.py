@@ -70,6 +70,10 @@ class MetadataImage:
         self._names: dict[Uuid, str] = {}
         self._deleted: dict[str, None] = {}
 
+    def expect_topics(self, expected: bool) -> None:
+        """Whether the image is incomplete until the controller has told of topics."""
+        self.expects_topics = expected
+
     @property
     def is_informed(self) -> bool:
         """Whether the controller has told this broker what there is."""

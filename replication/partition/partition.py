@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.replication.partition.follower_state import FollowerState
-from gregor.replication.partition.purgatory import Committed, Waiters, Watcher
+from gregor.replication.partition.purgatory import Committed, DelayedOperations, Watcher
 
 if TYPE_CHECKING:
     from gregor.protocol.messages import LeaderAndIsrRequest
@@ -45,6 +45,7 @@ class Partition:
     """
 
     __slots__ = (
+        "_delayed",
         "_followers",
         "_is_alive",
         "_known_start",
@@ -53,7 +54,6 @@ class Partition:
         "_proposed_isr",
         "_resigned_with",
         "_sole_leader",
-        "_waiters",
         "adding_replicas",
         "controller_epoch",
         "epoch_start_offset",
@@ -103,7 +103,7 @@ class Partition:
         # Leader of a partition with no other replica: the HW is the log end offset, always.
         self._sole_leader = False
         self._known_start = -1
-        self._waiters = Waiters()
+        self._delayed = DelayedOperations()
         self._lag_time_max_ms = lag_time_max_ms
         self._is_alive = is_alive
 
@@ -170,8 +170,8 @@ class Partition:
             log = self.log
             info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client)  # type: ignore[union-attr]
             log.high_watermark = log.log_end_offset  # type: ignore[union-attr]
-            if self._waiters.active:
-                self._waiters.run(self._commit_verdict)
+            if self._delayed.active:
+                self._delayed.run(self._commit_verdict)
             return info
         return self._append_replicated(records, now_ms, required_acks, from_client)
 
@@ -191,10 +191,10 @@ class Partition:
         info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client)
         if len(self._maximal_isr) > 1:
             # Committed when the others have fetched it, not before.
-            if self._waiters.active:
-                self._waiters.stir(self._commit_verdict)
-        elif self._advance_high_watermark(now_ms) or self._waiters.active:
-            self._waiters.run(self._commit_verdict)
+            if self._delayed.active:
+                self._delayed.stir(self._commit_verdict)
+        elif self._advance_high_watermark(now_ms) or self._delayed.active:
+            self._delayed.run(self._commit_verdict)
         return info
 
     def when_committed(self, offset: int, callback: Committed) -> None:
@@ -204,12 +204,12 @@ class Partition:
         min.insync.replicas are in sync); NOT_LEADER_OR_FOLLOWER or whatever ended the leadership. It is called
         at once when already decided, or, inside another callback of this partition, right after that one.
         """
-        if not self._waiters.running:
+        if not self._delayed.running:
             error = self._commit_verdict(offset)
             if error is not None:
                 callback(error)
                 return
-        self._waiters.await_offset(offset, callback)
+        self._delayed.await_offset(offset, callback)
 
     def _commit_verdict(self, offset: int) -> ErrorCode | None:
         if not self.is_leader or self.log is None:
@@ -223,10 +223,10 @@ class Partition:
     def watch(self, callback: Watcher) -> int:
         """Call `callback` after each append, advance of the HW or the low watermark, and change of leadership, until
         `unwatch(handle)`."""
-        return self._waiters.watch(callback)
+        return self._delayed.watch(callback)
 
     def unwatch(self, handle: int) -> None:
-        self._waiters.unwatch(handle)
+        self._delayed.unwatch(handle)
 
     # -- deleting records --------------------------------------------------------------------------------------
 
@@ -254,8 +254,8 @@ class Partition:
         if offset < 0:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}")
         log.advance_log_start_offset(offset)
-        if self._waiters.active:
-            self._waiters.run(self._commit_verdict)
+        if self._delayed.active:
+            self._delayed.run(self._commit_verdict)
         return offset
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ class Partition:
         newly_leader = not self.is_leader
         # Also where it led in this epoch before its log was away for a time.
         begins = newly_leader or state.leader_epoch > self.leader_epoch
-        self._take_assignment(state)
+        self._set_assignment(state)
         self.isr = list(state.isr)
         self._maximal_isr = frozenset(state.isr)
         followers = [broker_id for broker_id in state.replicas if broker_id != self.local_id]
@@ -379,7 +379,7 @@ class Partition:
         self._sole_leader = not followers
         self._known_start = log.log_start_offset
         self._advance_high_watermark(now_ms)
-        self._waiters.run(self._commit_verdict)
+        self._delayed.run(self._commit_verdict)
         return newly_leader
 
     def become_follower(self, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> bool:
@@ -390,11 +390,11 @@ class Partition:
         if state.partition_epoch < self.partition_epoch:
             return False
         new_epoch = state.leader_epoch > self.leader_epoch
-        self._take_assignment(state)
+        self._set_assignment(state)
         self._resign()
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
-        self._waiters.run(self._commit_verdict)
+        self._delayed.run(self._commit_verdict)
         return new_epoch
 
     # -- following ---------------------------------------------------------------------------------------------
@@ -421,8 +421,8 @@ class Partition:
         start_offset = min(leader_log_start_offset, log.high_watermark)
         if start_offset > log.log_start_offset:
             log.advance_log_start_offset(start_offset)
-        if self._waiters.active and before != (log.high_watermark, log.log_start_offset):
-            self._waiters.run(self._commit_verdict)
+        if self._delayed.active and before != (log.high_watermark, log.log_start_offset):
+            self._delayed.run(self._commit_verdict)
 
     def truncate_to_epoch(self, leader_epoch: int, leader_end_offset: int, now_ms: int) -> None:
         """Cut the log back towards the last place where it and the leader's agree: the leader says where its newest
@@ -444,9 +444,9 @@ class Partition:
         self._resigned_with = error
         self.leader_id = NO_LEADER
         self.log = None
-        self._waiters.run(self._commit_verdict)
+        self._delayed.run(self._commit_verdict)
 
-    def _take_assignment(self, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> None:
+    def _set_assignment(self, state: LeaderAndIsrRequest.LeaderAndIsrPartitionState) -> None:
         self.controller_epoch = state.controller_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas = list(state.replicas)
@@ -488,8 +488,8 @@ class Partition:
         follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms)
         follower.broker_epoch = broker_epoch
         moved = before != offset and self._advance_high_watermark(now_ms)
-        if (moved or log_start_offset != start_before) and self._waiters.active:
-            self._waiters.run(self._commit_verdict)
+        if (moved or log_start_offset != start_before) and self._delayed.active:
+            self._delayed.run(self._commit_verdict)
 
     def check_follows(self, replica_id: int) -> None:
         """Raises KafkaError UNKNOWN_LEADER_EPOCH for a broker that is no replica here yet, as far as is known: it will
@@ -559,15 +559,15 @@ class Partition:
         self.isr = list(isr)
         self._proposed_isr = None
         self._maximal_isr = frozenset(isr)
-        if self._advance_high_watermark(now_ms) and self._waiters.active:
-            self._waiters.run(self._commit_verdict)
+        if self._advance_high_watermark(now_ms) and self._delayed.active:
+            self._delayed.run(self._commit_verdict)
 
     def isr_refused(self, now_ms: int) -> None:
         """The proposed change will not happen; the committed ISR counts again."""
         self._proposed_isr = None
         self._maximal_isr = frozenset(self.isr)
-        if self.is_leader and self._advance_high_watermark(now_ms) and self._waiters.active:
-            self._waiters.run(self._commit_verdict)
+        if self.is_leader and self._advance_high_watermark(now_ms) and self._delayed.active:
+            self._delayed.run(self._commit_verdict)
 
     def look_again(self, now_ms: int) -> None:
         """Time has passed, or a broker is gone: the HW need no longer wait for whom it waited for, and retention may
@@ -575,8 +575,8 @@ class Partition:
         if not self.is_leader or self._sole_leader or self.log is None:
             return
         before, self._known_start = self._known_start, self.log.log_start_offset
-        if (self._advance_high_watermark(now_ms) or before != self._known_start) and self._waiters.active:
-            self._waiters.run(self._commit_verdict)
+        if (self._advance_high_watermark(now_ms) or before != self._known_start) and self._delayed.active:
+            self._delayed.run(self._commit_verdict)
 
     def _advance_high_watermark(self, now_ms: int) -> bool:
         log = self.log

@@ -14,7 +14,7 @@ Committed = Callable[[ErrorCode], None]
 _log = logging.getLogger(__name__)
 
 
-class Waiters:
+class DelayedOperations:
     """Callbacks of one partition. Empty (`active` false) for a partition nobody waits on: then it costs one test.
 
     A callback may do anything, appending to the same partition included. Therefore callbacks never nest: what a

@@ -21,7 +21,7 @@ from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import Peer, PeerError
 from gregor.replication.partition.fetcher import FIRST_VERSION, Fetcher, FetcherSettings
-from gregor.replication.partition.truncation import CutLogs
+from gregor.replication.partition.truncation import TruncatedLogs
 
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
@@ -84,7 +84,7 @@ class Followers:
         throttle: ReplicaThrottle | None = None,
     ) -> None:
         """`flush` brings a log to the disk, `withdraw` writes recovery points that fell to where they are kept
-        (`cut_logs`)."""
+        (`truncated_logs`)."""
         self.settings = settings
         self.gate = gate
         self.image = image
@@ -95,7 +95,7 @@ class Followers:
         self._links: dict[tuple[int, int], _Link] = {}
         """By leader and fetcher id."""
         self._where: dict[TopicPartitionKey, _Link] = {}
-        self.cut_logs = CutLogs(flush, withdraw)
+        self.truncated_logs = TruncatedLogs(flush, withdraw)
         self._closed = False
         self._replicas = replicas
         replicas.on_leadership.append(self._roles_changed)
@@ -122,7 +122,7 @@ class Followers:
         self._where.clear()
         for link in links:
             await link.close()
-        await self.cut_logs.close()
+        await self.truncated_logs.close()
 
     # -- who is followed -------------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class _Link:
         self._changed = asyncio.Event()
         """Somebody is followed, or the leader can be reached, who was not or could not be before."""
         self._failing = False
-        self._asked_s = 0.0
+        self._sent_s = 0.0
         """Since when the leader owes an answer; 0 if it does not."""
         self._kick: asyncio.TimerHandle | None = None
         self._kicked_s = 0.0
@@ -194,7 +194,7 @@ class _Link:
             _log.error("%s-%d cannot be followed: %s", partition.topic, partition.partition, error)
             return False
         if partition.log is not None and partition.log.is_cut:
-            self._followers.cut_logs.sync(partition.log, self._synced)
+            self._followers.truncated_logs.sync(partition.log, self._synced)
         self._somebody_new()
         return True
 
@@ -204,15 +204,15 @@ class _Link:
 
     def _somebody_new(self) -> None:
         self._changed.set()
-        if self._asked_s and self._kick is None:
-            self._kick = asyncio.get_running_loop().call_later(PATIENCE_S, self._ask_anew, self._asked_s)
+        if self._sent_s and self._kick is None:
+            self._kick = asyncio.get_running_loop().call_later(PATIENCE_S, self._fetch_anew, self._sent_s)
 
-    def _ask_anew(self, asked_s: float) -> None:
+    def _fetch_anew(self, sent_s: float) -> None:
         """Somebody new must not wait for the end of a question about others: it is dropped, and its connection. Not
         once the answer has begun to come: on a slow link it would never be whole while there is always somebody new."""
         self._kick = None
         now_s = time.monotonic()
-        if self._asked_s != asked_s or now_s - self._kicked_s <= KICKS_APART_S or self._peer is None:
+        if self._sent_s != sent_s or now_s - self._kicked_s <= KICKS_APART_S or self._peer is None:
             return
         if not self._peer.is_answering:
             self._kicked_s = now_s
@@ -248,8 +248,8 @@ class _Link:
         try:
             while not self._followers.lost(self):
                 self._changed.clear()
-                for log in self.fetcher.cut_logs():
-                    self._followers.cut_logs.sync(log, self._synced)
+                for log in self.fetcher.truncated_logs():
+                    self._followers.truncated_logs.sync(log, self._synced)
                 wait_ms = self.fetcher.wait_ms(self._followers.clock_ms())
                 address = self._address()
                 if address is None or wait_ms is None:
@@ -279,42 +279,42 @@ class _Link:
             if version < FIRST_VERSION:
                 raise PeerError(f"{peer} offers no version of Fetch from {FIRST_VERSION} on")
             request = fetcher.request(followers.clock_ms(), followers.broker_epoch(), version)
-            self._version, self._asked_s = version, time.monotonic()
+            self._version, self._sent_s = version, time.monotonic()
             await peer.converse(request, version, self._following)
             outside = self._outside
             if isinstance(outside, Awaitable):
                 outside = await outside
             if outside and peer is self._peer:  # else it would be connected again, and nobody would ever close it
-                await self._ask_range(peer, outside)
+                await self._fetch_range(peer, outside)
             if self._failing:
                 self._failing = False
-                _log.info("broker %d at %s answers again", self.place[0], peer)
+                _log.info("broker %d at %s can be fetched from again", self.place[0], peer)
         except PeerError as error:
-            self._asked_s = 0.0
+            self._sent_s = 0.0
             fetcher.failed(followers.clock_ms())
             if peer is not self._peer:
                 return  # disconnected by ourselves
             if not self._failing:
                 self._failing = True
-                _log.warning("broker %d cannot be followed for now: %s", self.place[0], error)
+                _log.warning("broker %d cannot be fetched from; its followers here try again: %s", self.place[0], error)
             await self._pause_after_failure()
         except Exception:  # a bug: the partitions must not stay behind for it
-            self._asked_s = 0.0
-            _log.exception("an answer of broker %d was not understood", self.place[0])
+            self._sent_s = 0.0
+            _log.exception("a fetch response of broker %d could not be handled", self.place[0])
             fetcher.failed(followers.clock_ms())
             self._disconnect()
             await self._pause_after_failure()
 
     def _following(self, answer: FetchResponse) -> FetchRequest | None:
         """Write what came, and what to ask next; None where there is more to it."""
-        self._asked_s = 0.0
+        self._sent_s = 0.0
         followers, fetcher = self._followers, self.fetcher
         now_ms = followers.clock_ms()
         self._outside = outside = followers.gate.start(fetcher.complete(answer, now_ms))
-        must_look = self._failing or fetcher.max_version < self._version or fetcher.has_cut
+        must_look = self._failing or fetcher.max_version < self._version or fetcher.has_truncated
         if outside or must_look or fetcher.wait_ms(now_ms) != 0:
-            return None  # what is left of a long answer follows in turns
-        self._asked_s = time.monotonic()
+            return None  # what is left of a long response follows in turns
+        self._sent_s = time.monotonic()
         return fetcher.request(now_ms, followers.broker_epoch(), self._version)
 
     async def _pause_after_failure(self) -> None:
@@ -322,7 +322,7 @@ class _Link:
         self._changed.clear()
         await self._pause(self._followers.settings.fetcher.backoff_ms)
 
-    async def _ask_range(self, peer: Peer, keys: list[TopicPartitionKey]) -> None:
+    async def _fetch_range(self, peer: Peer, keys: list[TopicPartitionKey]) -> None:
         """Where the leader's logs begin and end, for partitions whose place is not in there."""
         ends = await self._offsets(peer, keys, LATEST)
         starts = await self._offsets(peer, keys, EARLIEST)

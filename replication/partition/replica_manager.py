@@ -26,11 +26,11 @@ EPOCH_UNKNOWN = -1
 EPOCH_DURING_DELETE = -2
 
 REFUSED_LATELY_MS = 30_000
-MOST_REFUSED = 1000
+MAX_REFUSED = 1000
 """So many producers are noted for a partition."""
 
-NOTIFIED_TOGETHER = 50
-"""A step notifies the listeners of so many partitions; what a listener does cannot be interrupted."""
+NOTIFIED_AT_A_TIME = 50
+"""Of so many partitions the listeners hear in one step."""
 
 LeadershipListener = Callable[[list[Partition], list[Partition]], None]
 StopListener = Callable[[list[Partition]], None]
@@ -62,8 +62,7 @@ class ReplicaManager:
         self.by_topic_id: dict[tuple[Uuid, int], Partition] = {}
         self.generation = 0
         self.controller_epoch = 0
-        # (new leaders, new followers) after each LeaderAndIsr, NOTIFIED_TOGETHER; the stopped ones after each
-        # StopReplica.
+        # (new leaders, new followers) after each LeaderAndIsr, NOTIFIED_AT_A_TIME; the stopped after each StopReplica.
         self.on_leadership: list[LeadershipListener] = []
         self.on_stopped: list[StopListener] = []
         self.on_log_moved: list[Callable[[Partition], None]] = []
@@ -109,18 +108,18 @@ class ReplicaManager:
                     self.generation += 1
                     yield None
                 topics.append(LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors))
-            while len(leaders) > NOTIFIED_TOGETHER or len(followers) > NOTIFIED_TOGETHER:
-                told = leaders[:NOTIFIED_TOGETHER], followers[:NOTIFIED_TOGETHER]
-                del leaders[:NOTIFIED_TOGETHER], followers[:NOTIFIED_TOGETHER]
-                self._tell_of_roles(*told)
+            while len(leaders) > NOTIFIED_AT_A_TIME or len(followers) > NOTIFIED_AT_A_TIME:
+                told = leaders[:NOTIFIED_AT_A_TIME], followers[:NOTIFIED_AT_A_TIME]
+                del leaders[:NOTIFIED_AT_A_TIME], followers[:NOTIFIED_AT_A_TIME]
+                self._notify_of_roles(*told)
                 yield None
         finally:
             # Also if this is given up half way, as when the controller of this process steps down: the next controller
             # says again what has not been done, but of what has nobody would tell any more.
-            self._tell_of_roles(leaders, followers)
+            self._notify_of_roles(leaders, followers)
         return LeaderAndIsrResponse(topics=topics)
 
-    def _tell_of_roles(self, leaders: list[Partition], followers: list[Partition]) -> None:
+    def _notify_of_roles(self, leaders: list[Partition], followers: list[Partition]) -> None:
         if leaders or followers:
             for listener in self.on_leadership:
                 listener(leaders, followers)
@@ -151,7 +150,7 @@ class ReplicaManager:
             state.leader_epoch < partition.leader_epoch
             or (state.leader_epoch == partition.leader_epoch and partition.log is not None)
         ):
-            if state.leader_epoch < partition.leader_epoch or not self._take_topic_id(partition, topic_id):
+            if state.leader_epoch < partition.leader_epoch or not self._accept_topic_id(partition, topic_id):
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             if not partition.is_leader:
                 followers.append(partition)  # it is asked for by its id from now on
@@ -161,7 +160,7 @@ class ReplicaManager:
         if partition is None:
             partition = self._add(topic, state.partition_index, topic_id if topic_id != ZERO_UUID else known_id)
         else:
-            self._take_topic_id(partition, topic_id)
+            self._accept_topic_id(partition, topic_id)
         reopened = partition.log is None
         if reopened:
             try:
@@ -196,7 +195,7 @@ class ReplicaManager:
             noted = self._refused.setdefault(key, {})
             known_epoch, _, at_ms = noted.get(producer_id, (-1, 0, 0))
             if known_epoch != epoch or now_ms - at_ms > REFUSED_LATELY_MS:
-                if len(noted) >= MOST_REFUSED:
+                if len(noted) >= MAX_REFUSED:
                     noted.clear()
                 noted[producer_id] = epoch, sequence, now_ms
 
@@ -208,7 +207,7 @@ class ReplicaManager:
             if now_ms - at_ms <= REFUSED_LATELY_MS:
                 log.await_sequence(producer_id, epoch, sequence)
 
-    def _take_topic_id(self, partition: Partition, topic_id: Uuid) -> bool:
+    def _accept_topic_id(self, partition: Partition, topic_id: Uuid) -> bool:
         """Whether it had none so far: an old release made the topic, and a controller has given it one since."""
         if partition.topic_id != ZERO_UUID or topic_id == ZERO_UUID:
             return False
@@ -273,14 +272,22 @@ class ReplicaManager:
         self.generation += 1
         for partition in lost:
             partition.offline(error)
-        self._tell_of_stops(lost)
+        self._notify_of_stops(lost)
 
     def resign(self, keys: Iterable[TopicPartitionKey]) -> Steps[None]:
         """Take those offline that other brokers may lead by now."""
         left = list(keys)
-        for start in range(0, len(left), NOTIFIED_TOGETHER):
-            self.take_offline(left[start : start + NOTIFIED_TOGETHER], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for start in range(0, len(left), NOTIFIED_AT_A_TIME):
+            self.take_offline(left[start : start + NOTIFIED_AT_A_TIME], ErrorCode.NOT_LEADER_OR_FOLLOWER)
             yield None
+
+    def follow_controller(self, epoch: int) -> None:
+        """Refuse the requests of earlier controllers from now on."""
+        self.controller_epoch = epoch
+
+    def settings_changed(self) -> None:
+        """Produce routes that were looked up under other settings of a topic are void."""
+        self.generation += 1
 
     def log_moved(self, log: Log) -> None:
         """The partition's log lies in another data folder from now on; all else is as it was."""
@@ -312,16 +319,16 @@ class ReplicaManager:
                     )
                     self.generation += 1
                     yield None
-            while len(stopped) > NOTIFIED_TOGETHER:
-                told = stopped[:NOTIFIED_TOGETHER]
-                del stopped[:NOTIFIED_TOGETHER]
-                self._tell_of_stops(told)
+            while len(stopped) > NOTIFIED_AT_A_TIME:
+                told = stopped[:NOTIFIED_AT_A_TIME]
+                del stopped[:NOTIFIED_AT_A_TIME]
+                self._notify_of_stops(told)
                 yield None
         finally:
-            self._tell_of_stops(stopped)
+            self._notify_of_stops(stopped)
         return StopReplicaResponse(partition_errors=errors)
 
-    def _tell_of_stops(self, stopped: list[Partition]) -> None:
+    def _notify_of_stops(self, stopped: list[Partition]) -> None:
         if stopped:
             for listener in self.on_stopped:
                 listener(stopped)

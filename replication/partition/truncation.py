@@ -18,13 +18,13 @@ from gregor.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from gregor.storage.log.log import Log
 
-MOST_TOGETHER = 50
+MAX_AT_ONCE = 50
 """Cut logs that are synced before all of them are told of."""
 
 _log = logging.getLogger(__name__)
 
 
-class CutLogs:
+class TruncatedLogs:
     """Each log is brought to the disk once, however often it is asked for meanwhile."""
 
     def __init__(self, flush: Callable[[Log], Awaitable[None]], withdraw: Callable[[], Awaitable[None]]) -> None:
@@ -41,7 +41,7 @@ class CutLogs:
         if done not in waiting:
             waiting.append(done)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="cut logs")
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="flush truncated logs")
 
     async def close(self) -> None:
         """Waits for the one that is under way. The others are synced when they are closed."""
@@ -52,7 +52,7 @@ class CutLogs:
     async def _run(self) -> None:
         try:
             while self._queue:
-                batch = list(islice(self._queue, MOST_TOGETHER))
+                batch = list(islice(self._queue, MAX_AT_ONCE))
                 failed = []
                 for log in batch:
                     if log in self._queue and not await self._sync(log):
@@ -71,6 +71,8 @@ class CutLogs:
             await self._flush(log)
         except KafkaError as error:
             # The disk failed, which its own watch sees; or is full, and the log is written again later.
-            _log.warning("%s-%d was cut back, and that is not on the disk: %s", log.topic, log.partition, error)
+            _log.warning(
+                "%s-%d was truncated, and the truncation could not be flushed: %s", log.topic, log.partition, error
+            )
             return False
         return True

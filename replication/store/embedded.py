@@ -77,7 +77,7 @@ class EmbeddedStore:
         self._ended: asyncio.Future[None] | None = None
         self._failure: StoreFailed | None = None
         self._closing = False
-        self._taken_back = threading.Event()
+        self._rolled_back = threading.Event()
 
     @property
     def is_connected(self) -> bool:
@@ -177,8 +177,8 @@ class EmbeddedStore:
                 jobs.append(job)
             self._jobs.put(None)
         for change, _ in reversed(jobs):
-            change.take_back()
-        self._taken_back.set()
+            change.roll_back()
+        self._rolled_back.set()
         for change, future in jobs:
             if not future.done():
                 future.set_exception(StoreFull(self.path))
@@ -238,9 +238,9 @@ class EmbeddedStore:
                     if self._stored(connection, jobs):
                         loop.call_soon_threadsafe(self._committed, jobs)
                     else:
-                        self._taken_back.clear()
+                        self._rolled_back.clear()
                         loop.call_soon_threadsafe(self._found_no_room, jobs)
-                        self._taken_back.wait()
+                        self._rolled_back.wait()
                     continue
                 except Exception as error:
                     # Final: a later write stored without this one would tear the tree.

@@ -82,7 +82,7 @@ class Change(NamedTuple):
     watches: list[tuple[Watch, WatchEvent]]
     undo: list[Callable[[], None]]
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """As if it had not been done; the changes after it must have been taken back before. Its watches are gone."""
         for step in reversed(self.undo):
             step()
@@ -181,7 +181,7 @@ class NodeTree:
                 deleted.append(path)
             else:
                 rows.append(Row(path, node.data, node.version, node.czxid, node.owner, node.creates))
-        return Change(self.zxid, results, rows, deleted, self._take_watches(events), undo)
+        return Change(self.zxid, results, rows, deleted, self._pop_watches(events), undo)
 
     def _create(
         self,
@@ -204,12 +204,12 @@ class NodeTree:
         self._link(path)
         parent.creates += 1
 
-        def take_back() -> None:
+        def roll_back() -> None:
             self._unlink(path)
             del self._nodes[path]
             parent.creates -= 1
 
-        undo.append(take_back)
+        undo.append(roll_back)
         touched[path] = touched[parent_path] = None
         events.append(WatchEvent(EventKind.CREATED, path))
         events.append(WatchEvent(EventKind.CHILDREN, parent_path))
@@ -225,12 +225,12 @@ class NodeTree:
         node = self._checked(operation.path, operation.version)
         before = node.data, node.version
 
-        def take_back() -> None:
+        def roll_back() -> None:
             node.data, node.version = before
 
         node.data = operation.data
         node.version += 1
-        undo.append(take_back)
+        undo.append(roll_back)
         touched[operation.path] = None
         events.append(WatchEvent(EventKind.CHANGED, operation.path))
         return node.stat
@@ -247,13 +247,13 @@ class NodeTree:
         if node.children or path == "/":
             raise NotEmpty(path)
 
-        def take_back() -> None:
+        def roll_back() -> None:
             self._nodes[path] = node
             self._link(path)
 
         self._unlink(path)
         del self._nodes[path]
-        undo.append(take_back)
+        undo.append(roll_back)
         touched[path] = None
         events.append(WatchEvent(EventKind.DELETED, path))
         events.append(WatchEvent(EventKind.CHILDREN, parent_of(path)))
@@ -285,7 +285,7 @@ class NodeTree:
         if not parent.children:
             parent.children = None
 
-    def _take_watches(self, events: list[WatchEvent]) -> list[tuple[Watch, WatchEvent]]:
+    def _pop_watches(self, events: list[WatchEvent]) -> list[tuple[Watch, WatchEvent]]:
         """Disarm the watches these events set off. A deletion ends the node's child watches as well."""
         taken: list[tuple[Watch, WatchEvent]] = []
         for event in events:

@@ -29,8 +29,8 @@ ADMIN = "/admin"
 DELETE_TOPICS = "/admin/delete_topics"
 PREFERRED_ELECTION = "/admin/preferred_replica_election"
 REASSIGNMENT = "/admin/reassign_partitions"
-ISR_CHANGES = "/isr_change_notification"
-ISR_CHANGE_PREFIX = ISR_CHANGES + "/isr_change_"
+ISR_CHANGE_NOTIFICATIONS = "/isr_change_notification"
+ISR_CHANGE_PREFIX = ISR_CHANGE_NOTIFICATIONS + "/isr_change_"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX = LOG_DIR_EVENTS + "/log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
@@ -49,7 +49,7 @@ PERSISTENT_PATHS = (
     CONFIG_CHANGES,
     DELETE_TOPICS,
     BROKER_SEQUENCE,
-    ISR_CHANGES,
+    ISR_CHANGE_NOTIFICATIONS,
     PRODUCER_ID_BLOCK,
     LOG_DIR_EVENTS,
     *(f"{CONFIG}/{entity_type}" for entity_type in CONFIG_TYPES),

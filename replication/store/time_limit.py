@@ -15,7 +15,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.replication.store.metadata_store import SessionExpired
 
 DEFAULT_TIMEOUT_MS = 30_000
-LEAST_MS, MOST_MS = 5_000, 30_000
+MIN_MS, MAX_MS = 5_000, 30_000
 """Each thing to be written has at least so long, whatever the request says: one that does not wait (time-out 0, which
 is librdkafka's default) is done all the same, as by Apache Kafka, and so is one about thousands of topics. And it has
 no longer than the second: by then the session is mostly over, and with it this broker's term."""
@@ -43,7 +43,7 @@ class TimeLimit:
         time, it is given up, and whatever the request is about besides is not begun. Raises KafkaError
         REQUEST_TIMED_OUT: nobody knows whether what it was about to write is written."""
         now_s = self._loop.time()
-        until_s = min(max(self._until_s, now_s + LEAST_MS / 1000), now_s + MOST_MS / 1000)
+        until_s = min(max(self._until_s, now_s + MIN_MS / 1000), now_s + MAX_MS / 1000)
         while not self._given_up:
             try:
                 async with asyncio.timeout_at(until_s):

@@ -29,7 +29,7 @@ from gregor.replication.store.nodes import (
 # Notices are kept for brokers that are slow to read them (Kafka: 15 minutes).
 CHANGE_KEPT_MS = 15 * 60 * 1000
 _TOPICS_PER_READ = 100
-_TOPICS_TOLD_TOGETHER = 500
+_TOPICS_NOTIFIED_AT_ONCE = 500
 
 TopicsListener = Callable[[Collection[str]], Iterable[None]]
 """Gets the names of topics that have other settings now; its work goes on with each step that it is asked for."""
@@ -94,10 +94,10 @@ class TopicConfigs:
     async def refresh(self, topic: str) -> None:
         """Read a topic's settings again and tell, if they are others than before."""
         node = await self._store.get(config_path("topics", topic))
-        if self._takes_others(topic, b"" if node is None else node[0]):
+        if self._accepts_others(topic, b"" if node is None else node[0]):
             await self._gate.run(self._tell([topic]))
 
-    def _takes_others(self, topic: str, data: bytes) -> bool:
+    def _accepts_others(self, topic: str, data: bytes) -> bool:
         before = self.log_config(topic)
         self._take(topic, data)
         return self.log_config(topic) != before
@@ -179,7 +179,7 @@ class TopicConfigs:
             changed = {
                 topic
                 for topic, node in zip(part, found, strict=True)
-                if topic in self._overrides and self._takes_others(topic, b"" if node is None else node[0])
+                if topic in self._overrides and self._accepts_others(topic, b"" if node is None else node[0])
             }
             if changed:
                 await self._gate.run(self._tell(changed))
@@ -230,7 +230,7 @@ class TopicConfigs:
         try:
             self._broker.update_dynamic(own, default)
         except ConfigError as error:
-            _log.warning("Dynamic broker settings not taken over: %s", error)
+            _log.warning("Dynamic broker settings not applied: %s", error)
             return
         await self._gate.run(self._broker_changed())
 
@@ -249,8 +249,8 @@ class TopicConfigs:
             return
         self._defaults = defaults
         topics = list(self._overrides)
-        for start in range(0, len(topics), _TOPICS_TOLD_TOGETHER):
-            part = set(topics[start : start + _TOPICS_TOLD_TOGETHER])
+        for start in range(0, len(topics), _TOPICS_NOTIFIED_AT_ONCE):
+            part = set(topics[start : start + _TOPICS_NOTIFIED_AT_ONCE])
             for topic in part:
                 yield None
                 if self._defaults is not defaults:

@@ -54,7 +54,7 @@ from gregor.replication.store.zookeeper_multi_read import MultiRead
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 DEFAULT_IN_FLIGHT = 10
-READ_TOGETHER = 100
+MAX_READS_AT_ONCE = 100
 """To begin thousands of reads at once would hold the loop up."""
 READ_BY_ONE_REQUEST = 200
 MANY = 20
@@ -65,7 +65,7 @@ LARGE_BYTES, LARGE_WRITES_TRIED = 900_000, 3
 """What is larger may be more than the servers take (jute.maxbuffer, 1 MiB by default): it is not tried for ever."""
 RECONNECT_FIRST_S, RECONNECT_MOST_S = 0.05, 1.0
 
-_SAID_AGAIN_S = 30.0
+_LOGGED_AGAIN_S = 30.0
 _BOTH_WAYS = 2  # socket.SHUT_RDWR
 
 _log = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
             try:
                 func(*args, **kwargs)
             except Exception:
-                _log.exception("The conversation with ZooKeeper ended by an error")
+                _log.exception("The thread of the ZooKeeper client failed")
                 self._failed(self)
 
         return super().spawn(run)
@@ -227,7 +227,7 @@ class ZooKeeperStore:
             self.session_id = client_id[0]
             expired, self._expired = self._expired, False
             self._connected.set()
-            self._say_connected(expired)
+            self._log_connected(expired)
             if expired:
                 for callback in self.on_session_expired:
                     callback()
@@ -237,8 +237,8 @@ class ZooKeeperStore:
                 self._expired = True
             if self._lost_at is None:
                 self._lost_at = time.monotonic()
-                _log.warning("The connection to ZooKeeper is lost; looking for another")
-                self._say_lost_later(self._lost_at)
+                _log.warning("The connection to ZooKeeper is lost; the broker connects again")
+                self._log_lost_later(self._lost_at)
 
     def _conversation_failed(self, handler: _LoopHandler) -> None:
         """Without kazoo's thread there would never be a connection again, and nobody would notice."""
@@ -250,31 +250,33 @@ class ZooKeeperStore:
         if not self._closed:
             self._kazoo.start_async()
 
-    def _say_connected(self, expired: bool) -> None:
+    def _log_connected(self, expired: bool) -> None:
         lost_at, self._lost_at = self._lost_at, None
         if expired:
             _log.warning(
-                "A new ZooKeeper session, 0x%x, instead of the last one, which was silent for longer than %d ms",
+                "A new ZooKeeper session, 0x%x; the last one expired after zookeeper.session.timeout.ms=%d",
                 self.session_id,
                 self._settings.session_timeout_ms,
             )
         elif lost_at is not None:
             seconds = time.monotonic() - lost_at
-            _log.info("Connected to ZooKeeper again, after %.1f s; session 0x%x goes on", seconds, self.session_id)
+            _log.info("Connected to ZooKeeper again, after %.1f s; session 0x%x continues", seconds, self.session_id)
         else:
             _log.info("Connected to ZooKeeper, session 0x%x", self.session_id)
 
-    def _say_lost_later(self, lost_at: float) -> None:
+    def _log_lost_later(self, lost_at: float) -> None:
         assert self._loop is not None
-        self._loop.call_later(_SAID_AGAIN_S, self._say_still_lost, lost_at)
+        self._loop.call_later(_LOGGED_AGAIN_S, self._log_still_lost, lost_at)
 
-    def _say_still_lost(self, lost_at: float) -> None:
+    def _log_still_lost(self, lost_at: float) -> None:
         """Again and again, while it stays so."""
         if self._lost_at == lost_at and not self._closed:
             seconds = time.monotonic() - lost_at
             servers = self._settings.connect.partition("/")[0]
-            _log.warning("No ZooKeeper answers for %.0f s now: is there one at %s?", seconds, servers)
-            self._say_lost_later(lost_at)
+            _log.warning(
+                "No ZooKeeper has answered for %.0f s; check that one runs at zookeeper.connect=%s", seconds, servers
+            )
+            self._log_lost_later(lost_at)
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -297,14 +299,14 @@ class ZooKeeperStore:
         found: list[tuple[bytes, Stat] | None] = []
         if watch is None and len(paths) >= MANY and await self._reads_many():
             parts = [paths[at : at + READ_BY_ONE_REQUEST] for at in range(0, len(paths), READ_BY_ONE_REQUEST)]
-            for part in await asyncio.gather(*map(self._get_together, parts)):
+            for part in await asyncio.gather(*map(self._get_many, parts)):
                 found += part
             return found
-        for first in range(0, len(paths), READ_TOGETHER):
-            found += await asyncio.gather(*(self.get(path, watch) for path in paths[first : first + READ_TOGETHER]))
+        for first in range(0, len(paths), MAX_READS_AT_ONCE):
+            found += await asyncio.gather(*(self.get(path, watch) for path in paths[first : first + MAX_READS_AT_ONCE]))
         return found
 
-    async def _get_together(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+    async def _get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         found: list[tuple[bytes, Stat] | None] = []
         nodes = await self._read(paths[0], lambda: self._multi_read(self._kazoo, paths))
         for path, node in zip(paths, nodes, strict=True):

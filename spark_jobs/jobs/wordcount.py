@@ -180,14 +180,14 @@ def _parser(prog: str | None) -> argparse.ArgumentParser:
     add(
         "--checkpoint",
         metavar="PATH",
-        help="where the query keeps its position and its counts; start again with the same to go on. "
+        help="where the query keeps its position and its counts; a start with the same one continues. "
         "Default: inside the output path for parquet, none for the console (each run counts afresh)",
     )
     add(
         "--starting-offsets",
         default="earliest",
         metavar="WHERE",
-        help='earliest, latest, or offsets as JSON: {"topic": {"0": 23, "1": -2}}; a query that goes on ignores it. '
+        help='earliest, latest, or offsets as JSON: {"topic": {"0": 23, "1": -2}}; a query that continues ignores it. '
         "Default: %(default)s",
     )
     add("--trigger", choices=TRIGGERS, default="processing-time", help="run until stopped, or end when all is counted")

@@ -25,7 +25,7 @@ from gregor.storage.cleaner.batch_filter import (
 )
 from gregor.storage.cleaner.offset_map import OffsetMap
 from gregor.storage.log.compaction import SourceSegment, group_segments
-from gregor.storage.segment.batches import HEADER_BYTES, LENGTH_OVERHEAD, NO_TIMESTAMP
+from gregor.storage.segment.batches import NO_TIMESTAMP, BatchWalk
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
 from gregor.storage.segment.leftovers import CLEANED_SUFFIX
 from gregor.storage.segment.segment import (
@@ -46,8 +46,7 @@ from gregor.storage.segment.transaction_index import (
 if TYPE_CHECKING:
     from gregor.storage.fs.files import File, Files
 
-LEAST_WINDOW_BYTES = 64 * 1024
-_LENGTH_POSITION = 8
+MIN_WINDOW_BYTES = 64 * 1024
 
 
 class CleaningJob(NamedTuple):
@@ -241,27 +240,25 @@ class CleaningRun:
             yield base_offset, size_bytes, following
 
     def _batches(self, segment: Segment, position: int) -> Iterator[RecordBatch]:
-        """Views into a window of the file; each is good until the next one is asked for."""
-        end = segment.size_bytes
-        window_bytes = max(self._job.window_bytes, LEAST_WINDOW_BYTES)
-        want_bytes = window_bytes
-        while position < end:
-            asked_bytes = min(want_bytes, end - position)
-            window = segment.log.read(asked_bytes, position)
+        """Views into a window of the file; each is good until the next one is requested. Raises CorruptBatch."""
+
+        def read(size_bytes: int, at: int) -> bytes:
+            window = segment.log.read(size_bytes, at)
             self._charge(len(window))
-            at, limit = 0, len(window)
-            want_bytes = window_bytes
-            while limit - at >= HEADER_BYTES:
-                size_bytes = int.from_bytes(window[at + _LENGTH_POSITION : at + LENGTH_OVERHEAD]) + LENGTH_OVERHEAD
-                if size_bytes > limit - at:
-                    want_bytes = max(window_bytes, size_bytes)
-                    break
-                batch = RecordBatch(window, at)
-                yield batch
-                at += size_bytes
-            if not at and (limit < asked_bytes or want_bytes <= limit or asked_bytes == end - position):
-                raise CorruptBatch(f"{segment.log.path}: no whole batch at position {position}")
-            position += at
+            return window
+
+        walk = BatchWalk(
+            read,
+            position,
+            segment.size_bytes,
+            next_offset=segment.base_offset,
+            checks_crc=False,
+            window_bytes=max(self._job.window_bytes, MIN_WINDOW_BYTES),
+        )
+        for batch in walk:
+            yield RecordBatch(walk.window, batch.position - walk.window_position)
+        if walk.position < segment.size_bytes:
+            raise CorruptBatch(f"{segment.log.path}: no whole batch at position {walk.position}")
 
     def _read_aborted(self) -> list[AbortedTransaction]:
         """Of all segments: the marker may lie far behind what it aborts."""

@@ -52,7 +52,7 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 RESERVE_FILE = ".gregor-reserve"
 PROBE_FILE = ".gregor-probe"
 RESERVE_BYTES = 1024 * 1024
-LEAST_RESERVE_BYTES = 32 * 1024
+MIN_RESERVE_BYTES = 32 * 1024
 
 # Apache Kafka's own, that are no partitions: the metadata log of KRaft, the cache of tiered storage.
 _FOREIGN_FOLDERS = ("__cluster_metadata-0", "remote-log-index-cache")
@@ -123,7 +123,7 @@ class DataFolder:
         """Sets some room aside for what must be written on a full disk: checkpoints, metadata, a clean stop. May run on
         a thread. On a disk that is full already it takes what it gets; no room at all is no error."""
         size_bytes = RESERVE_BYTES
-        while size_bytes >= LEAST_RESERVE_BYTES:
+        while size_bytes >= MIN_RESERVE_BYTES:
             with suppress(OSError):
                 self._files.reserve(self._reserve_path, size_bytes)
                 return

@@ -44,8 +44,8 @@ class DataFolders:
         """Go on without the folder; raises the error when none is left."""
         folder.failure = error
         logger.error(
-            "%s cannot be used, its partitions are offline: %s. Mend or mount it and start again, or take it out of "
-            "log.dirs",
+            "%s cannot be used, its partitions are offline: %s. Repair or mount it and restart the broker, or remove "
+            "it from log.dirs",
             folder.path, error,
         )  # fmt: skip
         if not self.online():

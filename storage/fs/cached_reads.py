@@ -11,18 +11,25 @@ import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from gregor.storage.fs.files import File
+from typing import Protocol
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+
+
+class Fetchable(Protocol):
+    """A file whose bytes can be brought into memory (a File is one)."""
+
+    @property
+    def path(self) -> str: ...
+
+    def fetcher(self, size_bytes: int, position: int) -> Callable[[], None]:
+        """A call for a thread, which reads these bytes."""
 
 
 class NotCached(Exception):
     """Some bytes of a file are not in memory. Not an OSError: nothing has failed."""
 
-    def __init__(self, file: File, size_bytes: int, position: int) -> None:
+    def __init__(self, file: Fetchable, size_bytes: int, position: int) -> None:
         super().__init__(f"{size_bytes} bytes of {file.path} at {position} are not in memory")
         self._file = file
         self._size_bytes = size_bytes

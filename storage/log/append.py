@@ -19,14 +19,15 @@ from gregor.storage.log.validate import check_batch, stamp_append_time
 from gregor.storage.segment.batches import (
     CRC_START,
     HEADER,
-    HEADER_BYTES,
     LENGTH_OVERHEAD,
     MAX_CODEC,
     NO_TIMESTAMP,
     PLACE,
     SEQUENCE_MASK,
     TRANSACTIONAL_BIT,
-    ScannedBatch,
+    BatchHeader,
+    BatchWalk,
+    Defect,
 )
 from gregor.storage.segment.segment import Segment
 
@@ -168,6 +169,7 @@ class Appender:
                     last_sequence,
                     self._offsets.high_watermark,
                     now_ms,
+                    self._segments.items,
                     from_client=from_client,
                 )
                 if duplicate is not None:
@@ -241,11 +243,11 @@ class Appender:
         view = records if type(records) is memoryview else memoryview(records)
         offsets, limits = self._offsets, self._limits
         batches = _checked_batches(view, offsets.log_end_offset)
-        first_offset = batches[0][2] if batches else offsets.log_end_offset
-        run: list[ScannedBatch] = []  # what goes into the active segment with one write
+        first_offset = batches[0].base_offset if batches else offsets.log_end_offset
+        run: list[BatchHeader] = []  # what goes into the active segment with one write
         run_bytes = 0
         for batch in batches:
-            _, size_bytes, base_offset, last_offset, epoch, _, max_timestamp, *_ = batch
+            size_bytes, last_offset, max_timestamp = batch.size_bytes, batch.last_offset, batch.max_timestamp
             if (
                 self._segments.active.size_bytes + run_bytes + size_bytes > limits.position
                 or max_timestamp > limits.timestamp
@@ -254,9 +256,9 @@ class Appender:
             ):
                 self._write_run(view, run)
                 run, run_bytes = [], 0
-                self._roller.make_room(size_bytes, base_offset, last_offset, max_timestamp, now_ms)
-            if epoch >= 0 and epoch != self._epochs.latest:
-                self.assign_epoch(epoch, base_offset)
+                self._roller.make_room(size_bytes, batch.base_offset, last_offset, max_timestamp, now_ms)
+            if batch.leader_epoch >= 0 and batch.leader_epoch != self._epochs.latest:
+                self.assign_epoch(batch.leader_epoch, batch.base_offset)
             run.append(batch)
             run_bytes += size_bytes
         self._write_run(view, run)
@@ -272,27 +274,27 @@ class Appender:
     def _repeated(self, batch: AppendedBatch) -> AppendInfo:
         return AppendInfo(batch.first_offset, batch.last_offset, batch.timestamp, self._offsets.log_start_offset, True)
 
-    def _write_run(self, view: memoryview, run: list[ScannedBatch]) -> None:
+    def _write_run(self, view: memoryview, run: list[BatchHeader]) -> None:
         if not run:
             return
         segment = self._segments.active
-        start, end = run[0][0], run[-1][0] + run[-1][1]
+        start, end = run[0].position, run[-1].position + run[-1].size_bytes
         position = segment.size_bytes
         try:
             if segment.log.write(view[start:end]) != end - start:
                 raise OSError(errno.ENOSPC, "short write")
-            for at, size_bytes, _, last_offset, _, _, max_timestamp, *_ in run:
-                if max_timestamp > segment.max_timestamp:
-                    segment.max_timestamp = max_timestamp
-                    segment.max_timestamp_offset = last_offset
+            for batch in run:
+                if batch.max_timestamp > segment.max_timestamp:
+                    segment.max_timestamp = batch.max_timestamp
+                    segment.max_timestamp_offset = batch.last_offset
                 if segment.bytes_since_index_entry > self._index_interval_bytes:
-                    segment.append_index_entries(last_offset, position + at - start)
+                    segment.append_index_entries(batch.last_offset, position + batch.position - start)
                     segment.bytes_since_index_entry = 0
-                segment.bytes_since_index_entry += size_bytes
+                segment.bytes_since_index_entry += batch.size_bytes
         except OSError as error:
             self._take_back(segment, position, error)
         segment.size_bytes = position + end - start
-        self._offsets.log_end_offset = run[-1][3] + 1
+        self._offsets.log_end_offset = run[-1].last_offset + 1
         if self._roller.indexes_full():
             self._limits.check_next()
         for batch in run:
@@ -309,26 +311,17 @@ class Appender:
         self._health.fail(error, "cannot append")
 
 
-def _checked_batches(view: memoryview, next_offset: int) -> list[ScannedBatch]:
-    """The whole batches in what a leader sent, as `Segment.scan` would yield them."""
-    batches: list[ScannedBatch] = []
-    at, limit = 0, len(view)
-    while at + HEADER_BYTES <= limit:
-        (base_offset, length, leader_epoch, magic, crc, attributes, delta, _, max_timestamp, producer_id,
-         producer_epoch, base_sequence, _) = _unpack_header(view, at)  # fmt: skip
-        size_bytes = length + LENGTH_OVERHEAD
-        if magic != 2 or size_bytes < HEADER_BYTES or delta < 0:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no record batch at position {at} of a leader's answer")
-        end = at + size_bytes
-        if end > limit:
-            break
-        if crc32c(view[at + CRC_START : end]) != crc:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"wrong checksum at offset {base_offset} of a leader's answer")
-        if base_offset < next_offset:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {next_offset} expected, got {base_offset}")
-        last_offset = base_offset + delta
-        batches.append((at, size_bytes, base_offset, last_offset, leader_epoch, attributes, max_timestamp,
-                        producer_id, producer_epoch, base_sequence))  # fmt: skip
-        next_offset = last_offset + 1
-        at = end
+def _checked_batches(view: memoryview, next_offset: int) -> list[BatchHeader]:
+    """The whole batches in what a leader sent; a batch that is cut off at the end is left out."""
+    walk = BatchWalk(
+        lambda size_bytes, position: view[position : position + size_bytes],
+        0,
+        len(view),
+        next_offset=next_offset,
+        window_bytes=len(view),
+    )
+    batches = list(walk)
+    if walk.defect is not None and walk.defect is not Defect.INCOMPLETE:
+        code = ErrorCode.OFFSET_OUT_OF_RANGE if walk.defect is Defect.OFFSETS else ErrorCode.CORRUPT_MESSAGE
+        raise KafkaError(code, f"a leader's answer holds {walk.problem}, at position {walk.position}")
     return batches

@@ -54,17 +54,24 @@ class LeaderEpochs:
     def load(cls, files: Files, directory: str) -> LeaderEpochs:
         """What the file says. None, or an empty one, says nothing: a crash may have lost it."""
         epochs = cls(files, directory)
-        data = files.read_bytes(epochs.path) if files.exists(epochs.path) else b""
+        epochs.read_file()
+        return epochs
+
+    def read_file(self) -> None:
+        """Replace the epochs by what the file says."""
+        data = self._files.read_bytes(self.path) if self._files.exists(self.path) else b""
+        self._epochs.clear()
+        self._start_offsets.clear()
+        self.latest = -1
         try:
             for epoch, start_offset in parse_epochs(data):
-                epochs._put(epoch, start_offset)
-            epochs.intact = bool(data)
+                self._put(epoch, start_offset)
+            self.intact = bool(data)
         except ValueError:
-            epochs._epochs.clear()
-            epochs._start_offsets.clear()
-            epochs.latest = -1
-            epochs.intact = False
-        return epochs
+            self._epochs.clear()
+            self._start_offsets.clear()
+            self.latest = -1
+            self.intact = False
 
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._start_offsets, strict=True))

@@ -109,7 +109,7 @@ def _rewrite(segment: Segment, position: int) -> None:
     """What the page cache holds may be the only copy, or may have been dropped as if it were on the disk."""
     start = position
     for batch in segment.scan(start):
-        position = batch[0] + batch[1]
+        position = batch.position + batch.size_bytes
     if position != segment.size_bytes:
         raise OSError(errno.EIO, "what was written before a sync failed is lost", segment.log.path)
     try:

@@ -34,17 +34,14 @@ from gregor.storage.log.swap import SegmentSwap
 from gregor.storage.log.truncate import Truncation
 from gregor.storage.producers.replay import replay_producers
 from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS, ProducerEntry, ProducerStates
-from gregor.storage.segment.batches import HEADER, HEADER_BYTES
+from gregor.storage.segment.batches import HEADER_BYTES, BatchHeader
 from gregor.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gregor.config.topic import LogConfig
     from gregor.protocol.turns import Steps
     from gregor.storage.fs.files import Files
     from gregor.storage.log.compaction import DirtyRange
-    from gregor.storage.log.swap import SwapPlan
 
 __all__ = ["AppendInfo", "FlushPlan", "Log", "LogSlice", "ignore_error"]
 
@@ -70,7 +67,6 @@ class Log(LogOffsets):
         "_roller",
         "_searcher",
         "_segments",
-        "_swap",
         "_truncation",
         "append_as_follower",
         "append_as_leader",
@@ -82,6 +78,7 @@ class Log(LogOffsets):
         "producers",
         "read",
         "read_cached",
+        "swap",
         "topic",
         "topic_id",
     )
@@ -115,7 +112,6 @@ class Log(LogOffsets):
         self.moving = False
         """A copy is being made in another data folder (storage.folders.moves): compaction would only begin it anew."""
         self.producers = producers
-        producers.segments = segments
         self.epochs = epochs
         self._config = config
         self._segments = held = Segments(files, directory, segments, names_changed=names_changed)
@@ -126,7 +122,7 @@ class Log(LogOffsets):
         self._appender = appender = Appender(self, held, limits, health, producers, epochs, roller, config)
         self._reader = reader = Reader(self, held, health)
         self._searcher = Searcher(self, held, health)
-        self._swap = swap = SegmentSwap(self, held, health, producers)
+        self.swap = swap = SegmentSwap(self, held, health, producers)
         self._truncation = Truncation(self, held, health, producers, epochs, flusher, roller, swap)
         self._retention = Retention(self, held, health, producers, epochs, roller)
         self.append_as_leader = appender.append_as_leader
@@ -367,9 +363,9 @@ class Log(LogOffsets):
         Partition.appendRecordsToFollowerOrFutureReplica.)"""
         if len(records) < HEADER_BYTES:
             return
-        base_offset, _, _, _, _, _, last_offset_delta, *_ = HEADER.unpack_from(records)
-        if 0 <= base_offset < self.log_end_offset <= base_offset + last_offset_delta:
-            self.truncate_fully_and_start_at(base_offset, now_ms)
+        first = BatchHeader.read(records)
+        if 0 <= first.base_offset < self.log_end_offset <= first.last_offset:
+            self.truncate_fully_and_start_at(first.base_offset, now_ms)
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Hide everything below the offset (DeleteRecords, or the leader's log start offset). Nothing happens if it
@@ -395,16 +391,7 @@ class Log(LogOffsets):
 
     def dirty_range(self, now_ms: int, stable_offset: int | None = None) -> DirtyRange:
         """How far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
-        return self._swap.dirty_range(self._config, now_ms, stable_offset)
-
-    def begin_swap(self, base_offset: int, size_bytes: int, sources: Sequence[Segment], generation: int) -> SwapPlan:
-        return self._swap.begin(base_offset, size_bytes, sources, generation)
-
-    def finish_swap(self, plan: SwapPlan) -> list[str]:
-        return self._swap.finish(plan)
-
-    def discard_swap(self, plan: SwapPlan) -> list[str]:
-        return self._swap.discard(plan)
+        return self.swap.dirty_range(self._config, now_ms, stable_offset)
 
     # Flushing and the end
 

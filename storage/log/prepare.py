@@ -44,11 +44,13 @@ from gregor.storage.segment.batches import (
     CONTROL_BIT,
     CRC_POSITION,
     CRC_START,
-    HEADER,
     HEADER_BYTES,
     LENGTH_OVERHEAD,
+    LENGTH_POSITION,
+    MAX_TIMESTAMP_POSITION,
     NO_TIMESTAMP,
     STAMP,
+    BatchHeader,
 )
 
 if TYPE_CHECKING:
@@ -133,8 +135,8 @@ class _Work:
         self._view = view
         self._config = config
         self._now_ms = now_ms
-        self._header = header = HEADER.unpack_from(view)
-        attributes, max_timestamp = header[5], header[8]
+        self._header = header = BatchHeader.read(view)
+        attributes, max_timestamp = header.attributes, header.max_timestamp
         self._codec = self._target = attributes & CODEC_MASK
         self._level: int | None = None
         is_control = attributes & CONTROL_BIT
@@ -155,7 +157,7 @@ class _Work:
     def quick(self) -> bool:
         return (
             len(self._view) <= QUICK_BYTES
-            and self._header[12] <= QUICK_RECORDS
+            and self._header.record_count <= QUICK_RECORDS
             and not (self._target in (LZ4, ZSTD) and (self._level or 0) > _SLOW_LEVEL)
         )
 
@@ -163,7 +165,7 @@ class _Work:
         view, codec, target = self._view, self._codec, self._target
         body = view[HEADER_BYTES:]
         unpack = partial(_unpack, codec, body, max_plain_bytes)
-        attributes, max_timestamp = self._header[5], self._header[8]
+        attributes, max_timestamp = self._header.attributes, self._header.max_timestamp
         if not self._scans:
             # One call, so that the plain bytes live only as long as it works.
             body = yield lambda: compress(target, unpack(), self._level)
@@ -179,14 +181,14 @@ class _Work:
             if target != codec:
                 body = yield partial(compress, target, plain, self._level)
         attributes = attributes & ~CODEC_MASK | target
-        if target == codec and (attributes, max_timestamp) == (self._header[5], self._header[8]):
+        if target == codec and (attributes, max_timestamp) == (self._header.attributes, self._header.max_timestamp):
             return view
         return self._assembled(attributes, max_timestamp, body)
 
     def _scan(self, plain: bytes) -> Steps[int]:
         """Looks at all records; returns the latest timestamp. Raises RefusedRecords and CorruptBatch."""
         config, header = self._config, self._header
-        attributes, base_timestamp, max_timestamp = header[5], header[7], header[8]
+        attributes, base_timestamp, max_timestamp = header.attributes, header.base_timestamp, header.max_timestamp
         wants_keys = config.compact and not attributes & CONTROL_BIT
         deep = config.gregor_deep_validation
         by_create_time = config.message_timestamp_type == "CreateTime"
@@ -197,7 +199,7 @@ class _Work:
         refused: list[tuple[int, str]] = []
         count_refused = 0
         code = ErrorCode.INVALID_RECORD
-        for index, (delta, offset_delta, has_key, position, end) in enumerate(record_heads(plain, header[12])):
+        for index, (delta, offset_delta, has_key, position, end) in enumerate(record_heads(plain, header.record_count)):
             timestamp = max_timestamp if one_time else base_timestamp + delta
             if not INT64_MIN <= timestamp <= INT64_MAX:
                 timestamp = wrapped_int64(timestamp)
@@ -230,12 +232,12 @@ class _Work:
         return largest
 
     def _assembled(self, attributes: int, max_timestamp: int, body: memoryview | bytes) -> bytearray:
-        header = list(self._header)
         size_bytes = HEADER_BYTES + len(body)
         check_size(size_bytes, self._config)
-        header[1] = size_bytes - LENGTH_OVERHEAD
-        header[5], header[8] = attributes, max_timestamp
-        changed = bytearray(HEADER.pack(*header))
+        changed = bytearray(self._view[:HEADER_BYTES])
+        changed[LENGTH_POSITION:LENGTH_OVERHEAD] = (size_bytes - LENGTH_OVERHEAD).to_bytes(4)
+        changed[MAX_TIMESTAMP_POSITION : MAX_TIMESTAMP_POSITION + 8] = max_timestamp.to_bytes(8, signed=True)
+        STAMP.pack_into(changed, CRC_POSITION, 0, attributes)
         changed += body
         STAMP.pack_into(changed, CRC_POSITION, crc32c(memoryview(changed)[CRC_START:]), attributes)
         return changed

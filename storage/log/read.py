@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.storage.segment.batches import LENGTH_OVERHEAD
+from gregor.storage.segment.batches import LENGTH_OVERHEAD, LENGTH_POSITION
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from gregor.storage.log.segments import Segments
     from gregor.storage.log.state import LogHealth, LogOffsets
     from gregor.storage.segment.segment import Segment
-
-_LENGTH_POSITION = 8
 
 
 class LogSlice:
@@ -152,7 +150,7 @@ class Reader:
             size_bytes = max_bytes
             if not first_bytes:
                 prefix = segment.log.read(LENGTH_OVERHEAD, position)
-                first_bytes = int.from_bytes(prefix[_LENGTH_POSITION:]) + LENGTH_OVERHEAD
+                first_bytes = int.from_bytes(prefix[LENGTH_POSITION:]) + LENGTH_OVERHEAD
             if first_bytes > max_bytes:
                 size_bytes = first_bytes if min_one_batch else 0
         if size_bytes <= 0:

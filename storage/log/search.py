@@ -24,7 +24,7 @@ from gregor.protocol.records.compression import DecompressionError, decompress
 from gregor.protocol.records.scan import record_heads
 from gregor.protocol.turns import ITEMS_PER_STEP, Steps, run_all
 from gregor.storage.fs.cached_reads import NotCached
-from gregor.storage.segment.batches import APPEND_TIME_BIT, CODEC_MASK, HEADER, HEADER_BYTES, ScannedBatch
+from gregor.storage.segment.batches import APPEND_TIME_BIT, CODEC_MASK, HEADER_BYTES, BatchHeader
 
 if TYPE_CHECKING:
     from gregor.storage.log.segments import Segments
@@ -111,15 +111,14 @@ class Searcher:
         while True:
             batches = yield from self._patiently(partial(_scan_some, segment, position))
             for batch in batches:
-                position, size_bytes, _, last_offset, epoch, _, max_timestamp, *_ = batch
-                if max_timestamp >= timestamp_ms and last_offset >= start_offset:
-                    data = yield from self._patiently(partial(segment.log.read, size_bytes, position))
-                    if len(data) < size_bytes:
+                if batch.max_timestamp >= timestamp_ms and batch.last_offset >= start_offset:
+                    data = yield from self._patiently(partial(segment.log.read, batch.size_bytes, batch.position))
+                    if len(data) < batch.size_bytes:
                         return None  # truncated meanwhile
                     found = yield from self._search_batch(segment, data, timestamp_ms, start_offset)
                     if found is not None:
-                        return *found, epoch
-                position += size_bytes
+                        return *found, batch.leader_epoch
+                position = batch.position + batch.size_bytes
             if len(batches) < ITEMS_PER_STEP:
                 return None
             yield None
@@ -127,9 +126,9 @@ class Searcher:
     def _search_batch(
         self, segment: Segment, batch: bytes, timestamp_ms: int, start_offset: int
     ) -> Steps[tuple[int, int] | None]:
-        base_offset, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = HEADER.unpack_from(
-            batch
-        )
+        header = BatchHeader.read(batch)
+        base_offset, base_timestamp, max_timestamp = header.base_offset, header.base_timestamp, header.max_timestamp
+        attributes, count = header.attributes, header.record_count
         has_one_time = attributes & APPEND_TIME_BIT
         try:
             body = memoryview(batch)[HEADER_BYTES:]
@@ -189,5 +188,5 @@ def _start_position(segment: Segment, timestamp_ms: int, start_offset: int) -> i
     return segment.offset_index.lookup(offset)[1]
 
 
-def _scan_some(segment: Segment, position: int) -> list[ScannedBatch]:
+def _scan_some(segment: Segment, position: int) -> list[BatchHeader]:
     return list(islice(segment.scan(position, verify_crc=False), ITEMS_PER_STEP))

@@ -101,7 +101,7 @@ def epochs_of_batches(segments: Sequence[Segment]) -> list[tuple[int, int]]:
     """The (leader epoch, start offset) pairs that the batches themselves name; reads all their headers."""
     entries: list[tuple[int, int]] = []
     for segment in segments:
-        for _, _, base_offset, _, epoch, *_ in segment.scan(verify_crc=False):
-            if epoch > (entries[-1][0] if entries else -1):
-                entries.append((epoch, base_offset))
+        for batch in segment.scan(verify_crc=False):
+            if batch.leader_epoch > (entries[-1][0] if entries else -1):
+                entries.append((batch.leader_epoch, batch.base_offset))
     return entries

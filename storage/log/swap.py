@@ -139,7 +139,7 @@ class SegmentSwap:
         place = self._place_of(plan.sources, plan.generation)
         stem = file_stem(self._segments.directory, plan.base_offset)
         paths: list[str] = []
-        self._producers.recall()  # what follows removes batches
+        self._producers.recall(self._segments.items)  # what follows removes batches
         plan.is_certain = True
         self._plan = None
         try:

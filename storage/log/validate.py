@@ -18,21 +18,21 @@ from gregor.storage.segment.batches import (
     CONTROL_BIT,
     CRC_POSITION,
     CRC_START,
-    HEADER,
     HEADER_BYTES,
     LENGTH_OVERHEAD,
+    LENGTH_POSITION,
+    MAGIC_POSITION,
     MAX_CODEC,
     MAX_TIMESTAMP_POSITION,
     STAMP,
     TRANSACTIONAL_BIT,
+    BatchHeader,
 )
 
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
 
-LENGTH_POSITION = 8
-MAGIC_POSITION = 16
-LEAST_MESSAGE_BYTES = 14
+MIN_MESSAGE_BYTES = 14
 """Length field of the smallest message of any format: an empty one of magic 0."""
 
 
@@ -66,13 +66,15 @@ def check_batch(view: memoryview, config: LogConfig, *, from_client: bool, any_s
     if batch_bytes < HEADER_BYTES:
         raise _refusal(ErrorCode.CORRUPT_MESSAGE, f"{batch_bytes} bytes are no record batch")
     view = view[:batch_bytes]
-    (base_offset, _, _, _, crc, attributes, last_offset_delta, _, _, producer_id,
-     _, base_sequence, count) = HEADER.unpack_from(view)  # fmt: skip
+    header = BatchHeader.read(view)
+    base_offset, attributes, count = header.base_offset, header.attributes, header.record_count
+    last_offset_delta = header.last_offset - base_offset
+    producer_id, base_sequence = header.producer_id, header.base_sequence
     if from_client and base_offset != 0:
         raise _refusal(ErrorCode.INVALID_RECORD, f"base offset {base_offset}, producers must send 0")
     if not any_size:
         check_size(batch_bytes, config)
-    if crc32c(view[CRC_START:]) != crc:
+    if crc32c(view[CRC_START:]) != header.crc:
         raise _refusal(ErrorCode.CORRUPT_MESSAGE, "wrong checksum")
     if attributes & CODEC_MASK > MAX_CODEC:
         raise _refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression {attributes & CODEC_MASK}")
@@ -102,7 +104,7 @@ def _batch_bytes(view: memoryview) -> int | None:
     if len(view) < LENGTH_OVERHEAD:
         return None
     length = int.from_bytes(view[LENGTH_POSITION:LENGTH_OVERHEAD], signed=True)
-    if length < LEAST_MESSAGE_BYTES:
+    if length < MIN_MESSAGE_BYTES:
         raise _refusal(ErrorCode.CORRUPT_MESSAGE, f"a batch cannot have {length} bytes after its length")
     if len(view) <= MAGIC_POSITION:
         return None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gregor.storage.segment.batches import ScannedBatch
+    from gregor.storage.segment.batches import BatchHeader
     from gregor.storage.segment.segment import Segment
 
 LOOK_BACK = 64
@@ -14,7 +14,7 @@ LOOK_BACK = 64
 headers are read in milliseconds; and of large batches more than a few clients have under way."""
 
 
-def batches_below(segments: list[Segment], offset: int) -> Iterator[ScannedBatch]:
+def batches_below(segments: Sequence[Segment], offset: int) -> Iterator[BatchHeader]:
     """The last batches below the offset, in their order. A segment counts as an entry, too. Raises OSError, and
     OldMessageFormat at a message set of before 0.11."""
     starts: list[tuple[Segment, int]] = []
@@ -31,6 +31,6 @@ def batches_below(segments: list[Segment], offset: int) -> Iterator[ScannedBatch
             break
     for segment, position in reversed(starts):
         for batch in segment.scan(position, verify_crc=False):
-            if batch[3] >= offset:
+            if batch.last_offset >= offset:
                 return
             yield batch

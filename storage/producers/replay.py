@@ -22,6 +22,6 @@ def replay_producers(
         start = segment.locate(max(from_offset, segment.base_offset))
         if start is not None:
             for batch in segment.scan(start[0], verify_crc=False):
-                if batch[3] >= log_end_offset:
+                if batch.last_offset >= log_end_offset:
                     break
                 producers.replay(batch)

@@ -27,27 +27,25 @@ takes it for out of order after a restart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct, error
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.checksum import crc32c
 from gregor.storage.fs.disk_errors import is_full
 from gregor.storage.producers.recall import batches_below
-from gregor.storage.segment.batches import CONTROL_BIT, NO_TIMESTAMP, SEQUENCE_MASK, TRANSACTIONAL_BIT, ScannedBatch
+from gregor.storage.segment.batches import CONTROL_BIT, NO_TIMESTAMP, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader
+from gregor.storage.segment.producer_trail import BATCHES_KEPT
 from gregor.storage.segment.segment import DELETED_SUFFIX, SNAPSHOT_SUFFIX, OldMessageFormat, file_stem
 
 if TYPE_CHECKING:
     from gregor.storage.fs.files import Files
     from gregor.storage.segment.segment import Segment
 
-BATCHES_KEPT = 10
-"""Of each producer, to tell a repetition's offsets by. Apache Kafka keeps as many as a client has under way on one
-connection: 5. When the leader changes while the old one hangs, there are as many again under way at the new one."""
-MOST_SEQUENCES_BACK = 1 << 30
+MAX_SEQUENCES_BACK = 1 << 30
 """A repetition of something older than that, and a batch far ahead, cannot be told apart: sequences go round."""
-MOST_AWAITED = 1000
+MAX_AWAITED = 1000
 NEW_LEADER_MS = 30_000
 """How long what the leader before left undone may take to come: clients wait so long for an answer that does not come
 (request.timeout.ms)."""
@@ -126,7 +124,7 @@ class ProducerEntry:
         known = (oldest - self.begins_at) & SEQUENCE_MASK
         back = (oldest - first_sequence) & SEQUENCE_MASK
         count = ((last_sequence - first_sequence) & SEQUENCE_MASK) + 1
-        return count <= back <= min(known, MOST_SEQUENCES_BACK)
+        return count <= back <= min(known, MAX_SEQUENCES_BACK)
 
     def recall(self, earlier: ProducerEntry) -> None:
         """Takes in what the log tells of the batches up to the one that was known first."""
@@ -163,7 +161,6 @@ class ProducerStates:
         "knows_all",
         "led_since_ms",
         "recalled_from",
-        "segments",
         "snapshot_offsets",
         "unsynced_snapshots",
     )
@@ -175,14 +172,12 @@ class ProducerStates:
         self.entries: dict[int, ProducerEntry] = {}
         self.awaited: dict[int, tuple[int, int, int]] = {}
         """Producer id -> epoch, first and last of the batches that were refused for a reason that passes, by their
-        sequences. What was sent behind them must not be taken before. Of MOST_AWAITED producers, who may have made up
+        sequences. What was sent behind them must not be taken before. Of MAX_AWAITED producers, who may have made up
         their ids; those refused longest ago are forgotten, and taken as Kafka takes them."""
         self.led_since_ms: int | None = None
         """Since when this log is written to by clients that wrote to another one before; None: they did not."""
         self.knows_all = False
         """Nothing was deleted when that began: who is unknown has not written lately."""
-        self.segments: list[Segment] = []
-        """The log's own."""
         self.recalled_from: int | None = None
         """Below this offset no more is known of a producer than a snapshot tells, its last batch; None: what the log
         tells is known."""
@@ -206,7 +201,7 @@ class ProducerStates:
             first = min(sequence, refused[0], key=lambda one: _ahead(one, expected))
             last = max(sequence, refused[1], key=lambda one: _ahead(one, expected))
         self.awaited.pop(producer_id, None)
-        if len(self.awaited) >= MOST_AWAITED:
+        if len(self.awaited) >= MAX_AWAITED:
             del self.awaited[next(iter(self.awaited))]
         self.awaited[producer_id] = epoch, first, last
 
@@ -218,11 +213,12 @@ class ProducerStates:
         last_sequence: int,
         high_watermark: int,
         now_ms: int,
+        segments: Sequence[Segment],
         *,
         from_client: bool = True,
     ) -> AppendedBatch | None:
         """Whether a batch may be appended. Returns the batch it repeats, if that is one of the last ten; else None
-        means yes.
+        means yes. `segments` are the log's own, where a snapshot does not say enough.
 
         Raises INVALID_PRODUCER_EPOCH for an epoch that was fenced, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, and for a
         new epoch that does not begin with 0; KAFKA_STORAGE_ERROR for a gap that our own disk made, NOT_ENOUGH_REPLICAS
@@ -258,28 +254,33 @@ class ProducerStates:
         elif first_sequence != entry.next_sequence:
             if entry.held_before(first_sequence, last_sequence):
                 raise _stored_before(entry, first_sequence, high_watermark)
-            if _ahead(first_sequence, entry.next_sequence) < 0 and self.recall():
-                return self.check(producer_id, epoch, first_sequence, last_sequence, high_watermark, now_ms)
-            if entry.lost_sequence == entry.next_sequence:
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"producer {producer_id}: sequence {entry.lost_sequence} before it could not be written",
-                )
-            self._check_passing(producer_id, epoch, first_sequence, now_ms)
-            raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer_id}, epoch {epoch}: sequence {entry.next_sequence} expected, got {first_sequence}",
-            )
+            if _ahead(first_sequence, entry.next_sequence) < 0 and self.recall(segments):
+                return self.check(producer_id, epoch, first_sequence, last_sequence, high_watermark, now_ms, segments)
+            self._refuse_gap(entry, first_sequence, now_ms)
         return None
 
-    def recall(self) -> bool:
+    def _refuse_gap(self, entry: ProducerEntry, first_sequence: int, now_ms: int) -> NoReturn:
+        """Raise the error of a batch that does not begin with its producer's next sequence."""
+        producer_id, epoch = entry.producer_id, entry.epoch
+        if entry.lost_sequence == entry.next_sequence:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"producer {producer_id}: sequence {entry.lost_sequence} before it could not be written",
+            )
+        self._check_passing(producer_id, epoch, first_sequence, now_ms)
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {producer_id}, epoch {epoch}: sequence {entry.next_sequence} expected, got {first_sequence}",
+        )
+
+    def recall(self, segments: Sequence[Segment]) -> bool:
         """Whether more is known now than before: a snapshot keeps no more than the last batch of each producer, the log
         those before it. They are looked at once, as it takes reading, and few producers ever ask."""
         if self.recalled_from is None:
             return False
         earlier = ProducerStates(self._files, self._directory)
         try:
-            for batch in batches_below(self.segments, self.recalled_from):
+            for batch in batches_below(segments, self.recalled_from):
                 earlier.replay(batch)
         except (OSError, OldMessageFormat):
             return False
@@ -332,15 +333,17 @@ class ProducerStates:
             entry = self.entries[producer_id] = ProducerEntry(producer_id)
         return entry
 
-    def replay(self, batch: ScannedBatch, coordinator_epoch: int = -1) -> None:
+    def replay(self, batch: BatchHeader, coordinator_epoch: int = -1) -> None:
         """Takes in a batch that is in the log already (its checks were passed then), as `Segment.scan` yields it.
 
         Batches without a producer id are passed over. `coordinator_epoch` stands inside a control batch, which a scan
         does not look into.
         """
-        _, _, base_offset, last_offset, _, attributes, timestamp, producer_id, epoch, base_sequence = batch
+        producer_id = batch.producer_id
         if producer_id < 0:
             return
+        base_offset, last_offset, attributes = batch.base_offset, batch.last_offset, batch.attributes
+        timestamp, epoch, base_sequence = batch.max_timestamp, batch.producer_epoch, batch.base_sequence
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id)
@@ -463,7 +466,7 @@ class ProducerStates:
 def _ahead(sequence: int, expected: int) -> int:
     """How far it lies behind (less than 0) or before the one that is expected."""
     ahead = (sequence - expected) & SEQUENCE_MASK
-    return ahead if ahead < MOST_SEQUENCES_BACK else ahead - SEQUENCE_MASK - 1
+    return ahead if ahead < MAX_SEQUENCES_BACK else ahead - SEQUENCE_MASK - 1
 
 
 def _stored_before(entry: ProducerEntry, first_sequence: int, high_watermark: int) -> KafkaError:

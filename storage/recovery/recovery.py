@@ -18,11 +18,11 @@ from gregor.storage.fs.disk_errors import is_full
 from gregor.storage.log.epochs import LeaderEpochs
 from gregor.storage.log.log import Log, ignore_error
 from gregor.storage.producers.state import ProducerStates
-from gregor.storage.producers.trail import ProducerTrail
-from gregor.storage.segment.batches import HEADER, HEADER_BYTES
+from gregor.storage.segment.batches import HEADER_BYTES, MAGIC_POSITION, BatchHeader
 from gregor.storage.segment.check import check_segment
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
 from gregor.storage.segment.leftovers import tidy_folder
+from gregor.storage.segment.producer_trail import ProducerTrail
 from gregor.storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
 
 if TYPE_CHECKING:
@@ -273,8 +273,8 @@ class FolderLoader:
         found: list[tuple[int, int]] = []
         for segment in self._segments:
             for count, batch in enumerate(segment.scan(verify_crc=False), start=1):
-                if batch[4] > (found[-1][0] if found else -1):
-                    found.append((batch[4], batch[2]))
+                if batch.leader_epoch > (found[-1][0] if found else -1):
+                    found.append((batch.leader_epoch, batch.base_offset))
                 if count % BATCHES_PER_STEP == 0:
                     yield 0
         self._epochs.assign_many(found)
@@ -294,7 +294,7 @@ class FolderLoader:
             if start is None:
                 continue
             for count, batch in enumerate(segment.scan(start[0], verify_crc=False), start=1):
-                if batch[2] >= kept_from:
+                if batch.base_offset >= kept_from:
                     break
                 self._producers.replay(batch)
                 if count % BATCHES_PER_STEP == 0:
@@ -330,5 +330,4 @@ def _last_entry_is_sound(segment: Segment) -> bool:
     header = segment.log.read(HEADER_BYTES, position)
     if len(header) < HEADER_BYTES:
         return False
-    base_offset, _, _, magic, _, _, delta, *_ = HEADER.unpack(header)
-    return bool(magic == 2 and base_offset + delta == offset)
+    return header[MAGIC_POSITION] == 2 and BatchHeader.read(header).last_offset == offset

@@ -15,7 +15,7 @@ import json
 from gregor.storage.fs.worker import Worker, run_worker
 from gregor.storage.segment.scan import Scan
 
-MOST_HEADERS = 5000
+MAX_HEADERS = 5000
 """Of producers' batches: more of them take the event loop that gets them longer than a step."""
 
 
@@ -32,7 +32,7 @@ class ScanWorker(Worker):
                 self._answer(given_back=str(error))
                 continue
             headers = sum(len(kept) for kept in scan.trail.to_lists())
-            if headers > MOST_HEADERS:
+            if headers > MAX_HEADERS:
                 self._answer(given_back=f"{headers} batches of producers")
                 continue
             offset_entries, time_entries = scan.offset_entries, scan.time_entries

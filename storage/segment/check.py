@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, NamedTuple
 
-from gregor.storage.segment.batches import HEADER, HEADER_BYTES, NO_TIMESTAMP
+from gregor.storage.segment.batches import HEADER_BYTES, MAGIC_POSITION, NO_TIMESTAMP, BatchHeader
 from gregor.storage.segment.scan import Scan
 
 if TYPE_CHECKING:
-    from gregor.storage.producers.trail import ProducerTrail
     from gregor.storage.segment.index import OffsetIndex, TimeIndex
+    from gregor.storage.segment.producer_trail import ProducerTrail
     from gregor.storage.segment.segment import Segment
 
 
@@ -90,15 +90,15 @@ def _last_entry_below(segment: Segment, offset: int) -> _Start:
     if position:
         header = segment.log.read(HEADER_BYTES, position)
         if len(header) == HEADER_BYTES:
-            base_offset, _, _, magic, _, _, delta, *_ = HEADER.unpack(header)
-            if magic == 2 and base_offset + delta == indexed_offset < offset:
+            batch = BatchHeader.read(header)
+            if header[MAGIC_POSITION] == 2 and batch.last_offset == indexed_offset < offset:
                 time_entries = segment.time_index.entries_below_offset(indexed_offset + 1)
                 max_timestamp, max_offset = NO_TIMESTAMP, segment.base_offset
                 if time_entries:
                     max_timestamp, relative_offset = segment.time_index.entry(time_entries - 1)
                     max_offset = segment.base_offset + relative_offset
                 entries = segment.offset_index.entries_below_position(position + 1)
-                return _Start(entries, time_entries, position, base_offset, max_timestamp, max_offset)
+                return _Start(entries, time_entries, position, batch.base_offset, max_timestamp, max_offset)
     return _Start(0, 0, 0, segment.base_offset, NO_TIMESTAMP, segment.base_offset)
 
 

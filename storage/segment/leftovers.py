@@ -106,7 +106,7 @@ def _end_offset(files: Files, directory: str, offset: int, sizes: dict[str, int]
         end_offset = segment.read_next_offset()[0]
     if end_offset == offset:
         for batch in segment.scan(verify_crc=False):
-            end_offset = batch[3] + 1
+            end_offset = batch.last_offset + 1
     segment.close()
     return end_offset
 

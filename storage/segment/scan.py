@@ -21,8 +21,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from gregor.protocol.records.checksum import crc32c
-from gregor.storage.producers.trail import Header, ProducerTrail
 from gregor.storage.segment.batches import (
+    CRC_POSITION,
     CRC_START,
     HEADER_BYTES,
     LENGTH_OVERHEAD,
@@ -31,6 +31,7 @@ from gregor.storage.segment.batches import (
     TRANSACTIONAL_BIT,
 )
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
+from gregor.storage.segment.producer_trail import Header, ProducerTrail
 
 if TYPE_CHECKING:
     from gregor.storage.fs.files import File
@@ -41,7 +42,7 @@ WINDOW_BYTES = 128 * 1024
 _HEADER = Struct(">qiibIhi8xqqhi")
 """As batches.HEADER, without what nobody here looks at: the base timestamp and the record count."""
 
-_LEAST_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
+_MIN_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
 _HIGHEST_PLAIN_ATTRIBUTES = TRANSACTIONAL_BIT - 1
 
 _STATE = (
@@ -134,84 +135,88 @@ class Scan:
     def run(self, log: File) -> Generator[int, None, None]:
         """Goes on to the end; yields, about every millisecond, the position it has come to. Once another has gone on
         with the scan it must not be resumed."""
-        segment_offset, end, interval_bytes = self.base_offset, self.end, self.index_interval_bytes
-        highest_next_offset = segment_offset + MAX_RELATIVE_OFFSET + 1
-        trail, epochs = self.trail, self.epochs
-        offset_entries, time_entries = self.offset_entries, self.time_entries
-        pack_offset_entry, pack_time_entry = OffsetIndex.ENTRY.pack, TimeIndex.ENTRY.pack
-        unpack_header, crc_start, overhead, least_length = (
-            _HEADER.unpack_from,
-            CRC_START,
-            LENGTH_OVERHEAD,
-            _LEAST_LENGTH,
-        )
-        highest_plain = _HIGHEST_PLAIN_ATTRIBUTES
-        read_into = log.read_into
+        end, read_into = self.end, log.read_into
         window = bytearray(min(WINDOW_BYTES, max(end - self.position, 0)))
         view = memoryview(window)
+        while self.valid and self.position + HEADER_BYTES <= end:
+            position = self.position
+            filled = read_into(view[: end - position], position)
+            checked = self._check_window(window, view, filled)
+            if not checked and self.valid:
+                # The first batch does not fit the window, or is cut off.
+                stop = int.from_bytes(view[8:LENGTH_OVERHEAD], signed=True) + LENGTH_OVERHEAD
+                if filled < HEADER_BYTES or position + stop > end:
+                    break
+                crc = int.from_bytes(view[CRC_POSITION:CRC_START])
+                self.valid = (yield from _checksum(log, position, stop, view)) == crc
+                if self.valid:
+                    # The checksum's windows have overwritten the header.
+                    filled = read_into(view[: end - position], position)
+                    checked = self._check_window(window, view, filled, stop)
+            if not checked:
+                break
+            yield self.position
+        self.is_over = True
+
+    def _check_window(self, window: bytearray, view: memoryview, filled: int, checked_stop: int = -1) -> int:
+        """Check the batches that lie whole in the window's first `filled` bytes; a first one that ends at
+        `checked_stop`, behind the window, has the right checksum. Returns how many bytes of valid batches there are."""
+        segment_offset, interval_bytes = self.base_offset, self.index_interval_bytes
+        highest_next_offset = segment_offset + MAX_RELATIVE_OFFSET + 1
+        trail, offset_entries, time_entries = self.trail, self.offset_entries, self.time_entries
+        unpack_header = _HEADER.unpack_from
         # Batches without a producer go where nothing is kept.
         keep_header = deque[Header](maxlen=0).append
         producer_in_hand = -1
         (position, next_offset, entry_position, max_timestamp, max_timestamp_offset, indexed_timestamp,
          last_epoch) = [getattr(self, name) for name in _STATE]  # fmt: skip
-        while self.valid and position + HEADER_BYTES <= end:
-            filled = read_into(view[: end - position], position)
-            at, last_header, batches = 0, filled - HEADER_BYTES, 0
-            entry_due_after = entry_position + interval_bytes - position
-            while at <= last_header:
-                base_offset, length, epoch, magic, crc, attributes, delta, timestamp, producer_id, _, _ = header = (
-                    unpack_header(window, at)
-                )
-                stop = at + length + overhead
-                following = base_offset + delta + 1  # the delta is vouched for by the checksum
-                if magic != 2 or length < least_length or base_offset < next_offset or following > highest_next_offset:
-                    self.valid = False
-                    break
-                if stop <= filled:
-                    if crc32c(view[at + crc_start : stop]) != crc:
-                        self.valid = False
-                        break
-                elif at or position + stop > end:
-                    break
-                elif (yield from _checksum(log, position, stop, view)) != crc:
-                    self.valid = False
-                    break
-
-                next_offset = following
-                batches += 1
-                if timestamp > max_timestamp:
-                    max_timestamp, max_timestamp_offset = timestamp, following - 1
-                if at > entry_due_after:
-                    entry_position = position + at
-                    entry_due_after = at + interval_bytes
-                    offset_entries += pack_offset_entry(following - 1 - segment_offset, entry_position)
-                    if max_timestamp > indexed_timestamp:
-                        time_entries += pack_time_entry(max_timestamp, max_timestamp_offset - segment_offset)
-                        indexed_timestamp = max_timestamp
-                if epoch > last_epoch:
-                    last_epoch = epoch
-                    epochs.append((epoch, base_offset))
-                if producer_id == producer_in_hand and attributes <= highest_plain:
-                    keep_header(header)
-                elif producer_id >= 0:
-                    if attributes > highest_plain:
-                        trail.keep_special(header)
-                    else:
-                        producer_in_hand = producer_id
-                        keep_header = trail.recent(producer_id).append
-                        keep_header(header)
-                at = stop
-            if at == 0:
+        at, last_header, batches = 0, filled - HEADER_BYTES, 0
+        entry_due_after = entry_position + interval_bytes - position
+        while at <= last_header:
+            base_offset, length, epoch, magic, crc, attributes, delta, timestamp, producer_id, _, _ = header = (
+                unpack_header(window, at)
+            )
+            stop = at + length + LENGTH_OVERHEAD
+            following = base_offset + delta + 1  # the delta is vouched for by the checksum
+            if magic != 2 or length < _MIN_LENGTH or base_offset < next_offset or following > highest_next_offset:
+                self.valid = False
                 break
-            position += at
-            self.batches += batches
-            (self.position, self.next_offset, self.entry_position, self.max_timestamp, self.max_timestamp_offset,
-             self.indexed_timestamp, self.last_epoch) = (
-                position, next_offset, entry_position, max_timestamp, max_timestamp_offset, indexed_timestamp,
-                last_epoch,
-            )  # fmt: skip
-            yield position
-        self.is_over = True
+            if stop > filled:
+                if at or stop != checked_stop:
+                    break
+            elif crc32c(view[at + CRC_START : stop]) != crc:
+                self.valid = False
+                break
+            next_offset = following
+            batches += 1
+            if timestamp > max_timestamp:
+                max_timestamp, max_timestamp_offset = timestamp, following - 1
+            if at > entry_due_after:
+                entry_position = position + at
+                entry_due_after = at + interval_bytes
+                offset_entries += OffsetIndex.ENTRY.pack(following - 1 - segment_offset, entry_position)
+                if max_timestamp > indexed_timestamp:
+                    time_entries += TimeIndex.ENTRY.pack(max_timestamp, max_timestamp_offset - segment_offset)
+                    indexed_timestamp = max_timestamp
+            if epoch > last_epoch:
+                last_epoch = epoch
+                self.epochs.append((epoch, base_offset))
+            if producer_id == producer_in_hand and attributes <= _HIGHEST_PLAIN_ATTRIBUTES:
+                keep_header(header)
+            elif producer_id >= 0 and attributes > _HIGHEST_PLAIN_ATTRIBUTES:
+                trail.keep_special(header)
+            elif producer_id >= 0:
+                producer_in_hand = producer_id
+                keep_header = trail.recent(producer_id).append
+                keep_header(header)
+            at = stop
+        self.batches += batches
+        (self.position, self.next_offset, self.entry_position, self.max_timestamp, self.max_timestamp_offset,
+         self.indexed_timestamp, self.last_epoch) = (
+            position + at, next_offset, entry_position, max_timestamp, max_timestamp_offset, indexed_timestamp,
+            last_epoch,
+        )  # fmt: skip
+        return at
 
     def finish(self) -> None:
         """The time index ends with the largest timestamp, as that of a segment that was closed."""

@@ -16,17 +16,15 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.protocol.records.checksum import crc32c
 from gregor.storage.fs.disk_errors import is_full
 from gregor.storage.fs.preallocation import PIECE_BYTES
 from gregor.storage.segment.batches import (
-    CRC_START,
-    HEADER,
     HEADER_BYTES,
     LENGTH_OVERHEAD,
     MAX_RELATIVE_OFFSET,
     NO_TIMESTAMP,
-    ScannedBatch,
+    BatchHeader,
+    BatchWalk,
 )
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
 
@@ -41,6 +39,7 @@ SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 
 SCAN_BYTES = 1024 * 1024
+HEADERS_BYTES = 64 * 1024
 LOCATE_BYTES = 8192
 """A window that holds what lies between two index entries of the default interval, and most of a batch."""
 
@@ -129,7 +128,7 @@ class Segment:
             header = self.log.read(HEADER_BYTES, 0) if self.size_bytes else b""
             if len(header) < HEADER_BYTES:
                 return NO_TIMESTAMP  # and not remembered: the first append brings one
-            self._first_timestamp = HEADER.unpack(header)[8]
+            self._first_timestamp = BatchHeader.read(header).max_timestamp
         return self._first_timestamp
 
     @first_timestamp.setter
@@ -159,7 +158,7 @@ class Segment:
             at, limit = 0, len(window) - HEADER_BYTES
             while at <= limit:
                 base_offset, length, _, magic, _, _, delta = _OFFSETS.unpack_from(window, at)
-                if magic != 2 or length < _LEAST_LENGTH:
+                if magic != 2 or length < _MIN_LENGTH:
                     raise KafkaError(
                         ErrorCode.KAFKA_STORAGE_ERROR, f"{self.log.path}: no record batch at position {position + at}"
                     )
@@ -171,53 +170,28 @@ class Segment:
             position += at
         return None
 
-    def scan(self, position: int = 0, verify_crc: bool = True) -> Iterator[ScannedBatch]:
+    def scan(self, position: int = 0, verify_crc: bool = True) -> Iterator[BatchHeader]:
         """The batches from `position` (where one must begin) to the end of the segment, or to the first one that is
-        torn, has a wrong checksum (if asked for), or goes back in offsets or beyond those of a segment. Says nothing of
-        why it ended: compare position + size of the last batch with `size_bytes`. Raises OldMessageFormat.
+        torn, has a wrong checksum (if that is checked), or goes back in offsets or beyond those of a segment. Says
+        nothing of why it ended: compare position + size of the last batch with `size_bytes`. Raises OldMessageFormat.
         """
-        unpack_from, read, end = HEADER.unpack_from, self.log.read, self.size_bytes
-        next_offset = self.base_offset
-        highest_offset = self.base_offset + MAX_RELATIVE_OFFSET
-        window_bytes = SCAN_BYTES if verify_crc else LOCATE_BYTES * 8
-        want_bytes = window_bytes
-        while position + HEADER_BYTES <= end:
-            want_bytes = min(want_bytes, end - position)
-            window = read(want_bytes, position)
-            view = memoryview(window)
-            limit = len(window)
-            if limit < want_bytes:
-                end = position + limit  # the file is shorter than it is said to be
-            at = 0
-            want_bytes = window_bytes
-            while at + HEADER_BYTES <= limit:
-                (base_offset, length, leader_epoch, magic, crc, attributes, delta, _, max_timestamp, producer_id,
-                 producer_epoch, base_sequence, _) = unpack_from(window, at)  # fmt: skip
-                size_bytes = length + LENGTH_OVERHEAD
-                batch_end = at + size_bytes
-                last_offset = base_offset + delta
-                if (
-                    magic != 2
-                    or length < _LEAST_LENGTH
-                    or delta < 0
-                    or base_offset < next_offset
-                    or last_offset > highest_offset
-                ):
-                    self.refuse_old_format(position + at)
-                    return
-                if position + batch_end > end:
-                    return
-                if verify_crc:
-                    if batch_end > limit:
-                        want_bytes = max(window_bytes, size_bytes)
-                        break
-                    if crc32c(view[at + CRC_START : batch_end]) != crc:
-                        return
-                yield (position + at, size_bytes, base_offset, last_offset, leader_epoch, attributes, max_timestamp,
-                       producer_id, producer_epoch, base_sequence)  # fmt: skip
-                next_offset = last_offset + 1
-                at = batch_end
-            position += at
+        walk = self.walk(position, checks_crc=verify_crc, is_whole=verify_crc)
+        yield from walk
+        if walk.defect is not None:
+            self.refuse_old_format(walk.position)
+
+    def walk(self, position: int = 0, *, checks_crc: bool = True, is_whole: bool = True) -> BatchWalk:
+        """As `scan`, and the walk tells why it ended."""
+        return BatchWalk(
+            self.log.read,
+            position,
+            self.size_bytes,
+            next_offset=self.base_offset,
+            highest_offset=self.base_offset + MAX_RELATIVE_OFFSET,
+            checks_crc=checks_crc,
+            is_whole=is_whole,
+            window_bytes=SCAN_BYTES if is_whole else HEADERS_BYTES,
+        )
 
     def read_next_offset(self) -> tuple[int, int]:
         """(next offset, end position): where the next batch goes. Looks at headers only, from the last index entry on.
@@ -225,8 +199,8 @@ class Segment:
         next_offset, end = self.base_offset, 0
         if self.size_bytes:
             end = self.offset_index.last()[1]
-            for position, size_bytes, _, last_offset, *_ in self.scan(end, verify_crc=False):
-                next_offset, end = last_offset + 1, position + size_bytes
+            for batch in self.scan(end, verify_crc=False):
+                next_offset, end = batch.last_offset + 1, batch.position + batch.size_bytes
         return next_offset, end
 
     # Appends. Log writes the .log file itself (one system call, no frame between) and does the bookkeeping.
@@ -338,9 +312,9 @@ class Segment:
         # The batches behind the last time entry may be later than it.
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
         start = self.offset_index.lookup(self.max_timestamp_offset)[1]
-        for _, _, _, last_offset, _, _, timestamp, *_ in self.scan(start, verify_crc=False):
-            if timestamp > self.max_timestamp:
-                self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
+        for batch in self.scan(start, verify_crc=False):
+            if batch.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = batch.max_timestamp, batch.last_offset
 
     def refuse_old_format(self, position: int) -> None:
         """Raises OldMessageFormat if a whole message of magic 0 or 1 begins there: such a log must not be taken for a
@@ -357,4 +331,4 @@ class Segment:
 _OFFSETS = Struct(">qiibIhi")
 """The header up to the last offset delta."""
 
-_LEAST_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
+_MIN_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD

@@ -125,7 +125,7 @@ def look_at_folder(files: Files, path: str, found: Callable[[Finding], None]) ->
             deleted += 1
         else:
             if partition.kind is FolderKind.STRAY:
-                found(Finding(where, "a partition that was set aside", "Nobody serves or removes it", harmless=True))
+                found(Finding(where, "a partition that was set aside", "No broker serves or removes it", harmless=True))
             partitions.append((where, partition))
             total_bytes += sum(one.size_bytes for one in _listed(files, where) if is_segment_name(one.name))
     if deleted:
@@ -303,7 +303,7 @@ class _Partition:
             offset = folder.checkpoints[name].get(key)
             if offset is not None and offset > end_offset:
                 what = f"{key[0]}-{key[1]} is said to reach offset {offset}, but its log ends at {end_offset}"
-                remedy = "Records were lost with the end of the log. A start goes on from what is there"
+                remedy = "Records were lost with the end of the log. A start continues with the records that are there"
                 self._found(Finding(f"{folder.path}/{name}", what, remedy))
         closed_at = folder.checkpoints[RECOVERY_POINT_FILE].get(key, end_offset)
         if folder.was_clean and not folder.in_use and closed_at < end_offset:

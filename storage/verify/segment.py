@@ -24,15 +24,12 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.protocol.records.batch import CorruptBatch, RecordBatch
-from gregor.protocol.records.checksum import crc32c
 from gregor.storage.segment.batches import (
-    CRC_START,
-    HEADER,
-    HEADER_BYTES,
     LENGTH_OVERHEAD,
-    MAX_RELATIVE_OFFSET,
     NO_TIMESTAMP,
     SEQUENCE_MASK,
+    BatchHeader,
+    BatchWalk,
 )
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
 from gregor.storage.segment.segment import OldMessageFormat
@@ -42,7 +39,7 @@ if TYPE_CHECKING:
     from gregor.storage.segment.segment import Segment
 
 WINDOW_BYTES = 1024 * 1024
-MOST_PER_FILE = 20
+MAX_PER_FILE = 20
 """So many problems of one kind are told of a file; of a broken index every entry may be wrong."""
 
 
@@ -142,9 +139,9 @@ class _Entries:
 
     def tell(self, what: str, remedy: str, harmless: bool = False) -> None:
         self._told += 1
-        if self._told <= MOST_PER_FILE:
+        if self._told <= MAX_PER_FILE:
             self._found(Finding(self.path, what, remedy, harmless))
-        elif self._told == MOST_PER_FILE + 1:
+        elif self._told == MAX_PER_FILE + 1:
             self._found(Finding(self.path, "more of the same is left out", REBUILT, harmless))
 
 
@@ -239,112 +236,100 @@ def verify_segment(
 ) -> Generator[int, None, Walked]:
     """Yields the bytes walked since the last yield, about every megabyte; returns where the good batches end. Problems
     go to `found`. `last_epoch`: of the batch before the segment. Raises OSError."""
-    path = segment.log.path
     end_position = segment.size_bytes
     closed = expected.next_base is not None
     offsets = _OffsetEntries(segment.offset_index, found, end_position > 0, expected.growing or expected.may_have_room)
     times = _TimeEntries(segment.time_index, found, end_position > 0, expected.growing or expected.may_have_room)
-    epoch_offsets = [offset for _, offset in expected.epochs]
+    epochs = _Epochs(segment.log.path, expected, found, last_epoch)
     producers = expected.producers
-    position, next_offset, latest, batches = 0, segment.base_offset, NO_TIMESTAMP, 0
-    told_epochs = 0
+    position = reported = batches = 0
+    next_offset, latest = segment.base_offset, NO_TIMESTAMP
     problem: str | None = None
-    while position + HEADER_BYTES <= end_position:
-        window = segment.log.read(min(WINDOW_BYTES, end_position - position), position)
-        view = memoryview(window)
-        limit, at = len(window), 0
-        while at + HEADER_BYTES <= limit:
-            (base_offset, length, epoch, magic, crc, _, delta, _, timestamp, producer_id, producer_epoch, sequence,
-             count) = HEADER.unpack_from(window, at)  # fmt: skip
-            stop = at + length + LENGTH_OVERHEAD
-            last_offset = base_offset + delta
-            if magic != 2:
-                problem = f"format {magic}, not 2"
-            elif length < HEADER_BYTES - LENGTH_OVERHEAD or delta < 0:
-                problem = f"a length of {length} and a last offset delta of {delta}"
-            elif base_offset < next_offset:
-                problem = f"base offset {base_offset} where {next_offset} is the least"
-            elif last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-                problem = f"offset {last_offset} is too far from the segment's {segment.base_offset}"
-            elif position + stop > end_position:
-                problem = (
-                    f"a batch of {length + LENGTH_OVERHEAD} bytes, of which {end_position - position - at} are there"
-                )
-            if problem is not None:
-                break
-            if stop > limit:
-                if at:
-                    break  # read on from here
-                window = segment.log.read(stop, position)
-                view, limit = memoryview(window), len(window)
-                if limit < stop:
-                    problem = f"a batch of {stop} bytes, of which {limit} are there"
-                    break
-            if crc32c(view[at + CRC_START : stop]) != crc:
-                problem = f"the CRC-32C of the batch of offsets {base_offset} to {last_offset} is wrong"
-                break
-            if expected.next_base is not None and last_offset >= expected.next_base:
-                problem = f"offset {last_offset} reaches into the next segment, which begins at {expected.next_base}"
-                break
-            if expected.records:
-                problem = _records_problem(window, at, base_offset, last_offset)
-                if problem is not None:
-                    break
-            elif count < 0 or count > delta + 1:
-                problem = f"{count} records on offsets {base_offset} to {last_offset}"
-                break
-
-            batches += 1
-            if timestamp > latest:
-                latest = timestamp
-            if position + at >= offsets.next_position or last_offset >= offsets.next_offset:
-                offsets.at(position + at, last_offset)
-            if last_offset >= times.next_offset:
-                times.at(last_offset, latest)
-            if epoch != last_epoch:
-                if epoch < last_epoch and told_epochs < MOST_PER_FILE:
-                    told_epochs += 1
-                    found(Finding(path, f"leader epoch {epoch} at offset {base_offset} follows {last_epoch}", COPY))
-                last_epoch = epoch
-                slot = bisect_right(epoch_offsets, base_offset) - 1
-                said = expected.epochs[slot][0] if slot >= 0 else None
-                start_offset = expected.log_start_offset
-                forgotten = said is None and (start_offset is None or base_offset < start_offset)
-                if epoch >= 0 and said != epoch and not forgotten and told_epochs < MOST_PER_FILE:
-                    told_epochs += 1
-                    place = f"{path.rpartition('/')[0]}/leader-epoch-checkpoint"
-                    what = f"offset {base_offset} is of leader epoch {epoch}, the file says {said}"
-                    found(Finding(place, what, EPOCHS_AGAIN))
-            if last_offset in producers and producer_id >= 0:
-                _compare_producer(
-                    producers[last_offset], last_offset, producer_id, producer_epoch,
-                    (sequence + delta) & SEQUENCE_MASK if sequence >= 0 else -1, found,
-                )  # fmt: skip
-            next_offset = last_offset + 1
-            at = stop
-        position += at
-        yield at
-        if problem is not None or at == 0:
+    walk = segment.walk()
+    for batch in walk:
+        last_offset = batch.last_offset
+        problem = _batch_problem(batch, walk, expected)
+        if problem is not None:
             break
+        batches += 1
+        if batch.max_timestamp > latest:
+            latest = batch.max_timestamp
+        if batch.position >= offsets.next_position or last_offset >= offsets.next_offset:
+            offsets.at(batch.position, last_offset)
+        if last_offset >= times.next_offset:
+            times.at(last_offset, latest)
+        if batch.leader_epoch != epochs.last_epoch:
+            epochs.begins(batch.leader_epoch, batch.base_offset)
+        if last_offset in producers and batch.producer_id >= 0:
+            _compare_producer(producers[last_offset], batch, found)
+        next_offset = last_offset + 1
+        position = batch.position + batch.size_bytes
+        if position - reported >= WINDOW_BYTES:
+            yield position - reported
+            reported = position
+    yield position - reported
     if position < end_position:
         rest = end_position - position
-        if problem is None:
-            problem = f"{rest} bytes are no batch"
         if not (expected.growing and _is_torn(segment.log, position, end_position)):
-            old = _old_format(segment, position)
+            what = _old_format(segment, position) or problem or walk.problem or f"{rest} bytes are no batch"
             found(
                 Finding(
-                    path, f"at position {position}: {old or problem} ({rest} bytes behind the last good batch)", COPY
+                    segment.log.path, f"at position {position}: {what} ({rest} bytes behind the last good batch)", COPY
                 )
             )
-    intact = position >= end_position
-    if intact:
+    else:
         offsets.end(expected.growing)
         times.end(latest, closed, expected.growing)
-    return Walked(next_offset, position, batches, last_epoch)
+    return Walked(next_offset, position, batches, epochs.last_epoch)
 
 
-def _records_problem(window: bytes, at: int, base_offset: int, last_offset: int) -> str | None:
+class _Epochs:
+    """Compares the leader epochs of batches with each other and with leader-epoch-checkpoint."""
+
+    def __init__(self, path: str, expected: Expected, found: Callable[[Finding], None], last_epoch: int) -> None:
+        self.last_epoch = last_epoch
+        self._path = path
+        self._expected = expected
+        self._start_offsets = [offset for _, offset in expected.epochs]
+        self._found = found
+        self._told = 0
+
+    def begins(self, epoch: int, base_offset: int) -> None:
+        """The batch at this offset has another epoch than the one before it."""
+        if epoch < self.last_epoch:
+            self._tell(
+                Finding(self._path, f"leader epoch {epoch} at offset {base_offset} follows {self.last_epoch}", COPY)
+            )
+        self.last_epoch = epoch
+        slot = bisect_right(self._start_offsets, base_offset) - 1
+        said = self._expected.epochs[slot][0] if slot >= 0 else None
+        start_offset = self._expected.log_start_offset
+        forgotten = said is None and (start_offset is None or base_offset < start_offset)
+        if epoch >= 0 and said != epoch and not forgotten:
+            place = f"{self._path.rpartition('/')[0]}/leader-epoch-checkpoint"
+            what = f"offset {base_offset} is of leader epoch {epoch}, the file says {said}"
+            self._tell(Finding(place, what, EPOCHS_AGAIN))
+
+    def _tell(self, finding: Finding) -> None:
+        if self._told < MAX_PER_FILE:
+            self._told += 1
+            self._found(finding)
+
+
+def _batch_problem(batch: BatchHeader, walk: BatchWalk, expected: Expected) -> str | None:
+    """What is wrong with a batch whose checksum is right."""
+    if expected.next_base is not None and batch.last_offset >= expected.next_base:
+        return f"offset {batch.last_offset} reaches into the next segment, which begins at {expected.next_base}"
+    if expected.records:
+        return _records_problem(
+            walk.window, batch.position - walk.window_position, batch.base_offset, batch.last_offset
+        )
+    if not 0 <= batch.record_count <= batch.last_offset - batch.base_offset + 1:
+        return f"{batch.record_count} records on offsets {batch.base_offset} to {batch.last_offset}"
+    return None
+
+
+def _records_problem(window: bytes | memoryview, at: int, base_offset: int, last_offset: int) -> str | None:
     before = base_offset - 1
     try:
         for record in RecordBatch(window, at).records():
@@ -356,15 +341,17 @@ def _records_problem(window: bytes, at: int, base_offset: int, last_offset: int)
     return None
 
 
-def _compare_producer(
-    said: LastBatch, offset: int, producer_id: int, epoch: int, sequence: int, found: Callable[[Finding], None]
-) -> None:
-    if (said.producer_id, said.epoch, said.last_sequence) != (producer_id, epoch, sequence):
+def _compare_producer(said: LastBatch, batch: BatchHeader, found: Callable[[Finding], None]) -> None:
+    sequence = -1
+    if batch.base_sequence >= 0:
+        sequence = (batch.base_sequence + batch.last_offset - batch.base_offset) & SEQUENCE_MASK
+    if (said.producer_id, said.epoch, said.last_sequence) != (batch.producer_id, batch.producer_epoch, sequence):
         found(
             Finding(
                 said.snapshot,
-                f"offset {offset} is of producer {producer_id}, epoch {epoch}, sequence {sequence}; the snapshot says "
-                f"producer {said.producer_id}, epoch {said.epoch}, sequence {said.last_sequence}",
+                f"offset {batch.last_offset} is of producer {batch.producer_id}, epoch {batch.producer_epoch}, "
+                f"sequence {sequence}; the snapshot says producer {said.producer_id}, epoch {said.epoch}, "
+                f"sequence {said.last_sequence}",
                 PRODUCERS_AGAIN,
             )
         )

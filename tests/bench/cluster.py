@@ -32,7 +32,7 @@ FAILOVER_PARTITIONS = 300
 MANY_PARTITIONS = 5000
 PARTS = ("load", "failover", "many")
 IDLE_S = 3.0
-MOST_WARM_UP = 5
+MAX_WARM_UP = 5
 FASTER = 1.05
 
 
@@ -70,7 +70,7 @@ def requests_per_s(side: Side, topic: str, settings: dict[str, int], seconds: fl
 def warm_up(measure: Callable[[float], float], seconds: float) -> None:
     """For so long at least, and until it does not become faster any more: a JVM goes on compiling for a while."""
     best, spent = 0.0, 0.0
-    while spent < MOST_WARM_UP * seconds:
+    while spent < MAX_WARM_UP * seconds:
         found = measure(seconds / 2)
         spent += seconds / 2
         if spent >= seconds and found < best * FASTER:

@@ -22,10 +22,11 @@ from gregor.broker.net.connection import Connection
 from gregor.broker.net.outbound import Chunk
 from gregor.broker.net.responses import encode_response
 from gregor.broker.parts import Broker
-from gregor.broker.registry import Entry, Later
+from gregor.broker.registry import Entry
 from gregor.broker.wiring import Node
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.client import RequestCodec
+from gregor.protocol.deferred import Deferred, outcome_of
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     CreateTopicsRequest,
@@ -144,14 +145,8 @@ class Harness:
         connection: Any = self.connection
         result = entry.handler(self.broker, decoded, Call(connection, request.API_KEY, version, 7, client_id))
         buffer[:] = b"\xee" * len(buffer)
-        if isinstance(result, Later):
-            later = result
-            owed: asyncio.Future[Any] = self.loop.create_future()
-            later.then(owed.set_result)
-            try:
-                result = await owed
-            finally:
-                later.cancel()
+        if isinstance(result, Deferred):
+            result = await outcome_of(result, self.loop.create_future())
         elif isinstance(result, Awaitable):
             result = await result
         return None if result is None else self._received(entry, version, result)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable
 from typing import NamedTuple, TypeVar
 
-from tests.support.stolen_time import MAX_SHARE, StolenTime
+from tests.support.stolen_time import MAX_SHARE, StolenTime, waited_s
 
 LIMIT_MS = 10
 
@@ -37,15 +37,6 @@ class LoopLag(NamedTuple):
         )
 
 
-def queued_s() -> float:
-    """How long this thread was ready to run and another process had the processor, where Linux tells it."""
-    try:
-        with open("/proc/thread-self/schedstat") as file:
-            return int(file.read().split()[1]) / 1e9
-    except OSError:
-        return 0.0
-
-
 async def loop_lag_during(work: Awaitable[ResultT]) -> tuple[ResultT, LoopLag]:
     """Return what came of it, and how long the loop's turns were meanwhile."""
     stolen = StolenTime()
@@ -54,10 +45,10 @@ async def loop_lag_during(work: Awaitable[ResultT]) -> tuple[ResultT, LoopLag]:
     gc.disable()  # other tests' garbage is none of its work
     try:
         while not done.done():
-            queued, begin, busy = queued_s(), time.perf_counter(), time.thread_time()
+            queued, begin, busy = waited_s(), time.perf_counter(), time.thread_time()
             await asyncio.sleep(0)
             lasted, busy = time.perf_counter() - begin, time.thread_time() - busy
-            longest = max(longest, lasted - (queued_s() - queued))
+            longest = max(longest, lasted - (waited_s() - queued))
             longest_busy = max(longest_busy, busy)
     finally:
         gc.enable()

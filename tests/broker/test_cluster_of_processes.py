@@ -133,7 +133,7 @@ def test_a_suspended_broker_is_replaced_and_comes_back(cluster: GregorCluster, m
         cluster.until_isr("suspended", [0, 1, 2], index)
     load.delivered()
     log = cluster.brokers[suspended].log()
-    assert "no longer leading" in log and "registered again, with epoch" in log
+    assert "stops leading" in log and "registered again, with epoch" in log
 
 
 def test_without_zookeeper_for_longer_than_a_session(cluster: GregorCluster, make_topic: MakeTopic) -> None:

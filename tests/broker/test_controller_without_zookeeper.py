@@ -18,7 +18,7 @@ from gregor.protocol.messages import (
 )
 from gregor.protocol.turns import run_all
 from gregor.replication.store import nodes
-from gregor.replication.store.time_limit import LEAST_MS
+from gregor.replication.store.time_limit import MIN_MS
 from tests.support.gate import Gate
 from tests.support.gregor_cluster import GregorCluster, until
 from tests.support.topic_settings import alteration
@@ -79,7 +79,7 @@ def test_requests_to_a_controller_that_has_lost_zookeeper(cluster: GregorCluster
             DeleteTopicsRequest(topic_names=["before"], timeout_ms=1000),
             CreatePartitionsRequest(topics=[wider], timeout_ms=1000),
         ]
-        assert TIMEOUT_S > LEAST_MS / 1000
+        assert TIMEOUT_S > MIN_MS / 1000
         assert asked(*requests) == [ErrorCode.REQUEST_TIMED_OUT] * len(requests)
         # One that names no time, and is done after all, since there is a connection in time.
         with RawConnection(broker.port) as connection:

@@ -54,7 +54,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def harness(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
-    monkeypatch.setattr("gregor.broker.jobs.disk_watch._LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr("gregor.broker.jobs.disk_watch._POLL_EVERY_S", 0.02)
     monkeypatch.setattr("gregor.broker.wiring.signal.raise_signal", lambda signal: pytest.fail("the broker gives up"))
     harness = started(disk)
     harness.until(lambda: (disk / "data/.gregor-reserve").exists())

@@ -123,7 +123,7 @@ def test_too_late_is_told_and_the_rest_goes_on(producer: Producer, general: list
     assert len(general) == 1
     producer.send(b"a")
     producer.send(b"b", timeout_ms=1)
-    producer.harness.until(lambda: len(producer.wire.connection._queue.slots[1].chunks or ()) > 0)
+    producer.harness.until(lambda: producer.wire.connection._dispatcher.responses.pending[1].done)
     assert producer.answers() == [], "behind the first, which may wait for longer"
     producer.fetched()
     assert producer.answers() == [(0, 2), (ErrorCode.REQUEST_TIMED_OUT, 3)]

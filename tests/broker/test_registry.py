@@ -41,9 +41,9 @@ def test_entries_know_their_messages_and_headers() -> None:
     for key, entry in load_handlers().items():
         assert entry.response_class is response_class(key)
         for version in range(entry.min_version, entry.max_version + 1):
-            assert entry.request_header_version(version) == request_header_version(key, version)
+            assert entry.header_versions[version][0] == request_header_version(key, version)
             assert entry.response_header_version(version) == response_header_version(key, version)
         request = request_class(key)
         assert request is not None
-        decoded = entry.decode(memoryview(request().encode(entry.max_version)), entry.max_version, 0)
+        decoded, _ = entry.decoders[entry.max_version](memoryview(request().encode(entry.max_version)), 0)
         assert decoded == request.decode(request().encode(entry.max_version), entry.max_version)[0]

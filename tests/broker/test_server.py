@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import pytest
 import uvloop
 
+from gregor.broker.node.store import StartError
 from gregor.broker.server import Server, started_unless_stopped
-from gregor.broker.wiring import StartError
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.messages import (
     ApiVersionsRequest,

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.wiring import Node, StartError
+from gregor.broker.node.store import StartError
+from gregor.broker.wiring import Node, stop_in_order
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
@@ -248,15 +249,37 @@ def test_a_node_can_be_closed_at_any_point_of_its_start(tmp_path: Path, steps: i
 def test_a_member_of_a_cluster_ends_while_there_are_threads(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
     harness.run(harness.node.open_storage())
-    ended = []
+    ended: list[str] = []
 
-    async def close() -> None:
+    async def close_member() -> None:
+        ended.append("member")
         ended.append(await harness.node._background.fsync(lambda: "flushed"))
 
-    member: Any = SimpleNamespace(close=close)
-    harness.node._member = member
+    def part(name: str) -> Any:
+        return SimpleNamespace(
+            close=lambda: ended.append(name), close_all=lambda: ended.append(name), release_reserves=lambda: None
+        )
+
+    def waited_for(name: str) -> Any:
+        async def end() -> None:
+            ended.append(name)
+
+        return SimpleNamespace(close=end, stop=end)
+
+    member: Any = SimpleNamespace(close=close_member)
+    stop_in_order(
+        harness.node._lifetimes,
+        mover=part("mover"),
+        background=harness.node._background,
+        member=member,
+        scan_helper=waited_for("scan helper"),
+        controller=waited_for("controller"),
+        groups=part("groups"),
+        logs=part("logs"),
+        connections=part("connections"),
+    )
     harness.stop()
-    assert ended == ["flushed"]
+    assert ended == ["connections", "groups", "controller", "scan helper", "member", "flushed", "mover"]
 
 
 def test_a_client_is_told_the_address_it_came_by_where_none_was_promised(tmp_path: Path) -> None:

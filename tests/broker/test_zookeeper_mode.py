@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
-from gregor.broker.wiring import StartError
+from gregor.broker.node.store import StartError
 from gregor.replication.store import nodes
 from gregor.replication.store.zookeeper import ZooKeeperStore
 from tests.broker.harness import Harness

@@ -23,7 +23,7 @@ from tests.cluster.servers import PORT, Broker, ZooKeeper
 
 BROKERS = 3
 START_TIMEOUT_S = 120.0
-MOST_ENDS = 30
+MAX_ENDS = 30
 ASK_TIMEOUT_S = 5.0
 METADATA_VERSION = 9
 
@@ -105,7 +105,7 @@ class Cluster:
             for broker in self.brokers:
                 if not broker.running:
                     self.ended.append(f"{broker.name} ended by itself with {broker.exit_code}")
-                    if len(self.ended) > MOST_ENDS:
+                    if len(self.ended) > MAX_ENDS:
                         raise TimeoutError("; ".join(self.ended[-BROKERS:]))
                     broker.start()
             try:

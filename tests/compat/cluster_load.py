@@ -30,7 +30,7 @@ from tests.support.mixed_cluster import MixedCluster
 
 WAIT_S = 120.0
 """For a step of a cluster, on a machine that is busy with other tests."""
-MOST_NAMED = 20
+MAX_NAMED = 20
 UNKNOWN = -1001
 """In place of an offset."""
 _UNKNOWN_FOR_NOW = (
@@ -161,7 +161,7 @@ def out_of_order(records: list[tuple[int, int]]) -> list[str]:
         if number <= largest:
             found.append(f"{number} at {offset} behind {largest}")
         largest = max(largest, number)
-    return [f"{len(found)} places", *found[:MOST_NAMED]]
+    return [f"{len(found)} places", *found[:MAX_NAMED]]
 
 
 def number_of(value: bytes) -> int:

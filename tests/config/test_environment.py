@@ -234,7 +234,7 @@ def test_empty_and_secret_values() -> None:
     found = read_environment({"KAFKA_BROKER_RACK": "", "KAFKA_SSL_KEYSTORE_PASSWORD": "hunter2"})
     assert found.settings == {"ssl.keystore.password": "hunter2"}
     assert found.notes == [
-        "KAFKA_BROKER_RACK is empty and left aside",
+        "KAFKA_BROKER_RACK is empty and ignored",
         "KAFKA_SSL_KEYSTORE_PASSWORD sets ssl.keystore.password=(hidden)",
     ]
 

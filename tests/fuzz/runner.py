@@ -205,7 +205,7 @@ def replay(target: Target, context: Any, data: bytes) -> Report:
 
 @contextmanager
 def quiet_and_limited() -> Iterator[Callable[[], None]]:
-    """Silence, an alarm for TooSlow, and a limit on the address space, which the yielded function renews."""
+    """Isolation, an alarm for TooSlow, and a limit on the address space, which the yielded function renews."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     level = logging.root.manager.disable
     handler = signal.signal(signal.SIGVTALRM, _too_slow)

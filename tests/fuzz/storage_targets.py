@@ -168,7 +168,7 @@ def read_snapshot(context: None, data: bytes) -> None:
     for entry in states.entries.values():
         for first in (-1, 0, entry.next_sequence):
             try:
-                states.check(entry.producer_id, entry.epoch, first, first, 0, NOW_MS, from_client=True)
+                states.check(entry.producer_id, entry.epoch, first, first, 0, NOW_MS, (), from_client=True)
             except KafkaError:
                 continue
     states.take_snapshot(150)

@@ -15,7 +15,7 @@ from gregor.protocol.client import (
     version_ranges,
 )
 from gregor.protocol.errors import MalformedMessage
-from gregor.protocol.framing import SIZE_BYTES, client_id_at, frame_size, request_head, skip_tagged_fields
+from gregor.protocol.framing import SIZE_BYTES, frame_size, request_head, request_header
 from gregor.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -70,9 +70,9 @@ def test_a_broker_reads_what_a_client_framed() -> None:
     frame = RequestCodec(request.API_KEY, 4, "me").frame(request, 9)
     assert frame_size(frame, 0, 1000) == len(frame) - SIZE_BYTES
     assert request_head(frame, SIZE_BYTES) == (12, 4, 9)
-    client_id, position = client_id_at(frame, SIZE_BYTES + 8, len(frame))
+    client_id, position = request_header(frame, SIZE_BYTES + 8, len(frame), 2)
     assert client_id == "me"
-    assert HeartbeatRequest.decode(frame, 4, skip_tagged_fields(frame, position, len(frame))) == (request, len(frame))
+    assert HeartbeatRequest.decode(frame, 4, position) == (request, len(frame))
 
 
 @pytest.mark.parametrize("version", [1, 4])

@@ -112,7 +112,7 @@ def answer(leader: Replica, asker: Replica, request: FetchRequest, max_bytes: in
 
 def sync(follower: Replica) -> None:
     """What was cut is brought to the disk at once."""
-    for log in follower.fetcher.cut_logs():
+    for log in follower.fetcher.truncated_logs():
         log.flush()
         follower.fetcher.synced(log)
 

@@ -28,7 +28,7 @@ from gregor.replication.controller.events import (
     ShutdownAnnounced,
     TopicRead,
     TopicsChanged,
-    TopicsDoomed,
+    TopicsQueuedForDeletion,
     UncleanChanged,
     Write,
     WriteLast,
@@ -89,7 +89,7 @@ class Scenario:
                 self.read_again()
                 return Elected(frozenset(doomed[1:]))
             case ["doom", *names]:
-                return TopicsDoomed(frozenset(names))
+                return TopicsQueuedForDeletion(frozenset(names))
             case ["stopped", broker_id, *keys]:
                 return ReplicasStopped(int(broker_id), frozenset(map(key_of, keys)))
             case ["kept", broker_id, *keys]:

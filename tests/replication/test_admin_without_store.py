@@ -45,8 +45,8 @@ class Away:
 
 
 def shut(running: Node, monkeypatch: pytest.MonkeyPatch) -> Away:
-    monkeypatch.setattr(time_limit, "LEAST_MS", AWAY_MS)
-    monkeypatch.setattr(time_limit, "MOST_MS", AWAY_MS)
+    monkeypatch.setattr(time_limit, "MIN_MS", AWAY_MS)
+    monkeypatch.setattr(time_limit, "MAX_MS", AWAY_MS)
     return Away(running.store)
 
 

@@ -21,10 +21,10 @@ from gregor.protocol.records.batch import build_batch
 from gregor.protocol.turns import run_all
 from gregor.replication.admin.config_changes import ConfigChange, ConfigOperation
 from gregor.replication.admin.configs import incremental, replacement
-from gregor.replication.admin.topics import TOLD_WITHIN_MS, Admin, NewTopic
+from gregor.replication.admin.topics import NOTIFIED_WITHIN_MS, Admin, NewTopic
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.loop import ControllerLoop
-from gregor.replication.partition.controller_request_handler import LocalBroker
+from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.store import nodes
@@ -79,9 +79,9 @@ class Node:
             folder_removed=self.removed.append,
         )
         self.configs.on_topics_changed.append(self.settings_changed)
-        local = LocalBroker(self.replicas, self.image, self.configs, gate)
+        local = ControllerRequestHandler(self.replicas, self.image, self.configs, gate)
         endpoint = Listener("PLAINTEXT", "localhost", 9092, "PLAINTEXT")
-        local.broker_epoch = await register(self.store, BrokerRegistration(0, (endpoint,), timestamp_ms=clock_ms()))
+        local.registered(await register(self.store, BrokerRegistration(0, (endpoint,), timestamp_ms=clock_ms())))
         self.controller = ControllerLoop(
             0, self.store, local, self.configs, clock_ms, gate, delete_topics=self.config["delete.topic.enable"]
         )
@@ -417,12 +417,12 @@ async def test_whoever_changed_topics_is_answered_when_the_other_brokers_know(
     async with node(tmp_path) as running:
         told: list[int] = []
 
-        async def until_told(most_s: float) -> None:
-            assert 0 < most_s <= TOLD_WITHIN_MS / 1000
+        async def until_notified(most_s: float) -> None:
+            assert 0 < most_s <= NOTIFIED_WITHIN_MS / 1000
             topic = running.image.topic("t")
             told.append(0 if topic is None else len(topic.partitions))
 
-        monkeypatch.setattr(running.controller, "until_told", until_told)
+        monkeypatch.setattr(running.controller, "until_notified", until_notified)
         await running.admin.create_topic("t", 1, 1)
         await running.admin.create_partitions("t", 3)
         assert await running.admin.delete_topics(["t"]) == [None]

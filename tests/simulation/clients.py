@@ -139,7 +139,7 @@ class Producer(Client):
         while True:
             attempt += 1
             broker_id, _ = await self.leader(key)
-            asked_s = asyncio.get_running_loop().time()
+            sent_s = asyncio.get_running_loop().time()
             try:
                 answer = await self.peer(broker_id).ask(request, PRODUCE_VERSION)
             except PeerError as error:
@@ -149,7 +149,7 @@ class Producer(Client):
                 code = ErrorCode(answered.error_code).name
             self.world.trace(f"{self.name} {key[0]}-{key[1]} {values[0].decode()}x{len(values)} at {broker_id}: {code}")
             if answered is not None and answered.error_code == ErrorCode.NONE:
-                ledger.acknowledged(key, answered.base_offset, values, self.name, asked_s)
+                ledger.acknowledged(key, answered.base_offset, values, self.name, sent_s)
                 return
             if answered is not None and answered.error_code in FATAL:
                 ledger.violation(f"{self.name}: {code} for {key}, though all before it was acknowledged")
@@ -250,6 +250,7 @@ class Consumer(Client):
             await self.pause()
             return
         if told.preferred_read_replica >= 0:
+            self.world.ledger.sent_to(self.key, broker_id, told.preferred_read_replica, self._rack)
             self._preferred = told.preferred_read_replica, epoch
             return
         records: Any = told.records

@@ -173,7 +173,7 @@ class HastyProducer(Producer):
     async def _await_answer(
         self, key: Key, lane: _Lane, batch: _Batch, pipe: _Pipe, asked: asyncio.Future[ProduceResponse]
     ) -> None:
-        place, asked_s = batch.broker_id, asyncio.get_running_loop().time()
+        place, sent_s = batch.broker_id, asyncio.get_running_loop().time()
         code, answered = "", None
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -189,7 +189,7 @@ class HastyProducer(Producer):
         self.world.trace(f"{self.name} {what}, sequence {batch.sequence}, at {place}: {code}")
         if answered is not None and answered.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             if answered.error_code == ErrorCode.NONE:
-                ledger.acknowledged(key, answered.base_offset, batch.values, self.name, asked_s)
+                ledger.acknowledged(key, answered.base_offset, batch.values, self.name, sent_s)
             else:
                 ledger.stored_before(key, batch.values)
             if batch in lane.batches:

@@ -10,6 +10,7 @@ from gregor.protocol.records.batch import LOG_OVERHEAD, iter_batches
 from gregor.replication.partition.partition import Partition
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import Create, Delete, Operation, Set
+from tests.simulation.node import rack_of
 from tests.simulation.virtual_time import EPOCH_MS
 
 if TYPE_CHECKING:
@@ -119,12 +120,12 @@ class Ledger:
 
     # -- promises --------------------------------------------------------------------------------------------------
 
-    def acknowledged(self, key: Key, base_offset: int, values: list[bytes], producer: str, asked_s: float) -> None:
-        """`asked_s`: when that was asked for which is answered now."""
+    def acknowledged(self, key: Key, base_offset: int, values: list[bytes], producer: str, sent_s: float) -> None:
+        """`sent_s`: when that was asked for which is answered now."""
         self.acknowledged_count += len(values)
         last = base_offset + len(values) - 1
         copies = self._world.copies(key, last)
-        if copies < MIN_IN_SYNC and not self._world.faults.has_lost_bytes(asked_s):
+        if copies < MIN_IN_SYNC and not self._world.faults.has_lost_bytes(sent_s):
             self.violation(f"{key}: offset {last} was acknowledged to {producer} with {copies} copies of it")
         for offset, value in enumerate(values, base_offset):
             self._promise(key, offset, value, f"acknowledged to {producer}")
@@ -237,6 +238,13 @@ class Ledger:
             self.violation(f"{key}: broker {broker_id} {what} with {log.log_end_offset} records; {last} was promised")
         elif not is_there(records_of(log, last, self._end(key, log, last + 1)), last, promised[last]):
             self.violation(f"{key}: broker {broker_id} {what} with another record at {last} than was promised")
+
+    def sent_to(self, key: Key, leader: int, replica: int, rack: str) -> None:
+        """A leader sent a consumer of this rack to another replica."""
+        if rack_of(leader) == rack:
+            self.violation(f"{key}: a consumer of {rack} is sent away from leader {leader}, which is there")
+        if rack_of(replica) != rack:
+            self.violation(f"{key}: a consumer of {rack} is sent to broker {replica}, which is elsewhere")
 
     @staticmethod
     def _end(key: Key, log: Log, end: int) -> int:

@@ -49,7 +49,7 @@ class Stuck(Exception):
     """Nothing is left to happen, or far too much happens without time passing."""
 
 
-MOST_STEPS_AT_ONCE = 200_000
+MAX_STEPS_AT_ONCE = 200_000
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -128,7 +128,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                         continue
             handle._run()
             steps += 1
-            if steps > MOST_STEPS_AT_ONCE:
+            if steps > MAX_STEPS_AT_ONCE:
                 raise Stuck(f"{steps} steps at {self._now_s:.3f} s, the last: {handle!r}")
         self.steps += steps
 

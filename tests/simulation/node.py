@@ -11,30 +11,33 @@ from typing import Any, cast
 
 from gregor.broker.cluster.controlled_shutdown import hand_over
 from gregor.broker.cluster.membership import Membership
-from gregor.broker.cluster.recovering_partitions import LatePartitions
+from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.cluster.replication_service import Replicating
 from gregor.broker.context import Call
 from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.jobs.turns import LoopGate
+from gregor.broker.net.advertised_addresses import OwnAddresses
 from gregor.broker.net.responses import encode_response
 from gregor.broker.parts import Broker
-from gregor.broker.registry import Later, load_handlers
+from gregor.broker.registry import load_handlers
 from gregor.config.broker import BrokerConfig
 from gregor.config.listeners import Listener
 from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.deferred import Deferred, DeferredCancelled, outcome_of
 from gregor.protocol.framing import SIZE_BYTES
 from gregor.protocol.messages import ApiVersionsResponse, RequestHeader, request_header_version
 from gregor.protocol.turns import Steps, run_all
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.broker_channels import Brokers
-from gregor.replication.channels.controller_channel import ControllerLink
+from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.controller.answers import ControllerAnswers
-from gregor.replication.controller.auto_leader_rebalance import LeaderBalance
+from gregor.replication.controller.auto_leader_rebalance import AutoLeaderRebalance
 from gregor.replication.controller.context import LiveBroker
 from gregor.replication.controller.loop import ControllerLoop
-from gregor.replication.partition.alter_partition import IsrChanges
+from gregor.replication.partition.alter_partition import AlterPartitionManager
+from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
@@ -127,7 +130,8 @@ class Node:
             is_alive=self.image.is_alive,
             folder_removed=files.remove_directory,
         )
-        self.local = LatePartitions(self.replicas, self.image, self.configs, gate, self.logs.is_loading)
+        self.recovering = RecoveringPartitions(self.replicas, self.logs.is_loading)
+        self.local = ControllerRequestHandler(self.replicas, self.image, self.configs, gate, self.recovering.hold_back)
         self.member = Membership(
             self.store,
             self.local,
@@ -137,12 +141,11 @@ class Node:
             session_timeout_ms=config["zookeeper.session.timeout.ms"],
             end=self._end,
         )
-        channels = Brokers(broker_id, self.local, LISTENER, config["controller.socket.timeout.ms"], gate)
+        channels = Brokers(broker_id, self.local, self._live, LISTENER, config["controller.socket.timeout.ms"], gate)
         self.controller = ControllerLoop(
             broker_id, self.store, channels, self.configs, clock_ms, gate, listener=LISTENER
         )
-        channels.live = self._live
-        self.local.on_late_answer.append(self.controller.answered_late)
+        self.recovering.on_late_answer.append(self.controller.answered_late)
         self.answers = ControllerAnswers(self.controller, self.store)
         self.follower_sessions = FollowerSessions()
         self.handlers = load_handlers()
@@ -152,9 +155,9 @@ class Node:
         cluster = self.controller.cluster
         return {} if cluster is None else dict(cluster.brokers)
 
-    def _link(self) -> ControllerLink:
+    def _link(self) -> ControllerChannel:
         timeout_ms: int = self.config["controller.socket.timeout.ms"]
-        return ControllerLink(self.broker_id, self.image, self.answers, LISTENER, timeout_ms, self.gate)
+        return ControllerChannel(self.broker_id, self.image, self.answers, LISTENER, timeout_ms, self.gate)
 
     def _broker_epoch(self) -> int:
         return self.local.broker_epoch
@@ -185,7 +188,9 @@ class Node:
             self._clock_ms,
             self._broker_epoch,
             self._checkpoint,
-            IsrChanges(self.broker_id, self._link(), store, self._broker_epoch, self._clock_ms, self.spawn, self.gate),
+            AlterPartitionManager(
+                self.broker_id, self._link(), store, self._broker_epoch, self._clock_ms, self.spawn, self.gate
+            ),
         )
         nothing: Any = dict.fromkeys(Broker.__slots__)
         self.broker = Broker(**nothing)
@@ -197,7 +202,7 @@ class Node:
         replicating.start()
         self.spawn(self._load_rest())
         Cleaner(self.config, self.logs, cast("Any", self), self._clock_ms).on(self.files).start()
-        self.spawn(LeaderBalance(self.controller, 0, BALANCE_S, self.gate).run())
+        self.spawn(AutoLeaderRebalance(self.controller, 0, BALANCE_S, self.gate).run())
         self.spawn(self._maintain())
         self.started = True
 
@@ -206,10 +211,10 @@ class Node:
         await asyncio.sleep(self._loading_s)
         for log in self._loading:
             if log is not None:
-                self.local.loaded(log)
+                self.recovering.loaded(log, self.local.broker_epoch)
                 await asyncio.sleep(self._loading_s)
-        self.local.all_loaded()
-        while self.local.must_be_asked:
+        self.recovering.all_loaded(self.local.broker_epoch)
+        while self.recovering.must_be_asked:
             try:
                 await announce_disk_event(self.store, self.broker_id)
                 return
@@ -252,7 +257,7 @@ class Node:
         broker.producer_ids = ProducerIdAllocator(self.store, self.broker_id, blocks.claim)
         broker.follower_sessions = self.follower_sessions
         broker.fetch_sessions = FetchSessions(1000)
-        broker.unadvertised = frozenset()
+        broker.addresses = OwnAddresses(self.config, True, self._clock_ms)
         broker.background = cast("Any", self)
         broker.sends_to_racks = self.config["replica.selector.class"] == RACK_AWARE_SELECTOR
 
@@ -267,7 +272,7 @@ class Node:
         epoch = self.local.broker_epoch
         if await hand_over(self.config, self._link(), self.store, self.image, self.replicas, epoch):
             await self.replicating.close()
-        await self.controller.until_told(TOLD_WITHIN_S)
+        await self.controller.until_notified(TOLD_WITHIN_S)
         self._network.stop_listening(host_of(self.broker_id), self.process)
         await self.controller.stop()
         await self.replicating.close()
@@ -299,7 +304,7 @@ class _ServerEnd:
 
     def __init__(self, node: Node, host: str) -> None:
         self._node = node
-        self._owed: list[Later] = []
+        self._owed: list[Deferred[Any]] = []
         self.number = next(node.connection_numbers)
         self.host = host
         self.listener = LISTENER
@@ -329,14 +334,16 @@ class _ServerEnd:
         if key == ApiKey.API_VERSIONS:
             chunks = encode_response(entry, version, header.correlation_id, _offered())
             return b"".join(_read(chunk) for chunk in chunks)
-        request = entry.decode(view, version, position)
+        request = entry.decoders[version](view, position)[0]
         call = Call(cast("Any", self), key, version, header.correlation_id, header.client_id)
         try:
             result = entry.handler(node.broker, request, call)
-            if isinstance(result, Later):
+            if isinstance(result, Deferred):
                 result = await self._later(result)
             elif isinstance(result, Awaitable):
                 result = await result
+        except DeferredCancelled:
+            return None
         except StoreError as error:
             _log.info("%s: %r", ApiKey(key).name, error)
             return None
@@ -348,13 +355,12 @@ class _ServerEnd:
         chunks = encode_response(entry, version, header.correlation_id, result)
         return b"".join(_read(chunk) for chunk in chunks)
 
-    async def _later(self, later: Later) -> Any:
+    async def _later(self, later: Deferred[Any]) -> Any:
         self._owed.append(later)
-        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        later.then(answered.set_result)
-        result = await answered
-        self._owed.remove(later)
-        return result
+        try:
+            return await outcome_of(later, asyncio.get_running_loop().create_future())
+        finally:
+            self._owed.remove(later)
 
 
 @functools.cache

@@ -51,9 +51,9 @@ def compact(files: Files, log: Log, now_ms: int, **changes: Any) -> int:
         sources = [one for one in log.segments if one.base_offset in {source.base_offset for source in group}]
         generation = log.generation
         cleaned = run.clean(group)
-        plan = log.begin_swap(cleaned.base_offset, cleaned.size_bytes, sources, generation)
+        plan = log.swap.begin(cleaned.base_offset, cleaned.size_bytes, sources, generation)
         plan.sync()
-        paths = log.finish_swap(plan)
+        paths = log.swap.finish(plan)
         files.sync_directory(log.directory)
         for path in paths:
             files.unlink(path)

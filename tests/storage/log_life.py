@@ -252,18 +252,18 @@ class LogLife(LogModel):
                 plan, cleaning.swap = cleaning.swap, None
                 try:
                     plan.sync()
-                    replaced = log.finish_swap(plan)
+                    replaced = log.swap.finish(plan)
                 except Crash:
                     raise
                 except BaseException:
-                    unlink_unfinished(self.files, log.directory, log.discard_swap(plan))
+                    unlink_unfinished(self.files, log.directory, log.swap.discard(plan))
                     raise
                 plan.sync()
                 self.doomed += replaced
             elif cleaning.groups:
                 done = cleaning.run.clean(cleaning.groups.pop(0))
                 sources = [cleaning.segments[base] for base in done.sources]
-                cleaning.swap = log.begin_swap(done.base_offset, done.size_bytes, sources, cleaning.generation)
+                cleaning.swap = log.swap.begin(done.base_offset, done.size_bytes, sources, cleaning.generation)
             else:
                 log.cleaning = False
                 self.cleaning = None
@@ -342,7 +342,7 @@ class LogLife(LogModel):
         self.files.steps_left = NEVER
         self.files._faults.clear()
         if self.cleaning is not None and self.cleaning.swap is not None:
-            paths = self.log.discard_swap(self.cleaning.swap)
+            paths = self.log.swap.discard(self.cleaning.swap)
             unlink_unfinished(self.files, self.log.directory, paths)
         self.finish_flush()
         offline = self.log.offline

@@ -11,6 +11,8 @@ from gregor.config.topic import LogConfig
 from gregor.protocol.records.batch import RecordBatch, build_batch
 from gregor.storage.fs.files import Files
 from gregor.storage.log.log import Log
+from gregor.storage.segment.batches import BatchHeader
+from gregor.storage.segment.segment import Segment
 
 NOW_MS = 1_700_000_000_000
 DIRECTORY = "/data/orders-0"
@@ -54,6 +56,20 @@ def open_log(files: Files, directory: str = DIRECTORY, *, now_ms: int = NOW_MS, 
     }
     config = log_config(**settings)
     return Log.open(directory, config, files, topic="orders", partition=0, now_ms=now_ms, **arguments)  # type: ignore[arg-type]
+
+
+def header_fields(batch: BatchHeader) -> tuple[int, ...]:
+    """position, size in bytes, base offset, last offset, leader epoch, attributes, max timestamp, producer id, producer
+    epoch, base sequence."""
+    return (
+        batch.position, batch.size_bytes, batch.base_offset, batch.last_offset, batch.leader_epoch, batch.attributes,
+        batch.max_timestamp, batch.producer_id, batch.producer_epoch, batch.base_sequence,
+    )  # fmt: skip
+
+
+def scanned(segment: Segment, position: int = 0, *, verify_crc: bool = True) -> list[tuple[int, ...]]:
+    """The header fields of what a scan yields."""
+    return [header_fields(one) for one in segment.scan(position, verify_crc=verify_crc)]
 
 
 def offsets(data: bytes) -> list[int]:

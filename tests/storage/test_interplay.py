@@ -52,7 +52,7 @@ def swap_begun(files: MemoryFiles, log: Log) -> SwapPlan:
     run.build_map()
     result = run.clean(run.groups()[0])
     sources = [one for one in log.segments if one.base_offset in result.sources]
-    return log.begin_swap(result.base_offset, result.size_bytes, sources, log.generation)
+    return log.swap.begin(result.base_offset, result.size_bytes, sources, log.generation)
 
 
 def finished(slices: Steps[Any]) -> Any:
@@ -119,7 +119,7 @@ def test_a_segment_that_was_compacted_after_it_was_copied_is_not_taken_for_synce
         plan.run()
         move.copied(plan)
     assert move.recovery_point == 12
-    log.finish_swap(swap)
+    log.swap.finish(swap)
     assert move.is_caught_up()
     assert move.recovery_point == 0
 
@@ -186,8 +186,8 @@ def test_a_topic_made_anew_under_a_compaction_of_its_predecessor() -> None:
     new = made(manager, count=3)
     before = sorted(entry.name for entry in files.list_directory(new.directory))
     with pytest.raises(LogChanged):
-        old.finish_swap(plan)
-    assert old.discard_swap(plan) == []
+        old.swap.finish(plan)
+    assert old.swap.discard(plan) == []
     assert sorted(entry.name for entry in files.list_directory(new.directory)) == before
 
 
@@ -214,10 +214,10 @@ def test_a_swap_that_fails_half_way_is_not_taken_back(renames: int) -> None:
     plan = swap_begun(files, log)
     files.fail("rename", after=renames, error=OSError(errno.ENOSPC, "no room for a longer name"))
     try:
-        log.finish_swap(plan)
+        log.swap.finish(plan)
     except KafkaError:
         assert log.offline
-        for path in log.discard_swap(plan):  # what somebody does who does not look at the kind of the error
+        for path in log.swap.discard(plan):  # what somebody does who does not look at the kind of the error
             files.unlink(path)
     again = started(files, "/data").logs["orders", 0]
     assert again.log_end_offset == 12
@@ -241,7 +241,7 @@ def test_a_crash_while_a_swap_is_taken_back_leaves_no_index_of_another_segment(r
     files.fail("rename", after=renames)
     files.fail("unlink")
     with suppress(KafkaError):
-        log.discard_swap(plan)
+        log.swap.discard(plan)
     (again,) = started(files, "/data").logs.values()
     assert again.log_end_offset == 30
     for segment in again.segments:
@@ -267,14 +267,14 @@ def test_no_room_for_a_longer_name_leaves_nothing_of_a_swap(renames: int) -> Non
     unlink_unfinished(files, log.directory)
     plan = swap_begun(files, log)
     files.fail("rename", after=renames, error=full)
-    for path in log.discard_swap(plan):
+    for path in log.swap.discard(plan):
         files.unlink(path)
     assert not [entry for entry in files.list_directory(log.directory) if ".log." in entry.name]
     assert len(all_records(log)) == 12
 
 
 def offsets_of(segment: Any) -> list[int]:
-    return [one[2] for one in segment.scan(verify_crc=False)]
+    return [one.base_offset for one in segment.scan(verify_crc=False)]
 
 
 # Moves

@@ -21,7 +21,7 @@ from tests.support.processes import answers_metadata, clean_environment, free_po
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 SOURCES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
-NEEDED = ("config/server.properties", "protocol/messages.pyi", "spark_jobs/log4j2.properties")
+NEEDED = ("build.txt", "config/server.properties", "protocol/messages.pyi", "spark_jobs/log4j2.properties")
 FOREIGN_PACKAGES = ("storage", "protocol")
 """The foreign ones are packages here, and single modules for the other names."""
 START_TIMEOUT_S = 20.0
@@ -33,7 +33,7 @@ def copy_sources(folder: pathlib.Path) -> pathlib.Path:
     copy = folder / "source"
     for name in SOURCES:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "hatch_build.py", "pyproject.toml", "README.md"):
+    for name in ("__init__.py", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     return copy
 

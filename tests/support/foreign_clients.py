@@ -21,7 +21,7 @@ GO_PROGRAMS = ROOT / ".cache/go-clients"
 NODE_SOURCES = ROOT / "tests/compat/node"
 NODE_FOLDER = ROOT / ".cache/node-clients"
 NODE_FILES = ("package.json", "package-lock.json")
-LEAST_GO = (1, 21)
+MIN_GO = (1, 21)
 """From here on Go fetches by itself the release that go.mod asks for."""
 BUILD_TIMEOUT_S = 600
 RUN_TIMEOUT_S = 120
@@ -38,8 +38,8 @@ def go_program(name: str) -> pathlib.Path:
         raise NoToolchain("needs Go: apt-get install golang-go")
     said = subprocess.run(["go", "version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"go(\d+)\.(\d+)", said)
-    if found is None or (int(found[1]), int(found[2])) < LEAST_GO:
-        raise NoToolchain(f"needs Go {LEAST_GO[0]}.{LEAST_GO[1]} or newer, this is {said.strip()}")
+    if found is None or (int(found[1]), int(found[2])) < MIN_GO:
+        raise NoToolchain(f"needs Go {MIN_GO[0]}.{MIN_GO[1]} or newer, this is {said.strip()}")
     GO_PROGRAMS.mkdir(parents=True, exist_ok=True)
     _build(["go", "build", "-o", str(GO_PROGRAMS) + "/", f"./{name}"], GO_SOURCES)
     return GO_PROGRAMS / name

@@ -13,7 +13,7 @@ from kazoo.exceptions import NoNodeError
 
 from gregor.replication.store import nodes
 from tests.support.processes import BrokerProcess, answers_metadata
-from tests.support.zookeeper import ZooKeeperProcess
+from tests.support.zookeeper import ZooKeeperEnsemble, ZooKeeperProcess
 
 PATIENCE_S = 30.0
 """How long a test waits for a state, on a busy machine as well."""
@@ -47,7 +47,7 @@ class GregorCluster:
         brokers: int = 3,
         overrides: Mapping[str, str] | None = None,
         *,
-        zookeeper: ZooKeeperProcess | None = None,
+        zookeeper: ZooKeeperProcess | ZooKeeperEnsemble | None = None,
         first_id: int = 0,
         tick_ms: int = 500,
     ) -> None:

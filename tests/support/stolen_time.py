@@ -1,4 +1,4 @@
-"""Processor time that the host of this machine gave to others: while it does, measures of wall time mean little."""
+"""Processor time that went to others, by this machine's host or on it: what measures of wall time must know."""
 
 from __future__ import annotations
 
@@ -41,3 +41,12 @@ class StolenTime:
                 return steal_of(file.readline())
         except OSError:
             return None
+
+
+def waited_s() -> float:
+    """How long this thread was ready to run and another process had the processor; 0 where the system does not tell."""
+    try:
+        with open("/proc/thread-self/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except OSError:
+        return 0.0

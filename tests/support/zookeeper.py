@@ -20,6 +20,9 @@ class ZooKeeperProcess:
     def __init__(self, folder: Path, tick_ms: int = 500) -> None:
         self.folder = folder
         self.port = free_port()
+        self.ensemble: dict[str, str] = {}
+        """More settings: those of one of several servers."""
+        self.server_id: int | None = None
         self.output = folder / "zookeeper.out"
         self._tick_ms = tick_ms
         self._process: subprocess.Popen[bytes] | None = None
@@ -34,7 +37,16 @@ class ZooKeeperProcess:
         return self._process.pid
 
     def start(self) -> ZooKeeperProcess:
+        self.launch()
+        self.until_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start the process; one of several is ready only when most of them are there."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        if self.server_id is not None:
+            (self.folder / "data").mkdir(exist_ok=True)
+            (self.folder / "data" / "myid").write_text(str(self.server_id))
         config = self.folder / "zoo.cfg"
         lines = {
             "tickTime": self._tick_ms,
@@ -42,19 +54,28 @@ class ZooKeeperProcess:
             "clientPort": self.port,
             "clientPortAddress": "127.0.0.1",
             "maxClientCnxns": 0,
+            **self.ensemble,
         }
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
                 server_command(config), env=clean_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
+
+    def until_ready(self) -> None:
+        """Until it serves clients: one of several that does not know a leader says that it does not."""
+        assert self._process is not None, "not started"
         deadline = time.monotonic() + START_TIMEOUT_S
-        while self.ask(b"ruok") != b"imok":
+        while b"Mode:" not in self.ask(b"srvr"):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise RuntimeError(f"ZooKeeper did not start:\n{self.output.read_text(errors='replace')}")
             time.sleep(0.05)
-        return self
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the leader of several servers."""
+        return b"Mode: leader" in self.ask(b"srvr")
 
     def ask(self, word: bytes) -> bytes:
         """The answer to a four-letter word, nothing where there is no server."""
@@ -78,3 +99,36 @@ class ZooKeeperProcess:
 
     def __exit__(self, *exception: object) -> None:
         self.kill()
+
+
+class ZooKeeperEnsemble:
+    """Several servers that stand in for each other. A context manager."""
+
+    def __init__(self, folder: Path, count: int = 3, tick_ms: int = 500) -> None:
+        self.servers = [ZooKeeperProcess(folder / f"zookeeper-{number}", tick_ms) for number in range(1, count + 1)]
+        members = {
+            f"server.{number}": f"127.0.0.1:{free_port()}:{free_port()};127.0.0.1:{server.port}"
+            for number, server in enumerate(self.servers, 1)
+        }
+        for number, server in enumerate(self.servers, 1):
+            server.server_id = number
+            server.ensemble = {"initLimit": "20", "syncLimit": "10", **members}
+
+    @property
+    def connect(self) -> str:
+        return ",".join(server.connect for server in self.servers)
+
+    def __enter__(self) -> ZooKeeperEnsemble:
+        try:
+            for server in self.servers:
+                server.launch()
+            for server in self.servers:
+                server.until_ready()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for server in self.servers:
+            server.kill()

@@ -14,7 +14,7 @@ from gregor.protocol.messages import DescribeLogDirsResponse, MetadataResponse
 
 AHEAD_MS = 10_000
 """A newest record this far in the future is told of: clocks of machines that keep time differ by less."""
-LEAST_FREE_SHARE = 0.05
+MIN_FREE_SHARE = 0.05
 LITTLE_FREE_SHARE = 0.15
 _NAMES_SHOWN = 5
 
@@ -156,7 +156,7 @@ def check_agreement(seen: Seen) -> list[Finding]:
             f"broker {broker.node_id} sees controller {broker.controller_id} and {len(broker.live)} brokers"
             for broker in asked
         )
-        remedy = "it passes after an election; if it stays, a broker is cut off from the controller or from ZooKeeper"
+        remedy = "it passes after an election; if it stays, a broker cannot reach the controller or ZooKeeper"
         return [*found, Finding(Level.WRONG, f"the brokers do not agree: {told}", remedy)]
     count = len(metadata.brokers)
     text = (
@@ -171,7 +171,7 @@ def check_folders(broker: SeenBroker) -> list[Finding]:
     for folder in broker.log_dirs:
         name = f"broker {broker.node_id}, {folder.log_dir}"
         if folder.error_code:
-            remedy = "its disk failed or is full; the broker's log has the cause. Mend it, then restart the broker"
+            remedy = "its disk failed or is full; the broker's log has the cause. Repair it, then restart the broker"
             found.append(Finding(Level.WRONG, f"{name}: {ErrorCode(folder.error_code).name}", remedy))
         elif folder.total_bytes in (UNKNOWN_BYTES, 0) or folder.usable_bytes == UNKNOWN_BYTES:
             found.append(Finding(Level.OK, f"{name}: usable; this broker does not tell how full its volume is"))
@@ -181,7 +181,7 @@ def check_folders(broker: SeenBroker) -> list[Finding]:
             remedy = "lower retention.ms or retention.bytes of large topics (`gregor log-dirs --describe`), or add room"
             level = Level.OK
             if share < LITTLE_FREE_SHARE:
-                level = Level.WRONG if share < LEAST_FREE_SHARE else Level.NOTE
+                level = Level.WRONG if share < MIN_FREE_SHARE else Level.NOTE
             found.append(Finding(level, text, remedy if level else ""))
     return found
 
@@ -207,8 +207,8 @@ def check_partitions(seen: Seen) -> list[Finding]:
     start = "start the brokers that are down: `gregor topics --describe --under-replicated-partitions` names replicas"
     if offline:
         lost = "`gregor leader-election --election-type unclean`, which loses records"
-        remedy = f"{start}. If such a broker is lost for ever: {lost}"
-        found.append(Finding(Level.WRONG, f"{_some(offline)} without a leader: nobody can read or write", remedy))
+        remedy = f"{start}. If such a broker will not come back: {lost}"
+        found.append(Finding(Level.WRONG, f"{_some(offline)} without a leader: clients cannot read or write", remedy))
     if refused:
         text = (
             f"{_some(refused)} with fewer replicas in sync than min.insync.replicas: writes with acks=all are refused"

@@ -97,9 +97,9 @@ def check_folder(folder: str, config: BrokerConfig, cluster_id: str | None) -> l
         while not os.path.isdir(parent):
             parent = os.path.dirname(parent)
         if os.access(parent, os.W_OK):
-            return [Finding(Level.NOTE, f"{folder} is not there yet", "the broker makes it when it starts")]
-        text = f"{folder} is not there, and nobody but the owner of {parent} can make it"
-        return [Finding(Level.WRONG, text, "make it, and give it to the user that runs the broker")]
+            return [Finding(Level.NOTE, f"{folder} does not exist yet", "the broker creates it when it starts")]
+        text = f"{folder} does not exist, and only the owner of {parent} can create it"
+        return [Finding(Level.WRONG, text, "create it, and make the user that runs the broker its owner")]
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         text = f"{folder} cannot be written by this user"
         return [Finding(Level.WRONG, text, f"run as the broker's user; if this is it: chown -R its files in {folder}")]

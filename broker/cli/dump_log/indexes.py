@@ -73,7 +73,7 @@ def dump_index(
         write(f"{path} is empty.\n")
         return complaints
     if sanity_only:
-        _say_sanity(path, file, OffsetIndex(files, path, base_offset), write)
+        _print_sanity(path, file, OffsetIndex(files, path, base_offset), write)
         return complaints
     for offset, position in _entries(file, OffsetIndex.ENTRY, base_offset, offset_column=0):
         if not position and not log.size_bytes():
@@ -96,7 +96,7 @@ def dump_time_index(files: Files, path: str, sanity_only: bool, verify_only: boo
     file, log = files.open(path), files.open(_beside(path, LOG_SUFFIX))
     offset_index = OffsetIndex(files, _beside(path, INDEX_SUFFIX), base_offset)
     if sanity_only:
-        _say_sanity(path, file, TimeIndex(files, path, base_offset), write)
+        _print_sanity(path, file, TimeIndex(files, path, base_offset), write)
         return complaints
     previous = -1
     if not log.size_bytes():
@@ -154,7 +154,7 @@ def dump_aborted(files: Files, path: str, write: Write) -> None:
         )
 
 
-def _say_sanity(path: str, file: File, index: OffsetIndex | TimeIndex, write: Write) -> None:
+def _print_sanity(path: str, file: File, index: OffsetIndex | TimeIndex, write: Write) -> None:
     problem = check_sanity(file, index)
     if problem is not None:
         raise CommandError(f"{path}: {problem}. It will be built anew when the broker starts.")

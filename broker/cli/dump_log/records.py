@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PREFIX_BYTES = 17
 """What all formats have in common: offset, size, crc or leader epoch, magic."""
 
-LEAST_MESSAGE_BYTES = 14
+MIN_MESSAGE_BYTES = 14
 """Of a message of format 0 without key and value, as its size field counts."""
 
 RECORD_INDENT = "|"
@@ -71,7 +71,7 @@ def read_entries(file: File, start: int = 0, end: int | None = None) -> Iterator
     position = start
     while position + PREFIX_BYTES <= end:
         _, length, _, magic = _PREFIX.unpack(file.read(PREFIX_BYTES, position))
-        if length < LEAST_MESSAGE_BYTES or (magic == 2 and length < RECORD_BATCH_OVERHEAD - LOG_OVERHEAD):
+        if length < MIN_MESSAGE_BYTES or (magic == 2 and length < RECORD_BATCH_OVERHEAD - LOG_OVERHEAD):
             raise CommandError(f"{file.path}: no record batch begins at position {position} (its size is {length}).")
         if magic not in (0, 1, 2):
             raise CommandError(f"{file.path}: a record batch of unknown format {magic} at position {position}.")

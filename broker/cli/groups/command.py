@@ -41,7 +41,7 @@ Examples:
 @click.option("--describe", is_flag=True, help="Show offsets and lag, --members or --state.")
 @click.option("--delete", is_flag=True, help="Delete groups that have no members.")
 @click.option("--reset-offsets", is_flag=True, help="Move the offsets of a group that has no members.")
-@click.option("--delete-offsets", is_flag=True, help="Forget what a group committed for --topic.")
+@click.option("--delete-offsets", is_flag=True, help="Delete the offsets that a group committed for --topic.")
 @click.option("--group", "groups", metavar="ID", multiple=True, help="A group; repeatable.")
 @click.option("--all-groups", is_flag=True, help="All groups.")
 @click.option("--offsets", is_flag=True, help="With --describe: offsets and lag (the default).")
@@ -57,7 +57,11 @@ Examples:
 @click.option("--verbose", is_flag=True, help="With --describe: more columns.")
 @click.option("--timeout", "timeout_ms", type=click.IntRange(min=1), default=30_000, metavar="MS", show_default=True)
 @click.option(
-    "--topic", "topics", metavar="NAME[:0,1,..]", multiple=True, help="Reset, or forget, these topics; repeatable."
+    "--topic",
+    "topics",
+    metavar="NAME[:0,1,..]",
+    multiple=True,
+    help="Reset or delete the offsets of these topics; repeatable.",
 )
 @click.option("--all-topics", is_flag=True, help="Reset all topics that the group has offsets for.")
 @click.option("--to-earliest", is_flag=True, help="Reset to the oldest record.")
@@ -66,7 +70,7 @@ Examples:
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="Reset to this offset.")
 @click.option("--shift-by", type=int, metavar="N", help="Reset to the present offset plus N; N may be negative.")
 @click.option("--to-datetime", metavar="TIME", help="Reset to a time, YYYY-MM-DDThh:mm:ss.sss, by default in UTC.")
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to so long ago, e.g. PT1H30M.")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="Reset to this time before now, e.g. PT1H30M.")
 @click.option("--from-file", metavar="CSV", help="Reset to the offsets of a file that --export wrote.")
 @click.option("--dry-run", is_flag=True, help="Only show the new offsets (the default).")
 @click.option("--execute", is_flag=True, help="Really reset.")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.admin_socket.explain import compaction_outlook, retention_outlook
+from gregor.broker.admin_socket.explain import explain_compaction, explain_retention
 from gregor.broker.units import duration, size
 from gregor.protocol.records.batch import build_batch
 from gregor.storage.log.log import Log
@@ -29,11 +29,11 @@ def log_of(batches: int = 4, per_segment: int = 1, **settings: Any) -> Log:
 
 def compaction(log: Log, now_ms: int = NOW_MS, **changes: Any) -> tuple[str, str]:
     arguments = {"next_look_ms": now_ms + 9000, "enabled": True, "running": False, "trouble": None, **changes}
-    return compaction_outlook(log, log.dirty_range(now_ms), now_ms=now_ms, **arguments)
+    return explain_compaction(log, log.dirty_range(now_ms), now_ms=now_ms, **arguments)
 
 
 def retention(log: Log, now_ms: int = NOW_MS) -> tuple[str, str]:
-    return retention_outlook(log, now_ms=now_ms, next_check_ms=now_ms + 60_000)
+    return explain_retention(log, now_ms=now_ms, next_check_ms=now_ms + 60_000)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from gregor.broker.cli.cluster_view import COLUMNS, Member, Picture, changes, picture_of, rows, summary
+from gregor.broker.cli.cluster_view import COLUMNS, ClusterSnapshot, Member, changes, rows, snapshot_of, summary
 from gregor.broker.launch.supervisor import State
 from gregor.protocol.messages import MetadataResponse
 
 
-def picture(*partitions: tuple[int, list[int]], live: tuple[int, ...] = (0, 1, 2), controller: int = 1) -> Picture:
+def picture(
+    *partitions: tuple[int, list[int]], live: tuple[int, ...] = (0, 1, 2), controller: int = 1
+) -> ClusterSnapshot:
     """Partitions are (leader, ISR), with replicas on brokers 0, 1 and 2."""
-    return picture_of(
+    return snapshot_of(
         MetadataResponse(
             controller_id=controller,
             brokers=[MetadataResponse.MetadataResponseBroker(node_id=node_id) for node_id in live],

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from gregor.broker.cli import start
-from gregor.broker.server import ServerInfo
+from gregor.broker.startup_report import ServerInfo
 from gregor.config.broker import BrokerConfig
 from gregor.config.environment import TopicWish
 

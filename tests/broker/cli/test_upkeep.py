@@ -45,7 +45,7 @@ def told(tmp_path: Path) -> Callable[[Answers], list[Any]]:
         (["--explain", "--partition", "0"], "--partition goes with --topic"),
         (["--topic", "t", "--data-dir", "a", "--config", "b"], "not both"),
         (["--topic", "t", "--config", "missing.properties"], "cannot read missing.properties"),
-        (["--topic", "t", "--data-dir", "missing"], "no broker takes orders in missing: No such file"),
+        (["--topic", "t", "--data-dir", "missing"], "no broker answers in missing: No such file"),
     ],
 )
 def test_what_is_refused_before_anybody_is_asked(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gregor.broker.cluster import isolation as silence
-from gregor.broker.cluster.isolation import Silence
+from gregor.broker.cluster.isolation import Isolation
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import PeerError
@@ -59,7 +59,7 @@ def test_the_others_say_whether_it_counts(
         others = Others(harness, words)
         monkeypatch.setattr(silence, "live_brokers", others.live_brokers)
         broker = harness.broker
-        watched = Silence(
+        watched = Isolation(
             broker.replicas,
             broker.metadata,
             broker.gate,

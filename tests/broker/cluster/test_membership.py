@@ -70,7 +70,7 @@ class Member:
             self.local,
             harness.broker.replicas,
             harness.broker.background,
-            registration=node._registration,
+            registration=node._addresses.registration,
             session_timeout_ms=0,
             end=self.ended.append,
         )

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from gregor.broker import wiring
-from gregor.broker.cluster.recovering_partitions import LatePartitions
+from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.jobs.turns import LoopGate
+from gregor.broker.node import log_loading
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import (
     CreateTopicsRequest,
@@ -31,6 +32,7 @@ from gregor.protocol.messages import (
     OffsetCommitRequest,
 )
 from gregor.protocol.turns import Steps
+from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.storage.log.log import Log
 from gregor.storage.recovery import recovery
 from tests.broker.harness import Harness, Wire, batch, fetch_request, one_partition, produce_request
@@ -86,7 +88,7 @@ def harness(crashed: Path, gate: Gate) -> Iterator[Harness]:
 
 
 def loaded(harness: Harness) -> bool:
-    return harness.node._loading is None
+    return harness.node._loading.is_over
 
 
 def leaders(harness: Harness, name: str) -> list[int]:
@@ -118,7 +120,7 @@ def test_late_partitions_are_led_elsewhere_until_they_are_ready(harness: Harness
 def test_a_line_tells_how_far_it_is(
     crashed: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(wiring, "_PROGRESS_EVERY_S", 0)
+    monkeypatch.setattr(log_loading, "PROGRESS_EVERY_S", 0)
     caplog.set_level("INFO", "gregor")
     harness = Harness(crashed).start()
     harness.until(lambda: "recovering: " in caplog.text)
@@ -161,8 +163,7 @@ def test_a_topic_deleted_meanwhile_is_gone_when_its_logs_are_ready(harness: Harn
 
 
 def test_a_controller_on_another_broker_hears_of_late_deletions_too(harness: Harness, gate: Gate) -> None:
-    assert harness.node._local is not None
-    harness.node._local.on_late_answer.clear()  # the short way to a controller in the same process
+    harness.node.recovering.on_late_answer.clear()  # the short way to a controller in the same process
     deletion = harness.begin(DeleteTopicsRequest(topic_names=["slow"], timeout_ms=30_000), 5)
     gate.open = True
     assert harness.run(deletion).responses[0].error_code == 0
@@ -321,7 +322,8 @@ def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, g
 
 def test_what_was_said_to_an_earlier_life_is_not_done_late(harness: Harness, gate: Gate) -> None:
     assert harness.node._local is not None
-    harness.node._local.broker_epoch += 1  # as after the end of a session, while the logs were being checked
+    # As after the end of a session, while the logs were being checked.
+    harness.node._local.registered(harness.node._local.broker_epoch + 1)
     gate.open = True
     harness.until(lambda: loaded(harness))
     assert harness.node.broker.replicas.get("slow", 0) is None
@@ -348,16 +350,18 @@ async def _load_while_settings_are_read() -> None:
             yield None
             return LeaderAndIsrResponse()
 
-    parts: list[Any] = [Replicas(), None, Configs(), LoopGate()]
-    late = LatePartitions(*parts, lambda *key: key in loading)
-    late.broker_epoch = 5
+    replicas: Any = Replicas()
+    recovering = RecoveringPartitions(replicas, lambda *key: key in loading)
+    parts: list[Any] = [replicas, None, Configs(), LoopGate()]
+    local = ControllerRequestHandler(*parts, recovering.hold_back)
+    local.registered(5)
     state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(partition_index=0)
     topic = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="slow", partition_states=[state])
-    telling = asyncio.create_task(late.handle(LeaderAndIsrRequest(broker_epoch=5, topic_states=[topic])))
+    telling = asyncio.create_task(local.handle(LeaderAndIsrRequest(broker_epoch=5, topic_states=[topic])))
     await asyncio.sleep(0)
     loading.clear()
     log: Any = SimpleNamespace(topic="slow", partition=0)
-    late.loaded(log)
+    recovering.loaded(log, local.broker_epoch)
     assert applied == []
     read.set()
     await telling

@@ -44,6 +44,7 @@ def test_a_partition_over_which_a_look_fails_keeps_no_other_from_it(caplog: pyte
     watch._config = {"replica.lag.time.max.ms": 2}
     watch._replicas = SimpleNamespace(partitions=dict(enumerate(led)))
     watch._clock_ms = lambda: 0
+    watch._background = SimpleNamespace(gate=LoopGate())
 
     async def watching() -> None:
         task = asyncio.create_task(Replicating._shrink_again_and_again(watch))
@@ -53,7 +54,7 @@ def test_a_partition_over_which_a_look_fails_keeps_no_other_from_it(caplog: pyte
         task.cancel()
 
     asyncio.run(watching())
-    assert "t-0: who is in sync was not looked at" in caplog.text
+    assert "t-0: its in-sync replicas could not be checked" in caplog.text
 
 
 def test_a_cut_log_is_flushed_on_the_thread_for_that(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from gregor.broker.cluster import store_factory as store_choice
 from gregor.broker.cluster.store_factory import NoSuchStore, check_members, check_store, in_cluster
+from gregor.broker.node.store import StartError
 from gregor.broker.server import Server
-from gregor.broker.wiring import StartError
 from gregor.config.broker import BrokerConfig
 from tests.broker.test_server import run
 from tests.support.processes import free_port
@@ -76,7 +76,7 @@ def test_stock_files(run: Any, tmp_path: Path, release: str) -> None:
     async def test() -> None:
         server = Server(config)
         if with_zookeeper:
-            with pytest.raises(StartError, match="no ZooKeeper answered within 50 ms.*gregor zookeeper.*leave zook"):
+            with pytest.raises(StartError, match="no ZooKeeper answered within 50 ms.*gregor zookeeper.*remove zook"):
                 await server.start()
             return
         await server.start()
@@ -134,9 +134,9 @@ def test_nothing_of_zookeeper_without_it() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "remedy"),
     [
-        ("zookeeper.set.acl", "true", "set it to false"),
-        ("zookeeper.connect", "/kafka", "leave zookeeper.connect out"),
-        ("zookeeper.connect", "zk:2181/kafka/", "leave zookeeper.connect out"),
+        ("zookeeper.set.acl", "true", "set zookeeper.set.acl=false"),
+        ("zookeeper.connect", "/kafka", "remove zookeeper.connect"),
+        ("zookeeper.connect", "zk:2181/kafka/", "remove zookeeper.connect"),
     ],
 )
 def test_settings_of_zookeeper_that_cannot_be_followed(key: str, value: str, remedy: str) -> None:
@@ -156,7 +156,7 @@ def test_settings_of_zookeeper_that_cannot_be_followed(key: str, value: str, rem
     ],
 )
 def test_a_member_of_a_quorum_does_not_start_on_its_own(given: dict[str, str]) -> None:
-    with pytest.raises(NoSuchStore, match="give zookeeper.connect, or leave the settings of KRaft out"):
+    with pytest.raises(NoSuchStore, match="set zookeeper.connect, or remove the settings of KRaft"):
         check_store(BrokerConfig(given))
     check_store(BrokerConfig({**given, "zookeeper.connect": "zoo1:2181"}))
 

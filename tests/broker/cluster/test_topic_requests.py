@@ -15,6 +15,7 @@ from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse, UpdateMetadataRequest
 from gregor.protocol.turns import Gate, run_all
+from gregor.replication.channels import controller_channel
 from gregor.replication.channels.peer import PeerError
 from gregor.replication.partition.metadata_image import MetadataImage
 
@@ -28,7 +29,7 @@ class FakePeer:
     def __init__(self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate) -> None:
         self.address = host, port
 
-    async def ask(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    async def ask(self, request: CreateTopicsRequest, *, newest: int | None = None) -> CreateTopicsResponse:
         self.asked.append((self.address[1], request))
         answer = self.answers[self.address[1]].pop(0)
         if isinstance(answer, PeerError):
@@ -62,8 +63,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Test], None]:
         async def body() -> None:
             image = MetadataImage()
             peer: Any = FakePeer
-            monkeypatch.setattr(topic_requests, "Peer", peer)
-            monkeypatch.setattr(topic_requests, "_RETRY_DELAY_S", 0)
+            monkeypatch.setattr(controller_channel, "Peer", peer)
+            monkeypatch.setattr(controller_channel, "RETRY_DELAY_S", 0)
             FakePeer.answers, FakePeer.asked = {2: [], 3: []}, []
             await test(TopicRequests(BrokerConfig({"broker.id": "1"}), image, LoopGate()), image)
 
@@ -77,7 +78,7 @@ def test_it_ends_when_the_leaders_are_known_here(run: Callable[[Test], None]) ->
         told(image, 2)
         FakePeer.answers[2] = [ErrorCode.NONE]
         asking = asyncio.create_task(requests.create_topic("t", 1, 3, {"a": "b"}))
-        while not FakePeer.asked:  # noqa: ASYNC110
+        while not (FakePeer.asked or asking.done()):  # noqa: ASYNC110
             await asyncio.sleep(0)
         told(image, 2, leader=-1)
         for _ in range(5):
@@ -107,7 +108,7 @@ def test_a_controller_that_moves_is_looked_for(run: Callable[[Test], None]) -> N
         told(image, 2, leader=1)
         FakePeer.answers = {2: [PeerError("refused"), ErrorCode.NOT_CONTROLLER], 3: [ErrorCode.NONE]}
         asking = asyncio.create_task(requests.create_topic("t", 1, 1, {}))
-        while len(FakePeer.asked) < 2:  # noqa: ASYNC110
+        while len(FakePeer.asked) < 2 and not asking.done():  # noqa: ASYNC110
             await asyncio.sleep(0)
         told(image, 3)
         await asking
@@ -129,7 +130,7 @@ def test_refusals_are_passed_on(run: Callable[[Test], None]) -> None:
 
 @pytest.mark.parametrize("controller", [-1, 1])
 def test_no_controller(run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch, controller: int) -> None:
-    monkeypatch.setattr(topic_requests, "TRIED_FOR_S", 0)
+    monkeypatch.setattr(controller_channel, "RETRIED_FOR_S", 0)
 
     async def test(requests: TopicRequests, image: MetadataImage) -> None:
         told(image, controller)

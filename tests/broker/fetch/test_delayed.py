@@ -10,12 +10,12 @@ import pytest
 
 from gregor.broker.fetch.delayed import DelayedFetch
 from gregor.protocol.errors import ErrorCode
-from gregor.replication.partition.purgatory import Waiters
+from gregor.replication.partition.purgatory import DelayedOperations
 
 
 class FakePartition:
     def __init__(self) -> None:
-        self.waiters = Waiters()
+        self.waiters = DelayedOperations()
 
     def watch(self, callback: Callable[[], None]) -> int:
         return self.waiters.watch(callback)
@@ -71,7 +71,7 @@ class Poll:
         self.answers: list[Any] = []
         port: Any = self.read
         self.delayed = DelayedFetch(loop, port, max_wait_s)
-        self.delayed.then(self.answers.append)
+        self.delayed.then(lambda delayed: None if delayed.cancelled else self.answers.append(delayed.value))
 
     @property
     def watching(self) -> list[bool]:
@@ -238,11 +238,7 @@ def test_a_look_that_fails_is_answered_too(
 def test_a_partition_that_moves_while_the_answer_goes_out(loop: asyncio.AbstractEventLoop) -> None:
     poll = Poll(loop)
 
-    def answered(answer: Any) -> None:
-        poll.answers.append(answer)
-        poll.partitions[0].move()
-
-    poll.delayed.then(answered)
+    poll.delayed.then(lambda _: poll.partitions[0].move())
     poll.read.enough = True
     poll.partitions[0].move()
     turn(loop)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.fetch.follower_sessions import EVICT_AFTER_MS, FollowerSession
+from gregor.broker.fetch.follower_sessions import FollowerSession
+from gregor.broker.fetch.session_cache import EVICT_AFTER_MS
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
 from gregor.replication.partition.partition import Partition
@@ -93,7 +94,7 @@ def partition_of(harness: Harness, topic: str, index: int = 0) -> Partition:
 
 
 def busy(harness: Harness) -> list[int]:
-    (session,) = harness.broker.follower_sessions._sessions.values()
+    (session,) = harness.broker.follower_sessions.cache
     return [place.index for place in (*session.busy, *session.resting)]
 
 
@@ -107,7 +108,7 @@ def idle(harness: Harness, topic: str) -> tuple[Fetches, FollowerSession]:
     follower = Fetches(harness, topic)
     follower.ask({0: 0})
     follower.ask({})
-    (session,) = harness.broker.follower_sessions._sessions.values()
+    (session,) = harness.broker.follower_sessions.cache
     session.last_fetch_ms += 3_600_000
     return follower, session
 
@@ -242,7 +243,7 @@ def test_a_fetcher_that_comes_back_takes_its_place_anew(harness: Harness, topic:
     assert len(harness.broker.follower_sessions) == 2
     harness.broker.follower_sessions.forget(lambda broker_id: broker_id != FOLLOWER)
     assert len(harness.broker.follower_sessions) == 0
-    assert not partition_of(harness, topic)._waiters.active
+    assert not partition_of(harness, topic)._delayed.active
 
 
 def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
@@ -253,7 +254,7 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
     alive: set[int] = set()
     monkeypatch.setattr(type(harness.broker), "now_ms", staticmethod(lambda: now_ms[0]))
     monkeypatch.setattr(harness.broker.metadata, "is_alive", alive.__contains__)
-    monkeypatch.setattr(sessions, "_slots", 3)
+    monkeypatch.setattr(sessions.cache, "slots", 3)
     first, *others = [Fetches(harness, topic, client_id=f"stranger {number}") for number in range(6)]
     for one in (first, *others):
         now_ms[0] += 1
@@ -275,7 +276,7 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
     assert follower.error({1: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     sessions.forget(alive.__contains__)
     assert len(sessions) == len(sessions._by_fetcher) == sessions._places == 0
-    monkeypatch.setattr(sessions, "_slots", 0)
+    monkeypatch.setattr(sessions.cache, "slots", 0)
     first.begin_anew()
     first.ask({0: 0})
     assert not first.session_id
@@ -284,7 +285,7 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
 def test_sessions_remember_only_so_many_partitions(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gregor.broker.fetch.follower_sessions.MOST_PLACES", 4)
+    monkeypatch.setattr("gregor.broker.fetch.follower_sessions.MAX_PLACES", 4)
     sessions = harness.broker.follower_sessions
     follower, other = Fetches(harness, topic), Fetches(harness, topic, client_id="other")
     follower.ask({0: 0, 1: 0})
@@ -320,7 +321,7 @@ def test_a_session_is_counted(harness: Harness, topic: str) -> None:
     gone = follower.request({})
     gone.forgotten_topics_data = [FetchRequest.ForgottenTopic(topic_id=follower.name, partitions=[0])]
     assert harness.ask(gone, 17).responses == []
-    assert not partition_of(harness, topic)._waiters.active
+    assert not partition_of(harness, topic)._delayed.active
 
 
 def test_who_catches_up_is_proposed(harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +347,7 @@ def test_many_that_may_not_join_the_set_keep_nobody_waiting_and_nobody_busy(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As while there is no controller: they are looked at in turns, and the others have theirs all the same."""
-    monkeypatch.setattr("gregor.broker.fetch.follower.MOST_PARTITIONS", 1)
+    monkeypatch.setattr("gregor.broker.fetch.follower.MAX_PARTITIONS", 1)
     looked: list[int] = []
     propose: Any = lambda partition, isr: looked.append(partition.partition)  # noqa: E731
     monkeypatch.setattr(harness.broker.follower_sessions, "propose_isr", propose)
@@ -374,7 +375,7 @@ def test_where_a_leadership_began_while_a_fetch_waited_the_next_one_counts(
 ) -> None:
     """The fetch came when this broker did not lead: it did not say where the follower stands. Without records nobody
     would look at it again, and it stayed out of the in-sync set for ever (of 5,000 new partitions on a slow disk)."""
-    monkeypatch.setattr("gregor.broker.fetch.follower.MOST_PARTITIONS", 1)
+    monkeypatch.setattr("gregor.broker.fetch.follower.MAX_PARTITIONS", 1)
     first, second = partition_of(harness, topic, 0), partition_of(harness, topic, 1)
     first.isr_decided([0], first.partition_epoch + 1, harness.broker.now_ms())
     role = state(0, second.leader_epoch, second.isr, second.replicas, second.partition_epoch)
@@ -394,7 +395,7 @@ def test_where_a_leadership_began_while_a_fetch_waited_the_next_one_counts(
 def test_many_that_are_throttled_keep_nobody_waiting_and_nobody_busy(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gregor.broker.fetch.follower.MOST_PARTITIONS", 1)
+    monkeypatch.setattr("gregor.broker.fetch.follower.MAX_PARTITIONS", 1)
     clock_s = [0.0]
     throttle = ReplicaThrottle(0, lambda: 1000, lambda: clock_s[0])
     monkeypatch.setattr(harness.broker.follower_sessions, "throttle", throttle)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.fetch.sessions import EVICT_AFTER_MS, FINAL_EPOCH, INITIAL_EPOCH, FetchContext, FetchSessions
+from gregor.broker.fetch.session_cache import EVICT_AFTER_MS, FINAL_EPOCH, INITIAL_EPOCH
+from gregor.broker.fetch.sessions import FetchContext, FetchSessions
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchRequest
 

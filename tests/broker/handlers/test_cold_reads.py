@@ -53,7 +53,7 @@ def forget(harness: Harness) -> None:
         segment.close()
         if segment is not partition.log.segments[-1]:
             segment.max_timestamp = -2
-    partition.log._known_positions.clear()
+    partition.log._segments.positions.clear()
     if not evict_all(Path(harness.folder) / f"{TOPIC}-0"):
         pytest.skip("files of this system cannot be taken out of memory")
 
@@ -121,7 +121,7 @@ def test_a_slow_disk_holds_up_its_reader_alone(
     for segment in partition.log.segments[:-1]:
         segment.close()
         segment.max_timestamp = -2
-    partition.log._known_positions.clear()
+    partition.log._segments.positions.clear()
     disk = SlowDisk(monkeypatch)
     task = cold.begin(request_of(), version, turns=1)
     answer = cold.run(task)
@@ -141,7 +141,7 @@ def test_the_offsets_topic_is_loaded_off_the_loop(cold: Harness, monkeypatch: py
     log = cold.broker.logs.get(GROUP_METADATA_TOPIC, 0)
     assert log is not None
     _, end_offset = group_log.bounds(0)
-    log._known_positions.clear()
+    log._segments.positions.clear()
 
     async def load() -> int:
         offset = 0

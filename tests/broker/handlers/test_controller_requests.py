@@ -228,7 +228,7 @@ def test_the_request_header_without_a_client_id(member: Harness) -> None:
 
 
 def test_others_say_that_they_are_not_the_controller(member: Harness) -> None:
-    controller = member.node._controller
+    controller = member.node.controller
     assert controller is not None
     cluster, controller.cluster = controller.cluster, None
     try:

@@ -394,7 +394,7 @@ def test_a_limit_holds_moves_back_from_when_it_is_set(two: Two, monkeypatch: pyt
     assert mover is not None
     monkeypatch.setattr(CopyPlan, "run", noted)
     monkeypatch.setattr(mover, "_pace", pace)
-    monkeypatch.setattr(log_mover, "_LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(log_mover, "_POLL_EVERY_S", 0.001)
     limit_moves(two, "1000")
     two.move("orders", two.b)
     two.harness.until(lambda: bool(copied), 30)

@@ -58,7 +58,7 @@ def test_nobody_can_lead_what_lies_on_a_failed_disk(
     harness: Harness, topic: str, kind: int, error: ErrorCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.create_topic(topic)
-    controller = harness.node._controller
+    controller = harness.node.controller
     assert controller is not None and controller.cluster is not None
     cluster = controller.cluster
     known = cluster.topics[topic]
@@ -80,7 +80,7 @@ def test_no_such_election(harness: Harness, topic: str, version: int) -> None:
 
 def test_another_broker_is_the_controller(harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.create_topic(topic)
-    monkeypatch.setattr(harness.node._controller, "cluster", None)
+    monkeypatch.setattr(harness.node.controller, "cluster", None)
     for version in range(3):
         error, found = elect(harness, version, {topic: [0]})
         assert error == ErrorCode.NONE

@@ -78,7 +78,7 @@ def test_fewer_replicas_where_their_number_is_to_stay(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness.create_topic(topic)
-    controller = harness.node._controller
+    controller = harness.node.controller
     assert controller is not None and controller.cluster is not None
     known = controller.cluster.topics[topic]
     two = known.partitions[0]._replace(assignment=ReplicaAssignment((ME, 7)))
@@ -99,6 +99,6 @@ def test_of_two_plans_for_a_partition_the_last_counts(harness: Harness, topic: s
 
 def test_another_broker_is_the_controller(harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.create_topic(topic)
-    monkeypatch.setattr(harness.node._controller, "cluster", None)
+    monkeypatch.setattr(harness.node.controller, "cluster", None)
     answer = reassign(harness, 1, topic, (0, [ME]))
     assert (answer.error_code, answer.responses) == (ErrorCode.NOT_CONTROLLER, [])

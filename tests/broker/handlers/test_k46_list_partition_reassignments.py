@@ -26,7 +26,7 @@ def test_nothing_moves(harness: Harness, topic: str) -> None:
 
 def test_what_moves_is_listed(harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.create_topic(topic, partitions=3)
-    controller = harness.node._controller
+    controller = harness.node.controller
     assert controller is not None and controller.cluster is not None
     cluster = controller.cluster
     known = cluster.topics[topic]
@@ -50,5 +50,5 @@ def test_what_moves_is_listed(harness: Harness, topic: str, monkeypatch: pytest.
 
 
 def test_another_broker_is_the_controller(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness.node._controller, "cluster", None)
+    monkeypatch.setattr(harness.node.controller, "cluster", None)
     assert moving(harness).error_code == ErrorCode.NOT_CONTROLLER

@@ -9,7 +9,7 @@ import pytest
 
 from gregor.broker.jobs.descriptors import (
     FEWEST_OPEN_FILES,
-    MOST_OPEN_FILES,
+    MAX_OPEN_FILES,
     Share,
     open_files_limit,
     open_files_within,
@@ -20,7 +20,7 @@ from gregor.storage.fs.files import OsFiles
 
 @pytest.mark.parametrize(
     ("limit", "files"),
-    [(64, FEWEST_OPEN_FILES), (1024, 768), (4096, MOST_OPEN_FILES), (1_000_000, MOST_OPEN_FILES)],
+    [(64, FEWEST_OPEN_FILES), (1024, 768), (4096, MAX_OPEN_FILES), (1_000_000, MAX_OPEN_FILES)],
 )
 def test_storage_leaves_room_for_connections(limit: int, files: int) -> None:
     assert open_files_within(limit) == files
@@ -67,4 +67,4 @@ def test_the_limit_is_raised_where_it_can_be(
     monkeypatch.setattr(resource, "setrlimit", lambda _which, new: given.append(new))
     raise_limit()
     assert given == ([] if raised is None else [raised])
-    assert open_files_limit() <= MOST_OPEN_FILES
+    assert open_files_limit() <= MAX_OPEN_FILES

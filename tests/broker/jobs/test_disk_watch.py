@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.wiring import Node, StartError
+from gregor.broker.node.store import StartError
+from gregor.broker.wiring import Node
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import MetadataRequest
@@ -222,7 +223,7 @@ def test_a_broken_node_is_named_at_the_start(tmp_path: Path) -> None:
 
     harness = Harness(tmp_path)
     harness.run(broken())
-    with pytest.raises(StartError, match="mend or delete it: /cluster/id"):
+    with pytest.raises(StartError, match="correct its value or delete it: /cluster/id"):
         harness.run(harness.node.open_storage())
     harness.stop()
 
@@ -274,7 +275,7 @@ def test_a_disk_that_fails_while_its_logs_are_loaded_takes_its_folder_offline(
     harness = started(tmp_path)
     if late:
         gate.append(True)
-    harness.until(lambda: harness.node._loading is None)
+    harness.until(lambda: harness.node._loading.is_over)
     if both:
         harness.until(lambda: bool(ended))
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.jobs.gc_policy import MANY_BLOCKS, Garbage
+from gregor.broker.jobs.gc_policy import MANY_BLOCKS, GcPolicy
 from gregor.broker.net.connection import Connection
 from gregor.protocol.messages import ApiVersionsRequest, MetadataRequest
 from tests.broker.harness import Wire, running
@@ -19,7 +19,7 @@ class Process:
     def __init__(self) -> None:
         self.blocks = 100_000
         self.done: list[str] = []
-        self.garbage = Garbage(
+        self.garbage = GcPolicy(
             lambda: self.blocks, lambda: self.done.append("collect"), lambda: self.done.append("freeze")
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from gregor.broker.jobs.loop_lag import BOUNDS_MS, LIMIT_MS, TICK_S, WARN_MS, StallCounts, StallMeter, Stalls, where
+from gregor.broker.jobs.loop_lag import BOUNDS_MS, LIMIT_MS, TICK_S, WARN_MS, LagCounts, LagMeter, Stalls, where
 from tests.broker.harness import running
 
 
@@ -160,16 +160,14 @@ def test_the_log_tells_of_a_bad_minute_and_of_the_end(bench: Bench, caplog: pyte
     for _ in range(int(65 / TICK_S)):
         bench.tick_in_time()
     assert caplog.messages == [
-        "stalls of the event loop in the last minute: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"
+        "event loop lag in the last minute: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"
     ]
     for _ in range(int(65 / TICK_S)):
         bench.tick_in_time()
     assert len(caplog.messages) == 1
     bench.stalls.stop()
     bench.stalls.stop()
-    assert caplog.messages[1:] == [
-        "stalls of the event loop: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"
-    ]
+    assert caplog.messages[1:] == ["event loop lag: longest 50 ms (50 ms on the processor), 1 of 10 ms or more"]
 
 
 def test_after_stop_a_late_signal_does_nothing(bench: Bench) -> None:
@@ -179,7 +177,7 @@ def test_after_stop_a_late_signal_does_nothing(bench: Bench) -> None:
 
 
 def test_warnings_are_rare(caplog: pytest.LogCaptureFixture) -> None:
-    meter = StallMeter()
+    meter = LagMeter()
     for second in range(20):
         meter.late(second, WARN_MS, 1, "here")
         meter.late(second, LIMIT_MS, 1, "here")
@@ -188,7 +186,7 @@ def test_warnings_are_rare(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_counts_add_up() -> None:
-    one, other = StallCounts(), StallCounts()
+    one, other = LagCounts(), LagCounts()
     for lasted_ms in (1, 1.9, 2, 9.99, 10, 999, 1000, 100_000):
         one.add(lasted_ms, lasted_ms / 2)
     assert one.counts == [2, 1, 1, 1, 0, 0, 0, 0, 1, 2]
@@ -200,7 +198,7 @@ def test_counts_add_up() -> None:
 
 
 def test_figures() -> None:
-    counts = StallCounts()
+    counts = LagCounts()
     counts.add(12.345, 3.21)
     assert counts.figures() == {
         "longest_ms": 12.3,

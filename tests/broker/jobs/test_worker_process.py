@@ -58,7 +58,7 @@ def test_after_close_nothing_of_it_is_left(run: Run, moment: str) -> None:
         if moment == "killed":
             os.kill(pid, signal.SIGKILL)
             with pytest.raises(WorkerDied, match="status -9"):
-                await worker.hear()
+                await worker.receive()
         elif moment == "has said more than was heard":
             for _ in range(100):
                 await worker.tell(path="/no/such/file", scan={"base_offset": 0, "end": 99, "index_interval_bytes": 9})
@@ -77,7 +77,7 @@ def test_one_that_does_not_come_up_has_died(run: Run, capfd: pytest.CaptureFixtu
         worker = WorkerProcess("no.such.module")
         await worker.start()
         with pytest.raises(WorkerDied, match="status 1"):
-            await worker.hear()
+            await worker.receive()
         with pytest.raises(WorkerDied, match="status 1"):
             while True:
                 await worker.tell(anything="x" * 100)

@@ -273,7 +273,7 @@ def test_signals_are_passed_on(tmp_path: Path) -> None:
         one = child("trap 'echo again' HUP; " + READY + SLEEP, output=tmp_path / "out")
         watched = Watched([one])
         await watched.supervisor.start()
-        watched.supervisor.tell_all(signal.SIGHUP)
+        watched.supervisor.signal_all(signal.SIGHUP)
         await until(lambda: (tmp_path / "out").read_text() == "again\n")
         assert one.state is State.READY
         await watched.supervisor.stop()

@@ -57,10 +57,10 @@ def test_a_lone_broker_does_not_wait_for_the_resolver(machine: dict[str, str]) -
 def test_what_clients_are_told() -> None:
     assert told_to_clients([], "vm", True) == []
     (alone,) = told_to_clients(["PLAINTEXT"], "vm", False)
-    assert "the address it came in by. Behind a forwarded port" in alone
+    assert "the address that it connected to. Behind a forwarded port" in alone
     (member,) = told_to_clients(["B", "A"], "vm", True)
     assert member.startswith("A, B: ")
-    assert "other brokers, and clients that ask those, are told vm" in member
+    assert "for other brokers, and for clients of those, vm is advertised" in member
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 import uvloop
 
 from gregor.broker.jobs.turns import LoopGate
-from gregor.broker.net.connection import LEAST_PROGRESS_BYTES, Connection
+from gregor.broker.net.connection import Connection
+from gregor.broker.net.inbound import MIN_PROGRESS_BYTES
 from gregor.broker.net.receive_buffers import SHARED_BYTES, BufferPool, ReceiveBudget
 from gregor.broker.registry import Entry
 from gregor.protocol.api_keys import ApiKey
@@ -206,7 +207,7 @@ def test_requests_are_answered_however_the_bytes_are_cut(harness: Harness, step:
         harness.send(stream[begin : begin + step])
     assert harness.answers() == list(range(1, 9))
     assert harness.seen == ["g" * number for number in range(1, 9)]
-    assert harness.connection._owned is None
+    assert harness.connection._inbound.owned is None
 
 
 def test_a_long_request_goes_through_an_owned_buffer_that_is_given_back(harness: Harness) -> None:
@@ -214,7 +215,7 @@ def test_a_long_request_goes_through_an_owned_buffer_that_is_given_back(harness:
     stream = heartbeat(1, group) * 20
     harness.send(stream)
     assert harness.seen == [group] * 20
-    assert harness.connection._owned is None
+    assert harness.connection._inbound.owned is None
     assert harness.broker.receive_budget.waiting == 0
 
 
@@ -549,7 +550,7 @@ def test_a_trickle_does_not_keep_the_memory_that_others_wait_for(loop: asyncio.A
     harness.send(LONG_FRAME, holder)
     harness.send(LONG_FRAME, harness.connect()[1])
     for _ in range(5):
-        harness.send(bytes(LEAST_PROGRESS_BYTES), holder)
+        harness.send(bytes(MIN_PROGRESS_BYTES), holder)
         holder.sweep(100, 2)
     assert not holder_transport.aborted
     for _ in range(3):

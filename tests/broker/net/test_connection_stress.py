@@ -144,7 +144,7 @@ def commit(group: str, topic: str) -> OffsetCommitRequest:
 def left_behind(broker: Broker, routes_before: int) -> dict[str, Any]:
     """All that connections may hold, where there is any."""
     budget = broker.receive_budget
-    waiters = [partition._waiters for partition in broker.replicas.partitions.values()]
+    waiters = [partition._delayed for partition in broker.replicas.partitions.values()]
     held = {
         "connections": len(broker.connections),
         "by address": dict(broker.connections._by_host),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +60,18 @@ def split(data: bytes, *versions: tuple[Any, int]) -> list[Any]:
 
 def turns_until(wire: Wire, size_bytes: int) -> int:
     """Turns of the loop until so much was written."""
-    taken = 0
-    while len(wire.transport.written) < size_bytes:
-        assert not wire.transport.aborted
-        taken += 1
-        assert taken < 100_000
-        wire.harness.turn(1)
-    return taken
+
+    async def count() -> int:
+        taken = 0
+        while len(wire.transport.written) < size_bytes:
+            assert not wire.transport.aborted
+            taken += 1
+            assert taken < 100_000
+            await asyncio.sleep(0)
+        return taken
+
+    counted: int = wire.harness.run(count())
+    return counted
 
 
 def deliver(wire: Wire, data: bytes) -> None:
@@ -106,7 +112,7 @@ def test_what_comes_behind_it_waits_for_its_turn(wire: Wire, count: int) -> None
     large, small = acls(count), ApiVersionsRequest()
     stream = request_frame(small, 0) + request_frame(large, 1) + request_frame(small, 0) + request_frame(large, 2)
     deliver(wire, stream)
-    wire.harness.until(lambda: not wire.connection._busy and wire.connection._owned is None, 30)
+    wire.harness.until(lambda: not wire.connection._inbound.busy and wire.connection._inbound.owned is None, 30)
     wire.harness.turn()
     answers = split(bytes(wire.transport.written), (small, 0), (large, 1), (small, 0), (large, 2))
     assert [len(answers[1].results), len(answers[3].results)] == [count, count]
@@ -181,7 +187,7 @@ def test_fetches_and_awaited_answers(wire: Wire) -> None:
         assert len(frame) > LARGE_REQUEST_BYTES
         wire.send(frame)
         wire.harness.until(lambda begin=begin: len(wire.transport.written) > begin)  # type: ignore[misc]
-        wire.harness.until(lambda: not wire.connection._busy)
+        wire.harness.until(lambda: not wire.connection._inbound.busy)
         (answer,) = split(bytes(wire.transport.written[begin:]), (request, version))
         if request is moves:
             assert len(answer.results[0].partitions) == 10_000

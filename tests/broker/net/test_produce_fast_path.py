@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from gregor.broker.handlers.k00_produce import produce as general_produce
-from gregor.broker.net.produce_fast_path import ROUTES_FROM, ProduceRoutes
+from gregor.broker.net.produce_fast_path import ROUTES_FROM, PendingProduce, ProduceRoutes
 from gregor.broker.net.responses import encode_response
 from gregor.broker.registry import Entry
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.protocol.messages import ProduceRequest, RequestHeader
+from gregor.protocol.messages import ProduceRequest, ProduceResponse, RequestHeader
 from gregor.protocol.records.batch import build_batch
 
 TOPIC_ID = bytes(range(16))
@@ -38,6 +38,14 @@ class FakePartition:
         self.log = SimpleNamespace(config=config, unflushed_messages=1, is_special=False)
         self.appended: list[bytes] = []
         self.error: KafkaError | None = None
+        self.verdict: ErrorCode | None = None
+        self.waiting: list[tuple[int, Any]] = []
+
+    def when_committed(self, offset: int, callback: Any) -> None:
+        if self.verdict is None:
+            self.waiting.append((offset, callback))
+        else:
+            callback(self.verdict)
 
     def append(self, records: memoryview, now_ms: int, required_acks: int) -> Any:
         if self.error is not None:
@@ -72,6 +80,12 @@ class World:
         request, _ = ProduceRequest.decode(frame, version, body_position(frame, version))
         response = general_produce(self.broker, request, SimpleNamespace(version=version))  # type: ignore[arg-type]
         return b"".join(bytes(part) for part in encode_response(ENTRY, version, correlation_id, response))  # type: ignore[arg-type]
+
+
+def error_of(frame: bytes | bytearray) -> int:
+    """Of the partition in a response of version 12."""
+    answer, _ = ProduceResponse.decode(bytes(frame), 12, 9)
+    return answer.responses[0].partition_responses[0].error_code
 
 
 def body_position(frame: bytes, version: int) -> int:
@@ -234,12 +248,45 @@ def test_requests_with_surprises_have_no_route() -> None:
     assert world.fast(bytes(out), 12, 1) is None
 
 
-def test_who_cannot_owe_learns_no_route_of_replicated_partitions() -> None:
-    world = World()
-    world.partitions[0].commits_at_once = False
+def test_the_answer_of_a_replicated_partition_is_deferred_until_it_is_committed() -> None:
+    world, at_once = World(), World()
     frame = request_frame(12, batch())
+    at_once.learn(frame, 12)
+    world.partitions[0].commits_at_once = False
     world.learn(frame, 12)
-    assert world.fast(frame, 12, 1) is None
+    world.broker.loop = SimpleNamespace(time=lambda: 0.0, call_later=lambda *_: SimpleNamespace(when=lambda: 1.0))
+    pending: Any = world.routes.produce(memoryview(bytearray(frame)), 4, len(frame), 12, 1)
+    assert isinstance(pending, PendingProduce) and not pending.done
+    ((offset, decide),) = world.partitions[0].waiting
+    assert offset == 2
+    decide(ErrorCode.NONE)
+    assert pending.value == [at_once.fast(frame, 12, 1)]
+    decide(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert error_of(pending.value[0]) == ErrorCode.NONE
+    late: Any = world.routes.produce(memoryview(bytearray(frame)), 4, len(frame), 12, 2)
+    world.broker.loop.time = lambda: 2.0
+    world.routes._time_out()
+    assert error_of(late.value[0]) == ErrorCode.REQUEST_TIMED_OUT
+    assert world.routes._pending == {}
+
+
+def test_what_is_committed_on_the_spot_is_not_deferred_and_what_is_pending_ends_with_the_connection() -> None:
+    world, at_once = World(), World()
+    frame = request_frame(12, batch())
+    at_once.learn(frame, 12)
+    world.partitions[0].commits_at_once = False
+    world.learn(frame, 12)
+    timers: list[str] = []
+    timer = SimpleNamespace(when=lambda: 1.0, cancel=lambda: timers.append("cancelled"))
+    world.broker.loop = SimpleNamespace(time=lambda: 0.0, call_later=lambda *_: timer)
+    world.partitions[0].verdict = ErrorCode.NONE
+    assert world.fast(frame, 12, 1) == at_once.fast(frame, 12, 1)
+    world.partitions[0].verdict = None
+    pending: Any = world.routes.produce(memoryview(bytearray(frame)), 4, len(frame), 12, 2)
+    world.routes.close()
+    assert pending.cancelled and timers == ["cancelled"] and world.routes._pending == {}
+    world.partitions[0].waiting[-1][1](ErrorCode.NONE)
+    assert pending.value is None
 
 
 def test_partitions_that_flush_by_messages_have_no_route() -> None:

@@ -40,6 +40,9 @@ ZOOKEEPER_MODE = {
     "zookeeper.set.acl": False,
 }
 
+# Settings that Apache Kafka has not.
+OURS = {"gregor.allow.unprotected": False}
+
 ALL_KEYS = {**BROKER_KEYS, **inert_keys()}
 # Of brokers, too, but in a table of their own; the tool that moves partitions sets them.
 THROTTLES = (
@@ -67,7 +70,7 @@ def test_type_default_range_and_mode(definition: ConfigDef) -> None:
 
 def test_the_settings_of_zookeeper_mode() -> None:
     others = {key: definition.default for key, definition in ALL_KEYS.items() if key not in FACTS}
-    assert others == {**ZOOKEEPER_MODE, **dict.fromkeys(THROTTLES, LONG_MAX)}
+    assert others == {**ZOOKEEPER_MODE, **OURS, **dict.fromkeys(THROTTLES, LONG_MAX)}
     assert {key for key, definition in ALL_KEYS.items() if definition.retired} == set(ZOOKEEPER_MODE)
 
 
@@ -93,7 +96,7 @@ def read_by_the_broker() -> str:
     """The source of everything that may act by a setting."""
     folders = ("broker", "coordinator", "replication", "storage")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py") if "cli" not in path.parts]
-    files += [ROOT / "config" / name for name in ("addresses.py", "broker.py", "topic.py")]
+    files += [ROOT / "config" / name for name in ("addresses.py", "broker.py", "protection.py", "topic.py")]
     return "\n".join(path.read_text() for path in files)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gregor.config.broker import BrokerConfig
-from gregor.config.tables.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES, PROTECTION_KEYS
-from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.known_keys import NO_EFFECT_PREFIXES
 
 # The lines of Apache Kafka's own files that are not comments.
 STOCK_1_1_1 = {
@@ -70,13 +69,3 @@ def test_stock_file_of_4_3() -> None:
 def test_open_families(prefix: str) -> None:
     config = BrokerConfig({f"{prefix}some.thing": "x"})
     assert (config.warnings, config.notes) == ([], [f"accepted, without effect here: {prefix}some.thing"])
-
-
-def test_missing_protection_is_a_warning() -> None:
-    config = BrokerConfig({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"})
-    assert config.warnings == ["authorizer.class.name has no effect: gregor does not protect what it stands for"]
-    assert BrokerConfig({"authorizer.class.name": "", "zookeeper.ssl.client.enable": "false"}).warnings == []
-
-
-def test_protection_keys_are_keys_without_effect() -> None:
-    assert sorted(PROTECTION_KEYS - NO_EFFECT_KEYS - set(inert_keys())) == []

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gregor.broker.jobs.turns import LoopGate
+from gregor.config.addresses import Addresses
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.tables.topic_keys import TOPIC_KEYS
@@ -35,12 +36,14 @@ def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 class Place:
     """A store with one topic, and what alters settings in it."""
 
-    def __init__(self, folder: Path, **static: str) -> None:
+    def __init__(
+        self, folder: Path, check_addresses: Callable[[Addresses], None] = lambda addresses: None, **static: str
+    ) -> None:
         self.store = EmbeddedStore(str(folder / "store"))
         self.config = BrokerConfig({key.replace("_", "."): text for key, text in static.items()})
         spawn = asyncio.get_running_loop().create_task
         self.configs = TopicConfigs(self.store, self.config, 0, spawn, lambda: 0, LoopGate())
-        self.admin = ConfigAdmin(self.store, self.config, 0, self.configs, LoopGate())
+        self.admin = ConfigAdmin(self.store, self.config, 0, self.configs, LoopGate(), check_addresses)
 
     async def __aenter__(self) -> Place:
         await self.store.start()
@@ -148,14 +151,13 @@ async def test_what_another_broker_stored_is_left_out(tmp_path: Path, caplog: py
 
 @on_loop
 async def test_addresses_that_cannot_be_opened_are_refused(tmp_path: Path) -> None:
-    async with Place(tmp_path) as place:
-        asked: list[str] = []
+    asked: list[str] = []
 
-        def check(addresses: Any) -> None:
-            asked.extend(listener.text for listener in addresses.listeners)
-            raise ConfigError("listeners", "", "in use")
+    def check(addresses: Addresses) -> None:
+        asked.extend(listener.text for listener in addresses.listeners)
+        raise ConfigError("listeners", "", "in use")
 
-        place.admin.check_addresses = check
+    async with Place(tmp_path, check) as place:
         edit = replacement({"listeners": "PLAINTEXT://localhost:9093"})
         assert await place.code("brokers", "0", edit) == "INVALID_REQUEST"
         assert asked == ["PLAINTEXT://localhost:9093"]

@@ -12,6 +12,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from gregor.replication.admin import producer_ids
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
+from gregor.replication.channels import controller_channel
 from gregor.replication.channels.peer import PeerError
 from gregor.replication.store import nodes
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
@@ -54,7 +55,7 @@ def blocks_of(controller: Controller, store: Any = None) -> BlocksOfController:
 
 @on_loop
 async def test_it_is_asked_until_there_is_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_ids, "RETRY_DELAY_S", 0.001)
+    monkeypatch.setattr(controller_channel, "RETRY_DELAY_S", 0.001)
     controller = Controller(
         PeerError("nobody there"),
         refusal(ErrorCode.NOT_CONTROLLER),
@@ -69,7 +70,7 @@ async def test_it_is_asked_until_there_is_a_block(monkeypatch: pytest.MonkeyPatc
 
 @on_loop
 async def test_producers_are_told_to_come_back_where_nobody_gives_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_ids, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(producer_ids, "RETRIED_FOR_S", 0.01)
     blocks = blocks_of(Controller(refusal(ErrorCode.NOT_CONTROLLER)))
     ids = ProducerIdAllocator(None, 7, blocks.claim)  # type: ignore[arg-type]
     for _ in range(2):

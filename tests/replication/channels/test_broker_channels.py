@@ -13,7 +13,7 @@ from gregor.protocol.turns import Gate, run_all
 from gregor.replication.channels import broker_channels as brokers_module
 from gregor.replication.channels import controller_channel as link_module
 from gregor.replication.channels.broker_channels import Brokers
-from gregor.replication.channels.controller_channel import ControllerLink
+from gregor.replication.channels.controller_channel import ControllerChannel
 from gregor.replication.channels.peer import PeerError
 from gregor.replication.controller.context import LiveBroker
 from gregor.replication.partition.metadata_image import MetadataImage
@@ -80,8 +80,7 @@ def request(epoch: int = 10) -> UpdateMetadataRequest:
 @on_loop
 async def test_the_listener_among_brokers_over_one_connection(made: list[FakePeer]) -> None:
     local: Any = Local()
-    brokers = Brokers(1, local, "INSIDE", 5000, LoopGate())
-    brokers.live = lambda: live(91, 92)
+    brokers = Brokers(1, local, lambda: live(91, 92), "INSIDE", 5000, LoopGate())
     assert await brokers.send(1, request()) == "handled"
     assert made == []
     for _ in range(2):
@@ -94,23 +93,24 @@ async def test_the_listener_among_brokers_over_one_connection(made: list[FakePee
 @on_loop
 async def test_a_connection_lasts_as_long_as_the_registration(made: list[FakePeer]) -> None:
     local: Any = Local()
-    brokers = Brokers(1, local, "INSIDE", 5000, LoopGate())
-    brokers.live = lambda: live(91, 92)
+    alive = live(91, 92)
+    brokers = Brokers(1, local, lambda: alive, "INSIDE", 5000, LoopGate())
     await brokers.send(2, request())
     # Another life, another address.
-    for again in (live(91, 92, epoch=11), live(91, 93, epoch=11)):
-        brokers.live = lambda again=again: again  # type: ignore[misc]
-        await brokers.send(2, request(11))
+    alive = live(91, 92, epoch=11)
+    await brokers.send(2, request(11))
+    alive = live(91, 93, epoch=11)
+    await brokers.send(2, request(11))
     assert [(peer.address[1], peer.closed) for peer in made] == [(92, True), (92, True), (93, False)]
     with pytest.raises(PeerError, match="not registered"):
         await brokers.send(2, request(10))
     brokers.close(2)
     brokers.close(2)
     assert made[-1].closed
-    brokers.live = dict
+    alive = {}
     with pytest.raises(PeerError, match="not registered"):
         await brokers.send(2, request(11))
-    brokers.live = lambda: {2: LiveBroker(BrokerRegistration(2, ()), 11)}
+    alive = {2: LiveBroker(BrokerRegistration(2, ()), 11)}
     with pytest.raises(PeerError, match="no listener INSIDE"):
         await brokers.send(2, request(11))
 
@@ -149,7 +149,7 @@ def image(controller_id: int) -> MetadataImage:
 async def test_the_way_to_the_controller(made: list[FakePeer]) -> None:
     own: Any = Own()
     known = image(2)
-    link = ControllerLink(1, known, own, "INSIDE", 5000, LoopGate())
+    link = ControllerChannel(1, known, own, "INSIDE", 5000, LoopGate())
     asked = AllocateProducerIdsRequest()
     assert await link.offered(67) is None
     for _ in range(2):

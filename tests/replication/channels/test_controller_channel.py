@@ -9,7 +9,8 @@ import pytest
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.protocol.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from gregor.replication.channels.controller_channel import ControllerLink
+from gregor.replication.channels import controller_channel
+from gregor.replication.channels.controller_channel import ControllerChannel, retried
 from gregor.replication.channels.peer import PeerError
 from gregor.replication.partition.metadata_image import Endpoint, LiveBroker, MetadataImage
 from tests.replication.fakes import on_loop
@@ -34,9 +35,9 @@ def told(image: MetadataImage, controller_id: int, ports: dict[int, int]) -> Non
         listener()
 
 
-def link_of(image: MetadataImage, own: OwnController) -> ControllerLink:
+def link_of(image: MetadataImage, own: OwnController) -> ControllerChannel:
     controller: Any = own
-    return ControllerLink(0, image, controller, "PLAINTEXT", 60_000, LoopGate())
+    return ControllerChannel(0, image, controller, "PLAINTEXT", 60_000, LoopGate())
 
 
 @on_loop
@@ -75,3 +76,48 @@ async def test_nobody_is_known() -> None:
     own.is_active = True
     assert (await link.ask(AllocateProducerIdsRequest(), 0)).producer_id_start == 0
     assert await link.offered(AllocateProducerIdsRequest.API_KEY) == (0, 0)
+
+
+@on_loop
+async def test_a_channel_without_the_own_controller_sends_to_others_only() -> None:
+    image = MetadataImage()
+    channel = ControllerChannel(0, image, None, "PLAINTEXT", 60_000, LoopGate())
+    told(image, 0, {0: 1})
+    with pytest.raises(PeerError, match="not known"):
+        await channel.ask(AllocateProducerIdsRequest())
+    with pytest.raises(PeerError, match="not known"):
+        await channel.offered(AllocateProducerIdsRequest.API_KEY)
+
+
+@on_loop
+async def test_attempts_are_repeated_until_one_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_channel, "RETRY_DELAY_S", 0)
+    failures = [PeerError("first"), PeerError("second")]
+
+    async def attempt() -> str:
+        if failures:
+            raise failures.pop(0)
+        return "done"
+
+    assert await retried(attempt) == "done"
+    assert not failures
+
+
+@on_loop
+async def test_the_last_failure_is_raised_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_channel, "RETRIED_FOR_S", -1)
+
+    async def attempt() -> str:
+        raise PeerError("nothing")
+
+    with pytest.raises(PeerError, match="nothing"):
+        await retried(attempt)
+
+
+@on_loop
+async def test_other_failures_are_not_repeated() -> None:
+    async def attempt() -> str:
+        raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        await retried(attempt)

@@ -124,10 +124,10 @@ async def test_answers_larger_than_the_buffer_in_pieces(piece_bytes: int) -> Non
             assert found == records
 
 
-@pytest.mark.parametrize("over_bytes", [-1, 0, 1, peer_module.LEAST_BUFFER_BYTES])
+@pytest.mark.parametrize("over_bytes", [-1, 0, 1, peer_module.MIN_BUFFER_BYTES])
 def test_an_answer_may_end_where_the_buffer_does(over_bytes: int) -> None:
     """uvloop asks for room once more after the last byte, and takes a buffer without any for an error."""
-    whole_bytes = peer_module.LEAST_BUFFER_BYTES + over_bytes
+    whole_bytes = peer_module.MIN_BUFFER_BYTES + over_bytes
 
     def answer(key: int, version: int, correlation_id: int) -> bytes:
         def with_records(size_bytes: int) -> bytes:
@@ -171,7 +171,7 @@ def silence(key: int, version: int, correlation_id: int) -> bytes:
 BAD: dict[str, tuple[Answer, str]] = {
     "closed": (lambda *_: None, "closed the connection"),
     "wrong request": (lambda key, version, number: metadata(key, version, number + 1), "answers request"),
-    "too much": (lambda key, version, number: metadata(key, version, number) + b"x", "nobody asked"),
+    "too much": (lambda key, version, number: metadata(key, version, number) + b"x", "without a request"),
     "huge": (lambda *_: struct.pack(">i", 2**31 - 1), "announces"),
     "malformed": (lambda key, version, number: frame(number, b"\xff" * 9, True), "MetadataResponse"),
     "empty": (lambda *_: struct.pack(">i", 0), "."),

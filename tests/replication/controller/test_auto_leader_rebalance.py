@@ -12,7 +12,7 @@ from gregor.broker.jobs.turns import LoopGate
 from gregor.config.listeners import Listener
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import run_all
-from gregor.replication.controller.auto_leader_rebalance import LeaderBalance, misled
+from gregor.replication.controller.auto_leader_rebalance import AutoLeaderRebalance, misled
 from gregor.replication.controller.context import Cluster, LiveBroker, Partition, Topic
 from gregor.replication.store import nodes
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
@@ -78,7 +78,7 @@ async def test_a_broker_that_came_back_leads_again(tmp_path: Path) -> None:
         await subject.settle()
         await subject.join(2)
         await subject.settle()
-        balance = LeaderBalance(subject.loop, 10, 300, LoopGate())
+        balance = AutoLeaderRebalance(subject.loop, 10, 300, LoopGate())
         await balance.look()
         assert (await subject.state("t")).leader == 1, "not in sync yet"
         state = (await subject.state("t"))._replace(isr=(1, 2))
@@ -103,9 +103,9 @@ async def test_it_looks_after_every_election_and_then_in_its_time(monkeypatch: p
             if len(looks) == 3:
                 enough.set()
 
-    monkeypatch.setattr("gregor.replication.controller.auto_leader_rebalance.FIRST_LOOK_S", 0.001)
+    monkeypatch.setattr("gregor.replication.controller.auto_leader_rebalance.FIRST_CHECK_S", 0.001)
     controller = Controller()
-    task = asyncio.create_task(LeaderBalance(controller, 10, 0.002, LoopGate()).run())
+    task = asyncio.create_task(AutoLeaderRebalance(controller, 10, 0.002, LoopGate()).run())
     try:
         await asyncio.sleep(0.01)
         assert not looks

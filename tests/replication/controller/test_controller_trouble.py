@@ -72,7 +72,7 @@ async def test_an_epoch_that_cannot_be_read_is_looked_at_again(tmp_path: Path, m
         assert subject.loop.cluster is not None and subject.loop.cluster.epoch == 5
 
 
-@pytest.mark.parametrize("path", [nodes.ISR_CHANGES, nodes.LOG_DIR_EVENTS, nodes.DELETE_TOPICS])
+@pytest.mark.parametrize("path", [nodes.ISR_CHANGE_NOTIFICATIONS, nodes.LOG_DIR_EVENTS, nodes.DELETE_TOPICS])
 @on_loop
 async def test_a_folder_removed_by_hand_is_made_again_and_watched(tmp_path: Path, path: str) -> None:
     async with running(tmp_path, 2) as subject:

@@ -85,13 +85,13 @@ async def test_who_waits_until_all_are_told_waits_for_what_was_said_by_then(
 ) -> None:
     monkeypatch.setattr(controller_senders, "RETRY_DELAY_S", 0.001)
     async with running(tmp_path, 2, 3) as subject:
-        await subject.loop.until_told(30)
+        await subject.loop.until_notified(30)
         subject.brokers.unreachable.add(2)
         await subject.create("t", (3,))
-        await subject.loop.until_told(0.01)  # not for ever
+        await subject.loop.until_notified(0.01)  # not for ever
         await subject.brokers.until(lambda: "t" in topics_of(subject.brokers.to(3)))
         assert "t" not in topics_of(subject.brokers.to(2))
-        waiting = asyncio.ensure_future(subject.loop.until_told(30))
+        waiting = asyncio.ensure_future(subject.loop.until_notified(30))
         await subject.settle()
         assert not waiting.done()
         subject.brokers.unreachable.clear()
@@ -100,7 +100,7 @@ async def test_who_waits_until_all_are_told_waits_for_what_was_said_by_then(
         # Who is gone is waited for no longer.
         subject.brokers.unreachable.add(2)
         await subject.create("u", (3,))
-        waiting = asyncio.ensure_future(subject.loop.until_told(30))
+        waiting = asyncio.ensure_future(subject.loop.until_notified(30))
         await asyncio.sleep(0)
         await subject.store.delete(nodes.broker_path(2))
         await subject.settle()
@@ -181,7 +181,7 @@ async def test_isr_notices_are_read_and_removed(tmp_path: Path) -> None:
         await subject.store.create(nodes.ISR_CHANGE_PREFIX, notice, sequential=True)
         await subject.store.create(nodes.ISR_CHANGE_PREFIX, b"damaged", sequential=True)
         await subject.settle()
-        assert await subject.store.children(nodes.ISR_CHANGES) == []
+        assert await subject.store.children(nodes.ISR_CHANGE_NOTIFICATIONS) == []
         assert subject.loop.cluster is not None
         partition = subject.loop.cluster.partition(("t", 0))
         assert partition is not None and partition.state is not None

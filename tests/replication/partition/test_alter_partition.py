@@ -15,7 +15,7 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import AlterPartitionRequest, AlterPartitionResponse, LeaderAndIsrRequest
 from gregor.replication.channels.peer import PeerError
 from gregor.replication.partition import alter_partition as isr_changes
-from gregor.replication.partition.alter_partition import IsrChanges
+from gregor.replication.partition.alter_partition import AlterPartitionManager
 from gregor.replication.partition.partition import Partition
 from gregor.replication.store import nodes
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
@@ -80,7 +80,7 @@ class Subject:
         self.store = EmbeddedStore(str(folder / FILE_NAME))
         self.tasks: set[asyncio.Future[None]] = set()
         link: Any = self.controller
-        self.changes = IsrChanges(0, link, self.store, lambda: EPOCH, HandClock(), self.spawn, LoopGate())
+        self.changes = AlterPartitionManager(0, link, self.store, lambda: EPOCH, HandClock(), self.spawn, LoopGate())
 
     def spawn(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)
@@ -186,7 +186,7 @@ async def test_what_comes_up_meanwhile_goes_together_in_the_next(tmp_path: Path)
 
 @on_loop
 async def test_many_go_in_several_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isr_changes, "MOST_PARTITIONS", 3)
+    monkeypatch.setattr(isr_changes, "MAX_PARTITIONS", 3)
     async with subject(tmp_path) as it:
         partitions = [leader("t", index) for index in range(7)]
         for partition in partitions:
@@ -293,8 +293,8 @@ async def test_where_the_controller_cannot_be_asked_the_node_is_written(
         assert (partition.isr, partition.partition_epoch) == ([0, 1], 6)
         found = await it.store.get(nodes.state_path("t", 0))
         assert found is not None and nodes.decode_state(found[0]) == nodes.PartitionState(0, 3, (0, 1), 2)
-        (notice,) = await it.store.children(nodes.ISR_CHANGES)
-        told = await it.store.get(f"{nodes.ISR_CHANGES}/{notice}")
+        (notice,) = await it.store.children(nodes.ISR_CHANGE_NOTIFICATIONS)
+        told = await it.store.get(f"{nodes.ISR_CHANGE_NOTIFICATIONS}/{notice}")
         assert told is not None and nodes.decode_partition_list(told[0]) == [("t", 0)]
         assert it.controller.asked == []
 

@@ -1,4 +1,4 @@
-"""LocalBroker: requests for an earlier life are refused; settings are read before logs are opened."""
+"""ControllerRequestHandler: requests for an earlier life are refused; settings are read before logs are opened."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gregor.broker.jobs import turns
 from gregor.broker.jobs.turns import LoopGate
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from gregor.replication.partition.controller_request_handler import LocalBroker
+from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from tests.replication.fakes import CountingLogs, HandClock, on_loop
@@ -29,12 +29,12 @@ class Configs:
         return None
 
 
-def subject() -> tuple[LocalBroker, ReplicaManager, Configs]:
+def subject() -> tuple[ControllerRequestHandler, ReplicaManager, Configs]:
     logs: Any = CountingLogs()
     configs: Any = Configs()
     replicas = ReplicaManager(0, logs, configs.log_config, HandClock())
-    broker = LocalBroker(replicas, MetadataImage(), configs, LoopGate())
-    broker.broker_epoch = 10
+    broker = ControllerRequestHandler(replicas, MetadataImage(), configs, LoopGate())
+    broker.registered(10)
     return broker, replicas, configs
 
 
@@ -51,14 +51,14 @@ def leader_and_isr(broker_epoch: int, partitions: int = 1) -> LeaderAndIsrReques
 async def test_what_is_said_before_the_registration_waits_for_it() -> None:
     """A broker that comes back quickly is spoken to as the one that it was, while its old registration stands."""
     broker, replicas, _ = subject()
-    fresh = LocalBroker(replicas, MetadataImage(), broker._configs, LoopGate())
+    fresh = ControllerRequestHandler(replicas, MetadataImage(), broker._configs, LoopGate())
     requests = [leader_and_isr(9), leader_and_isr(10)]
     answers = [asyncio.ensure_future(fresh.handle(request)) for request in requests]
     await asyncio.sleep(0)
     assert not any(answer.done() for answer in answers)
     assert fresh.broker_epoch == -1
     assert replicas.get("t", 0) is None
-    fresh.broker_epoch = 10
+    fresh.registered(10)
     codes = [(await answer).error_code for answer in answers]
     assert codes == [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NONE]
 

@@ -92,7 +92,7 @@ def test_topics_without_an_id_are_asked_for_by_name() -> None:
 
 @pytest.mark.parametrize("leads", [False, True])
 def test_many_small_batches_are_written_in_steps(leads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gregor.replication.partition.fetcher.MOST_BATCHES", 2)
+    monkeypatch.setattr("gregor.replication.partition.fetcher.MAX_BATCHES", 2)
     leader, follower = pair(5)
     request = follower.fetcher.request(NOW, 5)
     steps = follower.fetcher.complete(answer(leader, follower, request), NOW)
@@ -169,7 +169,7 @@ def test_nothing_is_asked_for_behind_a_cut_that_is_not_on_the_disk() -> None:
     run_all(follower.fetcher.complete(FetchResponse(session_id=7), NOW))
     follower.fetcher.unfollow(("other", 0))
     assert follower.fetcher.wait_ms(NOW) is None
-    assert follower.fetcher.cut_logs() == [follower.log]
+    assert follower.fetcher.truncated_logs() == [follower.log]
     follower.log.flush()
     assert not follower.log.is_cut
     follower.fetcher.synced(follower.log)
@@ -396,7 +396,7 @@ def followed_by(fetcher: Fetcher, count: int) -> list[Replica]:
 
 
 def test_many_partitions_are_told_of_by_and_by_as_long_as_there_is_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gregor.replication.partition.fetcher.MOST_NEWS", 2)
+    monkeypatch.setattr("gregor.replication.partition.fetcher.MAX_NEWS", 2)
     fetcher = Fetcher(FetcherSettings(1))
     followed_by(fetcher, 5)
     asked = []
@@ -417,7 +417,7 @@ def test_what_was_told_of_a_partition_that_was_not_asked_for_is_told_again(
     why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader had not heard yet that nobody asks: of a partition at rest it would tell no more."""
-    monkeypatch.setattr("gregor.replication.partition.fetcher.MOST_NEWS", 1)
+    monkeypatch.setattr("gregor.replication.partition.fetcher.MAX_NEWS", 1)
     fetcher = Fetcher(FetcherSettings(1, backoff_ms=1000))
     replicas = followed_by(fetcher, 2)
     late = replicas[1].partition

@@ -70,7 +70,7 @@ def test_updates_add_up_for_topics_and_replace_brokers() -> None:
 
 def test_who_is_alive_says_nothing_of_topics_that_are_expected() -> None:
     image = MetadataImage()
-    image.expects_topics = True
+    image.expect_topics(True)
     assert not image.is_informed
     run_all(image.apply(update()))
     assert not image.is_informed

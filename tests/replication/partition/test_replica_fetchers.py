@@ -248,11 +248,11 @@ async def test_who_comes_later_does_not_wait_for_an_answer_about_others(tmp_path
 def test_who_comes_later_does_not_drop_what_is_being_received(is_answering: bool) -> None:
     closed: list[bool] = []
     link: Any = object.__new__(_Link)
-    link._asked_s, link._kicked_s = 5.0, -math.inf
+    link._sent_s, link._kicked_s = 5.0, -math.inf
     link._peer = SimpleNamespace(is_answering=is_answering, close=lambda: closed.append(True))
-    link._ask_anew(4.0)
+    link._fetch_anew(4.0)
     assert closed == [], "that question has been answered"
-    link._ask_anew(5.0)
+    link._fetch_anew(5.0)
     assert closed == [] if is_answering else [True]
 
 
@@ -299,7 +299,7 @@ def test_a_link_ends_though_there_was_news_just_then(turns: int) -> None:
         link: Any = object.__new__(_Link)
         link._changed = asyncio.Event()
         link._followers = SimpleNamespace(lost=lambda _: False, clock_ms=lambda: 0)
-        link.fetcher = SimpleNamespace(cut_logs=list, wait_ms=lambda _: 60_000)
+        link.fetcher = SimpleNamespace(truncated_logs=list, wait_ms=lambda _: 60_000)
         link._address, link._peer, link._kick = lambda: ("leader", 9092), None, None
         link._task = asyncio.create_task(link._run())
         for _ in range(2):

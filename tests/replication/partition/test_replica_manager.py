@@ -240,7 +240,7 @@ def test_a_disk_that_refuses_an_epoch_fails_its_own_partition_alone(
 
 
 def test_of_many_changes_listeners_hear_in_several_steps(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gregor.replication.partition.replica_manager.NOTIFIED_TOGETHER", 2)
+    monkeypatch.setattr("gregor.replication.partition.replica_manager.NOTIFIED_AT_A_TIME", 2)
     assert subject.lead(0, 1, 0, 0, 1, 0, 0) == [0] * 7
     assert subject.leadership == [([0, 2], [1, 4]), ([3, 5], []), ([6], [])]
 

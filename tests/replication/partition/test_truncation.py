@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gregor.replication.partition.truncation import CutLogs
+from gregor.replication.partition.truncation import TruncatedLogs
 from gregor.storage.log.log import Log
 from tests.replication.fakes import on_loop
 from tests.storage.logs import NOW_MS, batch, open_log
@@ -30,9 +30,9 @@ async def withdraw() -> None:
     """There are no recovery points."""
 
 
-async def drained(cut_logs: CutLogs) -> None:
-    while cut_logs._task is not None:
-        await cut_logs._task
+async def drained(truncated_logs: TruncatedLogs) -> None:
+    while truncated_logs._task is not None:
+        await truncated_logs._task
 
 
 @on_loop
@@ -40,7 +40,7 @@ async def test_each_is_synced_once_and_all_who_wait_are_told() -> None:
     files = MemoryFiles()
     logs = [cut_log(files, f"/logs/t-{index}") for index in range(3)]
     told: list[Any] = []
-    cut_logs = CutLogs(flush, withdraw)
+    truncated_logs = TruncatedLogs(flush, withdraw)
 
     def first(log: Log) -> None:
         told.append(("first", log.directory, log.is_cut))
@@ -50,16 +50,16 @@ async def test_each_is_synced_once_and_all_who_wait_are_told() -> None:
 
     syncs = files.calls["sync"]
     for log in logs:
-        cut_logs.sync(log, first)
-        cut_logs.sync(log, first)
-    cut_logs.sync(logs[0], second)
-    await drained(cut_logs)
+        truncated_logs.sync(log, first)
+        truncated_logs.sync(log, first)
+    truncated_logs.sync(logs[0], second)
+    await drained(truncated_logs)
     assert told == [("first", "/logs/t-0", False), ("second", "/logs/t-0", False)] + [
         ("first", f"/logs/t-{index}", False) for index in (1, 2)
     ]
     assert files.calls["sync"] - syncs == 3 * 3  # log and both indexes of each
-    cut_logs.sync(logs[0], second)  # nothing to do
-    await drained(cut_logs)
+    truncated_logs.sync(logs[0], second)  # nothing to do
+    await drained(truncated_logs)
     assert told[-1] == ("second", "/logs/t-0", False)
     files.crash()
     assert [open_log(files, log.directory).log_end_offset for log in logs] == [1, 1, 1]
@@ -71,10 +71,10 @@ async def test_who_waits_for_a_disk_that_fails_is_told_too() -> None:
     log, other = cut_log(files), cut_log(files, "/logs/u-0")
     files.fail("sync", 1)
     told: list[Log] = []
-    cut_logs = CutLogs(flush, withdraw)
-    cut_logs.sync(log, told.append)
-    cut_logs.sync(other, told.append)
-    await drained(cut_logs)
+    truncated_logs = TruncatedLogs(flush, withdraw)
+    truncated_logs.sync(log, told.append)
+    truncated_logs.sync(other, told.append)
+    await drained(truncated_logs)
     assert told == [log, other]
     assert log.offline and not other.is_cut
 
@@ -84,14 +84,14 @@ async def test_the_end_waits_for_no_more_than_is_under_way() -> None:
     files = MemoryFiles()
     logs = [cut_log(files, f"/logs/t-{index}") for index in range(2)]
     told: list[Any] = []
-    cut_logs = CutLogs(flush, withdraw)
+    truncated_logs = TruncatedLogs(flush, withdraw)
     for log in logs:
-        cut_logs.sync(log, told.append)
+        truncated_logs.sync(log, told.append)
     await asyncio.sleep(0)
-    await cut_logs.close()
+    await truncated_logs.close()
     assert [log.is_cut for log in logs] == [False, True]
-    assert told == [] and cut_logs._task is None
-    await cut_logs.close()
+    assert told == [] and truncated_logs._task is None
+    await truncated_logs.close()
 
 
 @on_loop
@@ -104,9 +104,9 @@ async def test_nobody_goes_on_before_recovery_points_are_withdrawn() -> None:
         await asyncio.sleep(0)
         told.append("withdrawn")
 
-    cut_logs = CutLogs(flush, withdrawn)
-    cut_logs.sync(log, told.append)
-    await drained(cut_logs)
+    truncated_logs = TruncatedLogs(flush, withdrawn)
+    truncated_logs.sync(log, told.append)
+    await drained(truncated_logs)
     assert told == ["withdrawn", log]
 
 
@@ -119,7 +119,7 @@ async def test_what_is_cut_again_meanwhile_is_synced_again() -> None:
         if log.log_end_offset:
             log.truncate_to(0)
 
-    cut_logs = CutLogs(flush, cut_again)
-    cut_logs.sync(log, lambda log: told.append((log.is_cut, log.log_end_offset)))
-    await drained(cut_logs)
+    truncated_logs = TruncatedLogs(flush, cut_again)
+    truncated_logs.sync(log, lambda log: told.append((log.is_cut, log.log_end_offset)))
+    await drained(truncated_logs)
     assert told == [(False, 0)]

@@ -9,7 +9,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.replication.store.metadata_store import NodeExists, SessionExpired
-from gregor.replication.store.time_limit import LEAST_MS, MOST_MS, TimeLimit
+from gregor.replication.store.time_limit import MAX_MS, MIN_MS, TimeLimit
 from tests.coordinator.context import SkippingLoop
 
 
@@ -36,7 +36,7 @@ async def code(work: Awaitable[object]) -> ErrorCode:
 
 @pytest.mark.parametrize(
     ("timeout_ms", "given_up_after_ms"),
-    [(0, LEAST_MS), (-1, LEAST_MS), (100, LEAST_MS), (12_000, 12_000), (2**31 - 1, MOST_MS)],
+    [(0, MIN_MS), (-1, MIN_MS), (100, MIN_MS), (12_000, 12_000), (2**31 - 1, MAX_MS)],
 )
 def test_what_does_not_end_is_given_up_in_time(loop: SkippingLoop, timeout_ms: int, given_up_after_ms: int) -> None:
     async def body() -> None:

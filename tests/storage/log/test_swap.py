@@ -58,7 +58,7 @@ def cleaned(files: MemoryFiles, log: Log) -> tuple[CleanedGroup, list[Segment]]:
 
 def begun(files: MemoryFiles, log: Log) -> SwapPlan:
     result, sources = cleaned(files, log)
-    return log.begin_swap(result.base_offset, result.size_bytes, sources, log.generation)
+    return log.swap.begin(result.base_offset, result.size_bytes, sources, log.generation)
 
 
 def names(files: MemoryFiles, *suffixes: str) -> list[str]:
@@ -71,7 +71,7 @@ def test_the_new_segment_stands_where_the_old_ones_stood() -> None:
     before = [one.base_offset for one in log.segments]
     plan = begun(files, log)
     assert len(names(files, ".swap")) == 3
-    paths = log.finish_swap(plan)
+    paths = log.swap.finish(plan)
     bases = [one.base_offset for one in plan.sources]
     assert [one.base_offset for one in log.segments] == [one for one in before if one not in bases[1:]]
     assert names(files, ".swap", ".cleaned") == []
@@ -96,15 +96,15 @@ def test_a_log_that_changed_keeps_what_it_has(change: Callable[[Log], None]) -> 
     change(log)
     before = all_records(log)
     with pytest.raises(LogChanged):
-        log.finish_swap(plan)
-    for path in log.discard_swap(plan):
+        log.swap.finish(plan)
+    for path in log.swap.discard(plan):
         files.unlink(path)
     assert names(files, ".swap", ".cleaned") == []
     assert all_records(log) == before
 
     result_names = names(files)
     with pytest.raises(LogChanged):
-        log.begin_swap(plan.base_offset, plan.size_bytes, plan.sources, plan.generation)
+        log.swap.begin(plan.base_offset, plan.size_bytes, plan.sources, plan.generation)
     assert names(files) == result_names
 
 
@@ -113,7 +113,7 @@ def test_appends_and_rolls_change_nothing() -> None:
     log = filled(files)
     plan = begun(files, log)
     fill(log)
-    log.finish_swap(plan)
+    log.swap.finish(plan)
     assert consumed_offsets(log)[-12:] == list(range(12, 24))
 
 
@@ -139,15 +139,15 @@ def test_a_crash_behind_a_truncation_brings_nothing_back(offset: int, machine: b
     assert again.log_end_offset == (offset or 5)
     assert not offset or [record.offset for record in all_records(again)] == list(range(offset))
     with pytest.raises(LogChanged):
-        log.finish_swap(plan)
-    assert log.discard_swap(plan) == []
+        log.swap.finish(plan)
+    assert log.swap.discard(plan) == []
 
 
 def test_a_truncation_after_a_swap_touches_only_what_is_there() -> None:
     files = MemoryFiles()
     log = filled(files)
     plan = begun(files, log)
-    log.finish_swap(plan)
+    log.swap.finish(plan)
     synced = files.calls["sync_directory"]
     log.truncate_to(11)
     assert files.calls["sync_directory"] == synced
@@ -157,7 +157,7 @@ def test_a_truncation_after_a_swap_touches_only_what_is_there() -> None:
 def test_two_segments_of_one_offset_wait_for_their_deletion_each_under_its_own_name() -> None:
     files = MemoryFiles()
     log = filled(files)
-    first = log.finish_swap(begun(files, log))
+    first = log.swap.finish(begun(files, log))
     contents = {path: files.read_bytes(path) for path in first}
     segment = log.segments[next(i for i, one in enumerate(log.segments) if f"{one.base_offset:020d}.log" in first[0])]
     second = segment.mark_deleted()
@@ -177,7 +177,7 @@ def test_a_folder_that_is_gone() -> None:
     log = filled(files)
     plan = begun(files, log)
     files.rename(DIRECTORY, "/data/orders-0.deleted")
-    assert log.discard_swap(plan) == []
+    assert log.swap.discard(plan) == []
 
 
 def test_a_failed_rename_takes_the_log_offline_and_a_start_goes_on() -> None:
@@ -187,7 +187,7 @@ def test_a_failed_rename_takes_the_log_offline_and_a_start_goes_on() -> None:
     plan = begun(files, log)
     files.fail("rename", after=2)
     with pytest.raises(KafkaError, match="cannot replace"):
-        log.finish_swap(plan)
+        log.swap.finish(plan)
     assert log.offline
     manager = LogManager(BrokerConfig({"log.dirs": "/data"}), files, lambda: NOW_MS)
     (again,) = [one for one in manager.load(lambda topic: CONFIG) if one is not None]

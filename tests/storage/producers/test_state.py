@@ -14,7 +14,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.storage.log.log import Log
 from gregor.storage.producers.state import (
     BATCHES_KEPT,
-    MOST_AWAITED,
+    MAX_AWAITED,
     NEW_LEADER_MS,
     AppendedBatch,
     ProducerEntry,
@@ -22,8 +22,9 @@ from gregor.storage.producers.state import (
     format_snapshot,
     parse_snapshot,
 )
+from gregor.storage.segment.batches import BatchHeader
 from gregor.storage.segment.segment import Segment
-from tests.storage.logs import NOW_MS, open_log, patched, sequenced
+from tests.storage.logs import NOW_MS, batch, open_log, patched, sequenced
 from tests.storage.memory_files import MemoryFiles
 
 LAST_SEQUENCE = 2**31 - 1
@@ -368,15 +369,15 @@ def test_who_is_unknown_where_records_were_deleted_begins_anywhere_at_a_new_lead
 def test_only_so_many_refused_producers_are_waited_for() -> None:
     """Their ids may be made up."""
     log = open_log(MemoryFiles())
-    for producer_id in range(MOST_AWAITED):
+    for producer_id in range(MAX_AWAITED):
         log.await_sequence(producer_id, 0, 0)
     log.await_sequence(0, 0, 1)  # lately again
-    for producer_id in range(MOST_AWAITED, MOST_AWAITED + 3):
+    for producer_id in range(MAX_AWAITED, MAX_AWAITED + 3):
         log.await_sequence(producer_id, 0, 0)
-    assert len(log.producers.awaited) == MOST_AWAITED
+    assert len(log.producers.awaited) == MAX_AWAITED
     assert {1, 2, 3}.isdisjoint(log.producers.awaited)
     assert log.producers.awaited[0] == (0, 0, 1)
-    for producer_id in (4, MOST_AWAITED + 2):
+    for producer_id in (4, MAX_AWAITED + 2):
         with pytest.raises(KafkaError):
             log.append_as_leader(sequenced(producer_id, 0, 1), 0, NOW_MS)
     assert log.append_as_leader(sequenced(1, 0, 1), 0, NOW_MS).first_offset == 0
@@ -410,7 +411,16 @@ def test_transaction_is_remembered_until_its_marker() -> None:
     for scanned in log.segments[0].scan():
         states.replay(scanned)
     assert format_snapshot(states.entries.values()) == format_snapshot(log.producer_ids().values())
-    marker = (0, 100, 3, 3, 0, 0x30, NOW_MS + 9, 7, 1, -1)
+    marker = BatchHeader.read(
+        batch(
+            base_offset=3,
+            timestamp_ms=NOW_MS + 9,
+            producer_id=7,
+            producer_epoch=1,
+            transactional=True,
+            control=True,
+        )
+    )
     states.replay(marker, coordinator_epoch=4)
     entry = states.entries[7]
     assert (entry.transaction_first_offset, entry.coordinator_epoch, entry.epoch) == (-1, 4, 1)
@@ -419,7 +429,7 @@ def test_transaction_is_remembered_until_its_marker() -> None:
 
 def test_replay_passes_over_batches_without_a_producer() -> None:
     states = ProducerStates(MemoryFiles(), "/d")
-    states.replay((0, 100, 0, 4, 0, 0, NOW_MS, -1, -1, -1))
+    states.replay(BatchHeader.read(batch(5)))
     assert states.entries == {}
 
 

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.storage.producers.state import ProducerStates
-from gregor.storage.producers.trail import ProducerTrail
 from gregor.storage.segment import scan as segment_scan
-from gregor.storage.segment.batches import HEADER_BYTES, ScannedBatch
+from gregor.storage.segment.batches import HEADER_BYTES, BatchHeader
 from gregor.storage.segment.check import CheckedSegment, check_segment
+from gregor.storage.segment.producer_trail import ProducerTrail
 from gregor.storage.segment.scan import Scan
 from gregor.storage.segment.segment import OldMessageFormat, Segment
-from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, patched, sequenced
+from tests.storage.logs import DIRECTORY, NOW_MS, batch, header_fields, open_log, patched, sequenced
 from tests.storage.memory_files import MemoryFiles
 from tests.storage.twins import indexes_of, valid_batches
 
@@ -279,7 +279,7 @@ def batches_of(drawn: list[tuple[int, int, str]]) -> Iterator[bytes]:
         yield bytes(data)
 
 
-def state_after(states: ProducerStates, batches: list[ScannedBatch]) -> dict[int, tuple[object, ...]]:
+def state_after(states: ProducerStates, batches: list[BatchHeader]) -> dict[int, tuple[object, ...]]:
     for one in batches:
         states.replay(one)
     return {
@@ -304,14 +304,14 @@ def test_the_trail_makes_the_same_state_as_all_batches(drawn: list[tuple[int, in
     checked = check(files, producers=trail)
     assert checked.next_offset == len(drawn)
     assert trail.from_offset == 0
-    before = [one for one in every if one[2] < from_offset]
-    after = [one for one in every if one[2] >= from_offset]
+    before = [one for one in every if one.base_offset < from_offset]
+    after = [one for one in every if one.base_offset >= from_offset]
     fast, slow = ProducerStates(files, DIRECTORY), ProducerStates(files, DIRECTORY)
     state_after(fast, before)
     state_after(slow, before)
     kept = trail.batches(from_offset)
     assert state_after(fast, kept) == state_after(slow, after)
-    assert {one[2:] for one in kept} <= {one[2:] for one in after}
+    assert {header_fields(one)[1:] for one in kept} <= {header_fields(one)[1:] for one in after}
 
 
 def test_the_trail_keeps_little() -> None:
@@ -319,7 +319,7 @@ def test_the_trail_keeps_little() -> None:
     drawn = [(1, 0, kinds.get(number, "transactional")) for number in range(100)]
     trail = ProducerTrail()
     check(folder_with(b"".join(batches_of(drawn))), producers=trail)
-    assert [one[2] for one in trail.batches(0)] == [40, 42, *range(90, 100)]
+    assert [one.base_offset for one in trail.batches(0)] == [40, 42, *range(90, 100)]
 
 
 def test_twin_refuses_what_its_checksum_refuses() -> None:

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gregor.storage.fs.worker import ParentGone
-from gregor.storage.producers.trail import ProducerTrail
 from gregor.storage.recovery import scan_worker
 from gregor.storage.recovery.scan_worker import ScanWorker
 from gregor.storage.segment import scan as segment_scan
 from gregor.storage.segment.check import CheckedSegment, check_segment
+from gregor.storage.segment.producer_trail import ProducerTrail
 from gregor.storage.segment.scan import Scan
 from gregor.storage.segment.segment import Segment
-from tests.storage.logs import DIRECTORY, NOW_MS, batch
+from tests.storage.logs import DIRECTORY, NOW_MS, batch, header_fields
 from tests.storage.memory_files import MemoryFiles
 
 STEM = f"{DIRECTORY}/{0:020d}"
@@ -95,7 +95,7 @@ def check(data: bytes, hand_over_at: int | None) -> tuple[Any, ...]:
         files.read_bytes(f"{STEM}.index"),
         files.read_bytes(f"{STEM}.timeindex"),
         epochs,
-        trail.batches(0),
+        [header_fields(one) for one in trail.batches(0)],
         (segment.max_timestamp, segment.max_timestamp_offset, segment.bytes_since_index_entry),
     )
 
@@ -157,7 +157,7 @@ def test_the_process_answers_what_a_walk_of_ones_own_finds(tmp_path: Path) -> No
 def test_it_gives_back_what_it_cannot_read_or_would_be_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan_worker, "MOST_HEADERS", 4)
+    monkeypatch.setattr(scan_worker, "MAX_HEADERS", 4)
     many = order(tmp_path / "many.log", log_of([(7, "plain", 0, 0, 0)] * 5))
     few = order(tmp_path / "few.log", log_of([(7, "plain", 0, 0, 0)] * 4))
     missing = {**few, "path": str(tmp_path / "none.log")}

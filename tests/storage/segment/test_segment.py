@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gregor.protocol.records.batch import RecordBatch, iter_batches
 from gregor.storage.segment.check import check_segment
 from gregor.storage.segment.segment import OldMessageFormat, Segment
-from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, patched
+from tests.storage.logs import DIRECTORY, NOW_MS, batch, open_log, patched, scanned
 from tests.storage.memory_files import MemoryFiles
 
 STEM = f"{DIRECTORY}/{0:020d}"
@@ -106,9 +106,9 @@ def test_scan_tells_what_the_headers_say() -> None:
              one.max_timestamp, one.producer_id, one.producer_epoch, one.base_sequence)
         )  # fmt: skip
         position += one.size_bytes
-    assert list(segment.scan()) == expected
-    assert list(segment.scan(verify_crc=False)) == expected
-    assert list(segment.scan(expected[1][0])) == expected[1:]
+    assert scanned(segment) == expected
+    assert scanned(segment, verify_crc=False) == expected
+    assert scanned(segment, expected[1][0]) == expected[1:]
 
 
 @pytest.mark.parametrize("verify_crc", [True, False])
@@ -116,11 +116,11 @@ def test_scan_of_every_prefix_yields_the_whole_batches_in_it(verify_crc: bool) -
     files = MemoryFiles()
     write_batches(files, batches_of([(1, 3, 0), (2, 0, 0), (1, 5, 0)]))
     data = files.read_bytes(f"{STEM}.log")
-    ends = [position + size_bytes for position, size_bytes, *_ in Segment.open(files, DIRECTORY, 0).scan()]
+    ends = [position + size_bytes for position, size_bytes, *_ in scanned(Segment.open(files, DIRECTORY, 0))]
     for cut in range(len(data) + 1):
         files.create(f"{STEM}.log").write(data[:cut])
         segment = Segment.open(files, DIRECTORY, 0)
-        assert [p + s for p, s, *_ in segment.scan(verify_crc=verify_crc)] == [end for end in ends if end <= cut]
+        assert [p + s for p, s, *_ in scanned(segment, verify_crc=verify_crc)] == [end for end in ends if end <= cut]
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 200, b"\xff" * 200, b"a torn write, perhaps" * 9, b"\0"])
@@ -130,7 +130,7 @@ def test_scan_ends_before_what_is_no_batch(tail: bytes) -> None:
     files.open(f"{STEM}.log").write(tail)
     segment = Segment.open(files, DIRECTORY, 0)
     for verify_crc in (True, False):
-        assert sum(size_bytes for _, size_bytes, *_ in segment.scan(verify_crc=verify_crc)) == good
+        assert sum(size_bytes for _, size_bytes, *_ in scanned(segment, verify_crc=verify_crc)) == good
     assert check(segment) == good
 
 
@@ -143,12 +143,12 @@ def test_scan_never_yields_a_batch_with_a_flipped_bit(where: int, bit: int) -> N
     where %= len(data)
     data[where] ^= 1 << bit
     files.create(f"{STEM}.log").write(data)
-    for _, size_bytes, base_offset, *_ in Segment.open(files, DIRECTORY, 0).scan():
+    for _, size_bytes, base_offset, *_ in scanned(Segment.open(files, DIRECTORY, 0)):
         assert base_offset >= 0
         assert size_bytes > 0
     spared = [
         position
-        for position, size_bytes, *_ in Segment.open(files, DIRECTORY, 0).scan()
+        for position, size_bytes, *_ in scanned(Segment.open(files, DIRECTORY, 0))
         # Base offset and leader epoch are outside of the checksum.
         if position <= where < position + size_bytes and not (where - position < 8 or 12 <= where - position < 16)
     ]
@@ -158,12 +158,13 @@ def test_scan_never_yields_a_batch_with_a_flipped_bit(where: int, bit: int) -> N
 def test_scan_crosses_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     files = MemoryFiles()
     segment = write_batches(files, batches_of([(1, 10 * n % 700, n) for n in range(40)]))
-    whole = list(segment.scan())
+    whole = scanned(segment)
     for window in (61, 62, 200, 1000):
         monkeypatch.setattr("gregor.storage.segment.segment.SCAN_BYTES", window)
+        monkeypatch.setattr("gregor.storage.segment.segment.HEADERS_BYTES", window)
         monkeypatch.setattr("gregor.storage.segment.segment.LOCATE_BYTES", window)
-        assert list(segment.scan()) == whole
-        assert list(segment.scan(verify_crc=False)) == whole
+        assert scanned(segment) == whole
+        assert scanned(segment, verify_crc=False) == whole
         for position, size_bytes, base_offset, *_ in whole:
             assert segment.locate(base_offset) == (position, size_bytes, base_offset)
 
@@ -172,7 +173,7 @@ def test_scan_stops_where_offsets_go_back() -> None:
     files = MemoryFiles()
     segment = write_batches(files, batches_of([(2, 3, 0)]))
     files.open(f"{STEM}.log").write(patched(batch(2), ">q", 0, 1))
-    assert [b[2] for b in Segment.open(files, DIRECTORY, 0).scan()] == [0]
+    assert [b[2] for b in scanned(Segment.open(files, DIRECTORY, 0))] == [0]
     assert segment.size_bytes < Segment.open(files, DIRECTORY, 0).size_bytes
 
 
@@ -181,16 +182,16 @@ def test_scan_stops_where_no_index_entry_could_name_an_offset(base_offset: int, 
     files = MemoryFiles()
     write_batches(files, batches_of([(2, 3, 0)]))
     files.open(f"{STEM}.log").write(patched(batch(2), ">q", 0, base_offset))
-    assert [b[2] for b in Segment.open(files, DIRECTORY, 0).scan(verify_crc=False)] == found
+    assert [b[2] for b in scanned(Segment.open(files, DIRECTORY, 0), verify_crc=False)] == found
 
 
 def test_scan_of_a_file_that_is_shorter_than_it_was_said_to_be() -> None:
     files = MemoryFiles()
     write_batches(files, batches_of([(1, 3, 0), (2, 500, 0)]))
     segment = Segment.open(files, DIRECTORY, 0, size_bytes=100_000)
-    assert len(list(segment.scan())) == 2
+    assert len(scanned(segment)) == 2
     files.open(f"{STEM}.log").truncate(300)
-    assert len(list(segment.scan())) == 1
+    assert len(scanned(segment)) == 1
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -202,9 +203,9 @@ def test_old_message_formats_are_refused_not_cut_off(magic: int) -> None:
     files.make_directory(DIRECTORY)
     files.create(f"{STEM}.log").write(message)
     with pytest.raises(OldMessageFormat, match=f"format {magic}"):
-        list(Segment.open(files, DIRECTORY, 0).scan())
+        scanned(Segment.open(files, DIRECTORY, 0))
     files.create(f"{STEM}.log").write(message[:-1] + b"?")  # damaged, so it proves nothing
-    assert list(Segment.open(files, DIRECTORY, 0).scan()) == []
+    assert scanned(Segment.open(files, DIRECTORY, 0)) == []
 
 
 @settings(max_examples=30, deadline=None)
@@ -214,7 +215,7 @@ def test_locate_finds_what_a_linear_search_finds(
 ) -> None:
     files = MemoryFiles()
     segment = write_batches(files, batches_of(shapes), index_interval_bytes=interval)
-    whole = list(segment.scan())
+    whole = scanned(segment)
     offset = data.draw(st.integers(0, whole[-1][3] + 2))
     expected = next(((p, size, base) for p, size, base, last, *_ in whole if last >= offset), None)
     assert segment.locate(offset) == expected

@@ -17,7 +17,7 @@ from gregor.storage.log.log import Log
 from gregor.storage.producers.state import ProducerEntry, format_snapshot
 from gregor.storage.recovery.recovery import FolderLoader
 from gregor.storage.verify.folder import Totals, find_duplicates, look_at_folder, verify_folder
-from gregor.storage.verify.segment import MOST_PER_FILE, Finding
+from gregor.storage.verify.segment import MAX_PER_FILE, Finding
 from tests.storage.logs import NOW_MS, batch, open_log, patched, sequenced
 from tests.storage.memory_files import MemoryFiles
 
@@ -296,7 +296,7 @@ def test_records_that_do_not_fit_their_batch() -> None:
 def test_a_broken_index_is_not_told_entry_by_entry() -> None:
     content = dict(CLEAN)
     content[f"{STEM}.index"] = b"".join(struct.pack(">ii", 500 - at, 100) for at in range(100))
-    assert MOST_PER_FILE <= len(problems(content)) <= MOST_PER_FILE + 1
+    assert MAX_PER_FILE <= len(problems(content)) <= MAX_PER_FILE + 1
 
 
 def test_compaction_leaves_gaps() -> None:

@@ -87,7 +87,7 @@ def test_a_healthy_cluster_has_nothing_to_change() -> None:
         ({"cluster_id": "xyz"}, "belongs to cluster xyz", "zookeeper.connect"),
         ({"controller_id": 3}, "the brokers do not agree", "after an election"),
         ({"log_dirs": [folder(usable=1 * GB)]}, "1 GB of 100 GB free (1%)", "retention.bytes"),
-        ({"log_dirs": [folder(error=ErrorCode.KAFKA_STORAGE_ERROR)]}, "/data: KAFKA_STORAGE_ERROR", "Mend it"),
+        ({"log_dirs": [folder(error=ErrorCode.KAFKA_STORAGE_ERROR)]}, "/data: KAFKA_STORAGE_ERROR", "Repair it"),
     ],
 )
 def test_what_is_wrong_with_one_broker(changes: dict[str, Any], text: str, remedy: str) -> None:

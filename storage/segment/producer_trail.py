@@ -6,8 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from gregor.storage.producers.state import BATCHES_KEPT
-from gregor.storage.segment.batches import CONTROL_BIT, LENGTH_OVERHEAD, TRANSACTIONAL_BIT, ScannedBatch
+from gregor.storage.segment.batches import CONTROL_BIT, LENGTH_OVERHEAD, TRANSACTIONAL_BIT, BatchHeader
+
+BATCHES_KEPT = 10
+"""Of each producer, to tell a repetition's offsets by. Apache Kafka keeps as many as a client has under way on one
+connection: 5. When the leader changes while the old one hangs, there are as many again under way at the new one."""
 
 Header = tuple[int, int, int, int, int, int, int, int, int, int, int]
 """base offset, length, leader epoch, magic, crc, attributes, last offset delta, max timestamp, producer id, producer
@@ -51,19 +54,13 @@ class ProducerTrail:
         if attributes & TRANSACTIONAL_BIT:
             self._openers.setdefault(producer_id, header)
 
-    def batches(self, from_offset: int) -> list[ScannedBatch]:
+    def batches(self, from_offset: int) -> list[BatchHeader]:
         """What to replay, in order, onto the state that holds everything below `from_offset`: also the batch that this
         lies in, should it be a log start offset."""
         by_offset = {header[0]: header for headers in self._recent.values() for header in headers}
         by_offset.update((header[0], header) for header in self._markers.values())
         by_offset.update((header[0], header) for header in self._openers.values())
-        return [
-            (-1, length + LENGTH_OVERHEAD, base, base + delta, epoch, attributes, timestamp, producer_id,
-             producer_epoch, sequence)
-            for base, (_, length, epoch, _, _, attributes, delta, timestamp, producer_id, producer_epoch, sequence)
-            in sorted(by_offset.items())
-            if base + delta >= from_offset
-        ]  # fmt: skip
+        return [batch for _, header in sorted(by_offset.items()) if (batch := _view(header)).last_offset >= from_offset]
 
     # Between processes
 
@@ -87,3 +84,14 @@ class ProducerTrail:
 def _header(fields: Sequence[Any]) -> Header:
     base, length, epoch, magic, crc, attributes, delta, timestamp, producer_id, producer_epoch, sequence = fields
     return base, length, epoch, magic, crc, attributes, delta, timestamp, producer_id, producer_epoch, sequence
+
+
+def _view(header: Header) -> BatchHeader:
+    """Of what is kept: no position, base timestamp and record count."""
+    batch = BatchHeader()
+    batch.position = batch.base_timestamp = batch.record_count = -1
+    (batch.base_offset, length, batch.leader_epoch, _, batch.crc, batch.attributes, last_offset_delta,
+     batch.max_timestamp, batch.producer_id, batch.producer_epoch, batch.base_sequence) = header  # fmt: skip
+    batch.size_bytes = length + LENGTH_OVERHEAD
+    batch.last_offset = batch.base_offset + last_offset_delta
+    return batch

@@ -1,0 +1,98 @@
+"""What the fetch sessions (KIP-227) of consumers and those of followers share: ids, epochs, slots, and their end.
+
+A session's `epoch` counts its requests, so that a lost or repeated one is noticed. Epoch 0 asks for a new session, -1
+ends one or says that none is wanted. Pure: no IO, time comes in.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.ids import Uuid
+
+if TYPE_CHECKING:
+    from gregor.protocol.messages import FetchRequest
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+NO_SESSION = 0
+MAX_ID = MAX_EPOCH = 0x7FFF_FFFF
+EVICT_AFTER_MS = 120_000
+"""A session unused this long may give its slot to a new one (Kafka's min.incremental.fetch.session.eviction.ms)."""
+
+SessionPartition = tuple[str, Uuid, int]
+"""Topic name (below version 13) or topic id, and the index."""
+
+
+class Session(Protocol):
+    id: int
+    epoch: int
+    uses_ids: bool
+    last_fetch_ms: int
+
+
+SessionT = TypeVar("SessionT", bound=Session)
+
+
+class SessionCache(Generic[SessionT]):
+    """At most `slots` sessions (max.incremental.fetch.session.cache.slots); iterates in the order of their last use."""
+
+    def __init__(self, slots: int, ended: Callable[[SessionT], None] | None = None) -> None:
+        """`ended` is called with each session that is removed."""
+        self.slots = slots
+        self._ended = ended
+        self._sessions: dict[int, SessionT] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[SessionT]:
+        return iter(self._sessions.values())
+
+    def resume(self, request: FetchRequest, uses_ids: bool) -> SessionT:
+        """The session of an incremental request, which is counted.
+
+        Raises KafkaError FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: the
+        client answers each with a full request.
+        """
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if request.session_epoch != session.epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_ids != uses_ids:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.epoch = session.epoch % MAX_EPOCH + 1
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        return session
+
+    def make_room(self, now_ms: int, gives_way: Callable[[SessionT], bool] | None = None) -> bool:
+        """Whether there is a slot for a new session. One of those that give way loses its own at once, if there are
+        any; else the session that is unused for longest, after a long time."""
+        if len(self._sessions) < self.slots:
+            return True
+        evicted = None if gives_way is None else next(filter(gives_way, self), None)
+        if evicted is None:
+            evicted = next(iter(self), None)
+            if evicted is None or now_ms - evicted.last_fetch_ms < EVICT_AFTER_MS:
+                return False
+        self.end(evicted.id)
+        return True
+
+    def add(self, session: SessionT) -> None:
+        """Give a new session its id; its first request has been counted."""
+        while True:
+            session.id = random.randint(1, MAX_ID)
+            if session.id not in self._sessions:
+                break
+        session.epoch = INITIAL_EPOCH + 1
+        self._sessions[session.id] = session
+
+    def end(self, session_id: int) -> None:
+        """Remove a session, if there is one of this id."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None and self._ended is not None:
+            self._ended(session)

@@ -1,0 +1,224 @@
+"""The requests of one connection: each to its handler, and the responses in their order to the outbound side.
+
+A handler returns a response, a Deferred of it or a coroutine. The latter two have a place in the order of the
+responses, a PendingResponse, which is completed with the encoded response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gregor.broker.context import Call, ClientConnection
+from gregor.broker.log import logger
+from gregor.broker.net.large_requests import LARGE_REQUEST_BYTES, serve_large
+from gregor.broker.net.responses import (
+    EncodedResponse,
+    PendingResponse,
+    deferred_task,
+    encode_in_steps,
+    encode_response,
+)
+from gregor.broker.registry import entry_of
+from gregor.protocol.api_keys import ApiKey
+from gregor.protocol.deferred import Deferred
+from gregor.protocol.errors import ErrorCode, MalformedMessage
+from gregor.protocol.framing import HEAD_BYTES, FramingError, ResponseQueue, request_header
+from gregor.protocol.messages import ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from gregor.broker.net.context import ConnectionContext
+    from gregor.broker.net.inbound import Inbound
+    from gregor.broker.net.outbound import Chunk, Outbound
+    from gregor.broker.net.produce_fast_path import ProduceRoutes
+    from gregor.broker.registry import Entry
+
+_PRODUCE = ApiKey.PRODUCE.value
+
+
+class Client(ClientConnection, Protocol):
+    """The connection, whose state decides what becomes of a response."""
+
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def peer(self) -> str: ...
+    def resume(self) -> None:
+        """Dispatch what is already here: the request that held it up is answered."""
+
+
+class Dispatcher:
+    """Of one connection, from its beginning to its end."""
+
+    __slots__ = ("_broker", "_client", "_inbound", "_outbound", "_routes", "responses")
+
+    def __init__(
+        self, client: Client, broker: ConnectionContext, routes: ProduceRoutes, inbound: Inbound, outbound: Outbound
+    ) -> None:
+        self._client = client
+        self._broker = broker
+        self._routes = routes
+        self._inbound = inbound
+        self._outbound = outbound
+        self.responses: ResponseQueue[Chunk] = ResponseQueue()
+
+    def dispatch(self, view: memoryview, start: int, stop: int, key: int, version: int, correlation_id: int) -> None:
+        broker = self._broker
+        entry = broker.handlers.get(key)
+        if entry is None or not entry.min_version <= version <= entry.max_version:
+            self._refuse_version(key, version, correlation_id)
+            return
+        client_id, position = request_header(view, start + HEAD_BYTES, stop, entry.header_versions[version][0])
+        call = Call(self._client, key, version, correlation_id, client_id)
+        try:
+            if key == _PRODUCE:
+                request = entry.decoders[version](view[:stop], position)[0]
+                self._routes.learn(request, view, start, stop, version)
+                result = entry.handler(broker, request, call)
+            elif stop - start > LARGE_REQUEST_BYTES:
+                result = self._serve_large(entry, view, position, stop, call)
+            else:
+                result = entry.handler(broker, entry.decoders[version](view[:stop], position)[0], call)
+        except MalformedMessage:
+            raise
+        except Exception as error:  # a bug: its request must not take the loop or other connections along
+            self._failed(entry, version, error)
+            return
+        if isinstance(result, Deferred):
+            self._defer(entry, version, correlation_id, result)
+        elif hasattr(result, "__await__"):
+            task = asyncio.ensure_future(result, loop=broker.loop)
+            if entry.changes:
+                broker.background.keep(task)
+            self._defer(entry, version, correlation_id, deferred_task(task))
+        else:
+            self._answer(entry, version, correlation_id, result)
+
+    def _serve_large(self, entry: Entry, view: memoryview, position: int, stop: int, call: Call) -> Any:
+        """The result of a request that is decoded in steps. Where it takes longer, what was received stays as it is
+        until then: alone in an owned buffer it goes along with it, else it is copied."""
+        broker, inbound = self._broker, self._inbound
+        owned = inbound.owned
+        if owned is not None and stop == inbound.receiver.end:
+            inbound.owned = None
+            data = view[:stop]
+        else:
+            owned, data, position = None, memoryview(bytes(view[position:stop])), 0
+        decoded = broker.gate.start(entry.decode_in_steps(data, call.version, position))
+        if isinstance(decoded, tuple):
+            inbound.owned = owned or inbound.owned
+            return entry.handler(broker, decoded[0], call)
+        task = asyncio.ensure_future(
+            serve_large(lambda request: entry.handler(broker, request, call), decoded, data, owned, broker.buffers),
+            loop=broker.loop,
+        )
+        # Its place in the budget is free when it is answered.
+        place = inbound.take_place()
+        if place is not None:
+            task.add_done_callback(lambda _: place.release())
+        return task
+
+    def _refuse_version(self, key: int, version: int, correlation_id: int) -> None:
+        """KIP-511: whatever version of ApiVersions was asked for, the answer has the form of version 0. Raises
+        FramingError for other APIs."""
+        handlers = self._broker.handlers
+        try:
+            entry_of(handlers, key, version)
+        except FramingError:
+            if key != ApiKey.API_VERSIONS.value:
+                raise
+        entry = handlers[key]
+        served = ApiVersionsResponse.ApiVersion(
+            api_key=key, min_version=entry.min_version, max_version=entry.max_version
+        )
+        refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[served])
+        self._answer(entry, 0, correlation_id, refusal)
+
+    # ---- answers --------------------------------------------------------------------------------------------------
+
+    def _defer(self, entry: Entry, version: int, correlation_id: int, source: Deferred[Any]) -> None:
+        """Keep a place for a response that comes later; one that is here already is answered."""
+        if source.done and source.error is None:
+            self._answer(entry, version, correlation_id, source.value)
+            return
+        pending = PendingResponse(entry, version, correlation_id, source)
+        self.enqueue(pending)
+        self._wait_for(source, pending)
+
+    def enqueue(self, answer: Deferred[Any] | bytes) -> None:
+        """The next place in the order of the responses is for this one."""
+        if isinstance(answer, bytes):
+            place: Deferred[Any] = Deferred()
+            place.complete([answer])
+        else:
+            place = answer
+            place.then(self._send_ready)
+        self.responses.pending.append(place)
+
+    def _wait_for(self, source: Deferred[Any], pending: PendingResponse) -> None:
+        pending.source = source
+        if not pending.entry.pipelined:
+            self._inbound.work()
+        source.then(partial(self._finished, pending))
+
+    def _finished(self, pending: PendingResponse, source: Deferred[Any]) -> None:
+        error, entry = source.error, pending.entry
+        if source.cancelled:
+            return
+        if isinstance(error, MalformedMessage):
+            self._client.fail(str(error))
+        elif error is not None:
+            self._failed(entry, pending.version, error)
+        elif not self._client.closed:
+            if not entry.pipelined:
+                self._inbound.busy = False
+            self._answer(entry, pending.version, pending.correlation_id, source.value, pending)
+            if not entry.pipelined:
+                self._client.resume()
+
+    def _answer(
+        self, entry: Entry, version: int, correlation_id: int, response: Any, pending: PendingResponse | None = None
+    ) -> None:
+        """Encode a response and send it, or put it into its place; a long one is encoded in steps and comes back."""
+        chunks: list[Chunk] = []
+        try:
+            if type(response) is bytearray:
+                chunks = [response]
+            elif entry.carries_records or isinstance(response, EncodedResponse):
+                if response is not None:
+                    chunks = encode_response(entry, version, correlation_id, response)
+            elif response is not None:
+                frame = self._broker.gate.start(encode_in_steps(entry, version, correlation_id, response))
+                if not isinstance(frame, bytearray):
+                    rest = deferred_task(asyncio.ensure_future(frame, loop=self._broker.loop))
+                    if pending is None:
+                        self._defer(entry, version, correlation_id, rest)
+                    else:
+                        self._wait_for(rest, pending)
+                    return
+                chunks = [frame]
+        except Exception as error:  # a bug too: the handler's answer does not fit its version
+            self._failed(entry, version, error)
+            return
+        if pending is not None:
+            pending.complete(chunks)
+        elif self.responses.pending:
+            place: Deferred[Any] = Deferred()
+            place.complete(chunks)
+            self.responses.pending.append(place)
+        elif chunks:
+            self._outbound.send(chunks)
+
+    def _send_ready(self, _completed: Deferred[Any]) -> None:
+        if not self._client.closed and (chunks := self.responses.ready()):
+            self._outbound.send(chunks)
+
+    def _failed(self, entry: Entry, version: int, error: BaseException) -> None:
+        logger.error("%s version %d from %s failed", entry.key.name, version, self._client.peer, exc_info=error)
+        self._client.fail(f"{entry.key.name} could not be answered")
+
+    def close(self) -> None:
+        """The connection ends: nothing is answered any more."""
+        for pending in self.responses.pending:
+            pending.cancel()

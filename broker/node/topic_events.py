@@ -1,0 +1,64 @@
+"""What a broker does when leaders, topics and settings change: its groups, logs and settings follow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from gregor.coordinator.group.coordinator import GroupCoordinator
+    from gregor.replication.partition.metadata_image import MetadataImage
+    from gregor.replication.partition.partition import Partition
+    from gregor.replication.partition.replica_manager import ReplicaManager
+    from gregor.replication.store.topic_configs import TopicConfigs
+
+
+class TopicEvents:
+    """Subscribes itself to the changes of `replicas`, `image` and `configs`."""
+
+    def __init__(
+        self, replicas: ReplicaManager, image: MetadataImage, configs: TopicConfigs, groups: GroupCoordinator
+    ) -> None:
+        self._replicas = replicas
+        self._image = image
+        self._configs = configs
+        self._groups = groups
+        self._known: frozenset[str] = frozenset()
+        replicas.on_leadership.append(self._leaders_changed)
+        replicas.on_stopped.append(self._stopped)
+        configs.on_topics_changed.append(self._settings_changed)
+        image.on_update.append(self._topics_changed)
+
+    def _leaders_changed(self, leaders: list[Partition], followers: list[Partition]) -> None:
+        for partition in leaders:
+            if partition.topic == GROUP_METADATA_TOPIC:
+                self._groups.on_elected(partition.partition, partition.leader_epoch)
+        for partition in followers:
+            if partition.topic == GROUP_METADATA_TOPIC:
+                self._groups.on_resigned(partition.partition, partition.leader_epoch)
+
+    def _stopped(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            if partition.topic == GROUP_METADATA_TOPIC:
+                self._groups.on_resigned(partition.partition)
+
+    def _settings_changed(self, topics: Collection[str]) -> Iterator[None]:
+        for partition in list(self._replicas.partitions.values()):
+            if partition.topic in topics and partition.log is not None:
+                partition.log.config = self._configs.log_config(partition.topic)
+            yield
+        self._replicas.settings_changed()
+
+    def _topics_changed(self) -> None:
+        current = self._image.names()
+        gone = self._known - current
+        self._known = current
+        if gone:
+            self._groups.on_topics_deleted(gone)
+            for name in gone:
+                self._configs.forget(name)
+        count = self._image.partition_count(GROUP_METADATA_TOPIC)
+        if count:
+            self._groups.on_partition_count(count)

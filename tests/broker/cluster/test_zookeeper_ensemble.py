@@ -1,0 +1,68 @@
+"""Three ZooKeepers, one of which dies: the brokers go on, and find another server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from gregor.broker.launch.zookeeper_server import ZooKeeperMissing, find_jars
+from tests.support.gregor_cluster import GregorCluster, until
+from tests.support.zookeeper import ZooKeeperEnsemble, ZooKeeperProcess
+
+pytestmark = [pytest.mark.jvm, pytest.mark.very_slow]
+
+TIMEOUT_S = 30.0
+
+
+def create(cluster: GregorCluster, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(topic, 1, replica_assignment=[[0, 1]])])[topic].result(TIMEOUT_S)
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_brokers_outlive_one_of_three_servers(tmp_path: Path, role: str) -> None:
+    try:
+        find_jars()
+    except ZooKeeperMissing as error:
+        pytest.skip(str(error))
+    with ZooKeeperEnsemble(tmp_path) as ensemble, GregorCluster(tmp_path, 2, zookeeper=ensemble) as cluster:
+        create(cluster, "before")
+        cluster.until_isr("before", [0, 1])
+        controller, epoch = cluster.controller(), cluster.partition("before")
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+        refused: list[object] = []
+
+        def send() -> None:
+            producer.produce("before", b"value", on_delivery=lambda error, _: error and refused.append(error))
+            producer.poll(0)
+
+        (leader,) = (server for server in ensemble.servers if server.leads)
+        dies = leader if role == "leader" else next(server for server in ensemble.servers if server is not leader)
+        send()
+        dies.kill()
+        send()
+
+        def is_led(server: ZooKeeperProcess) -> bool:
+            return b"Mode:" in server.ask(b"srvr")
+
+        others = [server for server in ensemble.servers if server is not dies]
+        until(lambda: all(map(is_led, others)), "the others serve")
+        # What needs ZooKeeper works: a topic's nodes, its leader's election, its ISR after a broker's death.
+        create(cluster, "after")
+        cluster.until_isr("after", [0, 1])
+        send()
+        assert producer.flush(TIMEOUT_S) == 0
+        assert refused == []
+        assert cluster.registered() == {0, 1}
+        assert (cluster.controller(), cluster.partition("before")) == (controller, epoch), "no session was lost"
+        cluster.kill(0)
+        cluster.until_isr("after", [1])
+        assert cluster.until_led("after", not_by=0) == 1
+
+        dies.launch()
+        dies.until_ready()
+        cluster.start(0)
+        cluster.until_isr("after", [0, 1])

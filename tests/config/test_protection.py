@@ -1,0 +1,102 @@
+"""Settings that ask for protection never start an open broker unnoticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from gregor.config.broker import BrokerConfig
+from gregor.config.definitions import ConfigError
+from gregor.config.protection import ALLOW_UNPROTECTED, REFUSED_KEYS, WARNED_KEYS
+from gregor.config.tables.known_keys import NO_EFFECT_KEYS
+from gregor.config.tables.no_effect_keys import inert_keys
+
+REFUSED = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "zookeeper.ssl.client.enable": "true",
+}
+WARNED = {
+    "alter.config.policy.class.name": "com.example.Policy",
+    "client.quota.callback.class": "com.example.Quotas",
+    "create.topic.policy.class.name": "com.example.Policy",
+    "delegation.token.master.key": "abc",
+    "delegation.token.secret.key": "abc",
+    "principal.builder.class": "com.example.Principals",
+    "quota.consumer.default": "1048576",
+    "quota.producer.default": "1048576",
+}
+
+
+@pytest.mark.parametrize(("key", "text"), REFUSED.items())
+def test_a_broker_that_would_be_open_is_refused_with_cause_and_remedy(key: str, text: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        BrokerConfig({key: f" {text} "})
+    line = (
+        f"{key}={text}: {REFUSED_KEYS[key]}; remove {key}, or start without this protection by {ALLOW_UNPROTECTED}=true"
+    )
+    assert str(refusal.value) == line
+
+
+@pytest.mark.parametrize(("key", "text"), REFUSED.items())
+def test_one_key_allows_it_and_leaves_a_warning(key: str, text: str) -> None:
+    config = BrokerConfig({key: text, ALLOW_UNPROTECTED: "true"})
+    assert config.warnings == [f"UNPROTECTED: {key}={text} has no effect: {REFUSED_KEYS[key]}"]
+    assert config.notes == []
+    assert config[ALLOW_UNPROTECTED] is True
+
+
+def test_the_key_that_allows_must_be_true_or_false() -> None:
+    with pytest.raises(ConfigError, match=r"gregor\.allow\.unprotected=yes: must be true or false"):
+        BrokerConfig({ALLOW_UNPROTECTED: "yes"})
+
+
+@pytest.mark.parametrize(("key", "text"), WARNED.items())
+def test_a_missing_limit_or_rule_is_a_warning_that_stands_first(key: str, text: str) -> None:
+    config = BrokerConfig({"no.such.key": "1", key: text})
+    shown = "(hidden)" if key.startswith("delegation.") else text
+    assert config.warnings[0] == f"UNPROTECTED: {key}={shown} has no effect: {WARNED_KEYS[key]}"
+    assert len(config.warnings) == 2
+    assert config.notes == []
+
+
+@pytest.mark.parametrize("key", sorted({**REFUSED, **WARNED}))
+def test_an_empty_text_asks_for_nothing(key: str) -> None:
+    assert BrokerConfig({key: ""}).warnings == []
+
+
+def test_values_that_ask_for_nothing() -> None:
+    texts = {"zookeeper.ssl.client.enable": "False", "quota.producer.default": "9223372036854775807"}
+    config = BrokerConfig(texts)
+    assert config.warnings == []
+    assert config.notes == ["accepted, without effect here: quota.producer.default, zookeeper.ssl.client.enable"]
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("allow", ["false", "true"])
+def test_listeners_of_tls_and_sasl_are_never_served_in_clear_text(protocol: str, allow: str) -> None:
+    by_name = {"listeners": f"{protocol}://localhost:9093", ALLOW_UNPROTECTED: allow}
+    mapped = {
+        "listeners": "PLAINTEXT://localhost:9092,OUTSIDE://localhost:9093",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,OUTSIDE:{protocol}",
+        ALLOW_UNPROTECTED: allow,
+    }
+    for name, texts in ((protocol, by_name), ("OUTSIDE", mapped)):
+        with pytest.raises(ConfigError, match=f"{name} speaks {protocol}; gregor serves PLAINTEXT; remove it, or"):
+            BrokerConfig(texts)
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "ITSELF"])
+def test_brokers_that_are_to_speak_another_protocol_are_refused(protocol: str, listener: str) -> None:
+    name = protocol if listener == "ITSELF" else listener
+    texts = {
+        "listeners": f"{name}://localhost:9092",
+        "listener.security.protocol.map": f"{name}:PLAINTEXT",
+        "security.inter.broker.protocol": protocol,
+    }
+    with pytest.raises(ConfigError, match=f"security.inter.broker.protocol={protocol}: gregor serves PLAINTEXT"):
+        BrokerConfig(texts)
+
+
+def test_each_of_these_settings_is_one_without_effect() -> None:
+    assert sorted({*REFUSED_KEYS, *WARNED_KEYS} - NO_EFFECT_KEYS - set(inert_keys())) == []
+    assert (set(REFUSED), set(WARNED)) == (set(REFUSED_KEYS), set(WARNED_KEYS))

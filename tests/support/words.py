@@ -1,0 +1,132 @@
+"""The words that docs/glossary.md replaces, and where product code still has them.
+
+`python -m tests.support.words` removes the lines of identifiers that are gone from the list of the remaining ones;
+it adds none.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+
+from tests.support.processes import ROOT
+
+PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
+REMAINING = ROOT / "tests" / "remaining_words.txt"
+
+#: In identifiers: whole parts of a name, as `take` in `take_back`, `_take` and `TakeBack`.
+IN_NAMES = (
+    *("silence", "hand_over", "handing_over", "hands_over", "late", "waiter", "waiters", "outlook", "garbage"),
+    *("stall", "stalls", "stalled", "store_choice", "together", "local_broker", "topic_requests", "cut", "cuts"),
+    *("isr_changes", "isr_proposed", "proposals", "closest", "leader_balance", "picture", "told", "place", "doom"),
+    *("doomed", "filthiest", "owe", "owed", "owes", "pay", "pays", "paid", "debtor", "settle", "settled", "settles"),
+    *(
+        "take",
+        "takes",
+        "taken",
+        "ask",
+        "asks",
+        "asked",
+        "look",
+        "looks",
+        "looking",
+        "go_on",
+        "goes_on",
+        "tell",
+        "tells",
+    ),
+    *("hear", "hears", "heard", "say", "says", "said", "inert", "whoever", "nobody", "somebody", "anybody"),
+    *("for_ever", "so_long", "mend", "mends"),
+)
+#: Set phrases of plain English.
+IDIOMS = ("take_offline", "take_snapshot", "look_up", "lookup")
+#: Constants that say a limit the wrong way round.
+AS_PREFIXES = ("MOST_", "LEAST_")
+
+#: In texts that users can see: regular expressions, matched as whole words.
+IN_TEXTS = (
+    *("silence", "hand(s|ed|ing)? over", "waiters?", "outlook", "garbage", "stall(s|ed)?", "store choice"),
+    *("local broker", "late partitions?", "cut (logs?|off|back)", "closest replica", "leader balance", "picture"),
+    *("told", "doomed", "filthiest", "owe[sd]?", "debtor", "settle[sd]?", "goes? on", "going on", "go on", "hear[sd]?"),
+    *("mend(s|ed)?", "whoever", "nobody", "somebody", "anybody", "for ever", "so long", "inert", "left aside"),
+)
+
+
+@functools.cache
+def trees() -> list[tuple[str, ast.Module]]:
+    """Return the path and the syntax tree of each module of the product."""
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    return [(str(path.relative_to(ROOT)), ast.parse(path.read_text())) for path in paths]
+
+
+def parts(name: str) -> str:
+    """Return a name as lower-case words between underscores: `_TakeBack` is `_take_back_`."""
+    return f"_{re.sub(r'(?<=[a-z0-9])(?=[A-Z])', '_', name).lower().strip('_')}_"
+
+
+def banned_in(name: str) -> list[str]:
+    """Return the replaced words that an identifier contains."""
+    apart = parts(name)
+    for idiom in IDIOMS:
+        apart = apart.replace(f"_{idiom}_", "_")
+    found = [word for word in IN_NAMES if f"_{word}_" in apart]
+    return found + [prefix for prefix in AS_PREFIXES if name.lstrip("_").startswith(prefix)]
+
+
+def defined_names(path: str, tree: ast.Module) -> set[str]:
+    """Return the names that a module defines: its own, those of functions, classes, arguments and attributes."""
+    names = {path.rpartition("/")[2].removesuffix(".py")}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return names
+
+
+@functools.cache
+def banned_names() -> frozenset[str]:
+    """Return `word name` for every identifier of the product that contains a replaced word."""
+    names = set().union(*(defined_names(path, tree) for path, tree in trees()))
+    return frozenset(f"{word} {name}" for name in names for word in banned_in(name))
+
+
+def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each string of several words that is no docstring, and of the help of click commands."""
+    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in statements:
+            if " " in node.value.strip():
+                yield node.lineno, node.value
+        elif isinstance(node, ast.FunctionDef) and any("command" in ast.unparse(one) for one in node.decorator_list):
+            yield node.lineno, ast.get_docstring(node) or ""
+
+
+def banned_texts() -> list[str]:
+    """Return place and words of every text of the product that contains a replaced word."""
+    pattern = re.compile(rf"\b(?:{'|'.join(IN_TEXTS)})\b", re.IGNORECASE)
+    return [
+        f"{path}:{line}: {match[0]}"
+        for path, tree in trees()
+        for line, text in texts(tree)
+        for match in pattern.finditer(re.sub(r"\s+", " ", text))
+    ]
+
+
+def remaining() -> list[str]:
+    """Return the listed identifiers that still wait for their new name."""
+    return REMAINING.read_text().splitlines()
+
+
+def shrink() -> None:
+    """Remove from the list what the product no longer contains."""
+    found = banned_names()
+    REMAINING.write_text("".join(f"{line}\n" for line in remaining() if line in found))
+
+
+if __name__ == "__main__":
+    shrink()
