@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
-    from gregor.broker.jobs.turns import Gate
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
     from gregor.protocol.api_keys import ApiKey
     from gregor.protocol.ids import Uuid
+    from gregor.protocol.turns import Gate
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from gregor.broker.handlers.k03_metadata import EncodedMetadataContext
     from gregor.broker.jobs.background import Background
     from gregor.broker.jobs.log_mover import LogMover
-    from gregor.broker.jobs.turns import Gate
     from gregor.broker.net.advertised_addresses import OwnAddresses
     from gregor.broker.net.connections import Connections
     from gregor.broker.net.context import ConnectionContext, ListenersContext
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from gregor.broker.registry import Entry
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
+    from gregor.protocol.turns import Gate
     from gregor.replication.admin.producer_ids import ProducerIdAllocator
     from gregor.replication.admin.topics import Admin
     from gregor.replication.controller.answers import ControllerAnswers

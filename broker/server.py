@@ -170,7 +170,7 @@ class Server:
         from gregor.broker.cluster.first_topics import make_first_topics
 
         broker = self._node.broker
-        broker.background.spawn(make_first_topics(broker.config, broker.metadata, broker.admin, wishes))
+        broker.background.spawn(make_first_topics(broker.config, broker.metadata, broker.admin, broker.gate, wishes))
 
     def reload(self) -> None:
         """SIGHUP: read the properties file again; a line in the log for each key that differs."""

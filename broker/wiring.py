@@ -26,7 +26,7 @@ from gregor.broker.jobs.log_mover import LogMover
 from gregor.broker.jobs.loop_lag import Stalls
 from gregor.broker.jobs.maintenance import Maintenance
 from gregor.broker.jobs.scan_helper import ScanHelper
-from gregor.broker.jobs.turns import Gate
+from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.log import logger
 from gregor.broker.net.advertised_addresses import OwnAddresses
 from gregor.broker.net.connections import Connections
@@ -119,7 +119,8 @@ class Node:
         self._scan_helper = ScanHelper(self._recovery_processes())
         self._logs = LogManager(config, self._files, now_ms, self._scan_helper)
         self._loading = StartupLoading(self._logs, self._scan_helper)
-        self._background = Background()
+        self._gate = LoopGate()
+        self._background = Background(self._gate)
         self.in_cluster = in_cluster(config)
         self._addresses = OwnAddresses(config, self.in_cluster, now_ms)
         self._store: MetadataStore | None = None
@@ -181,8 +182,7 @@ class Node:
             lambda topic, index: base.replicas.get(topic, index) is not None,
         )
         disk_watch = self._watch_disks(base, maintenance)
-        gate = Gate()
-        groups = self._group_coordinator(base, gate)
+        groups = self._group_coordinator(base)
         control = self._controller_parts(base)
         self.controller = control.loop
         member = self._member = self._cluster_member(base, control, maintenance)
@@ -195,10 +195,11 @@ class Node:
             control.loop,
             base.image,
             base.configs,
+            self._gate,
             is_reserved=base.adoption.is_reserved,
             check_addresses=check_addresses,
         )
-        self.broker = self._serving_parts(base, control, admin, groups, gate, mover)
+        self.broker = self._serving_parts(base, control, admin, groups, mover)
         stop_in_order(
             self._lifetimes,
             mover=mover,
@@ -258,7 +259,7 @@ class Node:
     def _base_parts(self) -> _Base:
         config, logs, store = self._config, self._logs, self._store
         assert store is not None
-        configs = TopicConfigs(store, config, config.broker_id, self._background.spawn, now_ms)
+        configs = TopicConfigs(store, config, config.broker_id, self._background.spawn, now_ms, self._gate)
         image = MetadataImage()
         replicas = ReplicaManager(
             config.broker_id,
@@ -272,8 +273,8 @@ class Node:
             ),
         )
         recovering = self.recovering = RecoveringPartitions(replicas, logs.is_loading)
-        local = self._local = ControllerRequestHandler(replicas, image, configs, recovering.hold_back)
-        adoption = Adoption(store, logs, config.broker_id, in_cluster=self.in_cluster)
+        local = self._local = ControllerRequestHandler(replicas, image, configs, self._gate, recovering.hold_back)
+        adoption = Adoption(store, logs, config.broker_id, self._gate, in_cluster=self.in_cluster)
         return _Base(store, configs, image, replicas, local, recovering, adoption)
 
     def _watch_disks(self, base: _Base, maintenance: Maintenance) -> DiskWatch:
@@ -292,33 +293,35 @@ class Node:
         watch.start()
         return watch
 
-    def _group_coordinator(self, base: _Base, gate: Gate) -> GroupCoordinator:
+    def _group_coordinator(self, base: _Base) -> GroupCoordinator:
         group_log = GroupLog(base.replicas, self._background)
         return GroupCoordinator(
             GroupConfig.from_broker(self._config),
             group_log,
             group_log,
             now_ms,
+            self._gate,
             partition_count=self._config["offsets.topic.num.partitions"],
-            pause=gate.turns().next,
         )
 
     def _controller_parts(self, base: _Base) -> _Control:
         config, listener = self._config, self._config.inter_broker_listener_name
         timeout_ms: int = config["controller.socket.timeout.ms"]
+        gate = self._gate
         loop = ControllerLoop(
             config.broker_id,
             base.store,
-            Brokers(config.broker_id, base.local, lambda: loop.live_brokers, listener, timeout_ms),
+            Brokers(config.broker_id, base.local, lambda: loop.live_brokers, listener, timeout_ms, gate),
             base.configs,
             now_ms,
+            gate,
             listener=listener,
             delete_topics=config["delete.topic.enable"],
         )
         base.recovering.on_late_answer.append(loop.answered_late)
         answers = ControllerAnswers(loop, base.store)
         return _Control(
-            loop, answers, lambda: ControllerChannel(config.broker_id, base.image, answers, listener, timeout_ms)
+            loop, answers, lambda: ControllerChannel(config.broker_id, base.image, answers, listener, timeout_ms, gate)
         )
 
     def _cluster_member(self, base: _Base, control: _Control, maintenance: Maintenance) -> Member | None:
@@ -348,7 +351,6 @@ class Node:
         control: _Control,
         admin: Admin,
         groups: GroupCoordinator,
-        gate: Gate,
         mover: LogMover,
     ) -> Broker:
         config, member = self._config, self._member
@@ -365,7 +367,7 @@ class Node:
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
             max_request_bytes=config["socket.request.max.bytes"],
             background=self._background,
-            gate=gate,
+            gate=self._gate,
             logs=self._logs,
             mover=mover,
             replicas=base.replicas,

@@ -4,11 +4,12 @@ The broker implements the first two over its replicas of the internal topic; the
 event loop. Tests implement all three in memory.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
 from gregor.coordinator.result import Record, Result
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.turns import Steps
 
 TimedOperation = Callable[[int], Result]
 """Runs when its time has come, with the wall clock in ms; its records are appended like those of a request."""
@@ -65,8 +66,8 @@ class Shard(Protocol):
     def replay_end_of_transaction(self, producer_id: int, *, commit: bool) -> None:
         """Apply a transaction marker that is in the log."""
 
-    def on_loaded(self, now_ms: int) -> Iterator[None]:
-        """All that is in the log has been replayed: start timers. Yields after each step, so the caller can pause."""
+    def on_loaded(self, now_ms: int) -> Steps[None]:
+        """All that is in the log has been replayed: start timers."""
 
     def on_unloaded(self, error: ErrorCode) -> None:
         """Answer whoever waits; the shard is not used any more."""

@@ -1,12 +1,13 @@
 """Feeds a shard with what lies in the log."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from gregor.coordinator.ports import Shard
 from gregor.coordinator.result import Record
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.records.batch import RecordBatch, iter_batches
+from gregor.protocol.turns import Steps
 
 _log = logging.getLogger(__name__)
 
@@ -15,13 +16,14 @@ _ABORT_MARKER = 0
 _COMMIT_MARKER = 1
 
 
-def replay_steps(
+def replay(
     shard: Shard,
     decode: Callable[[bytes | None, bytes | None], Record | None],
     data: bytes | bytearray | memoryview,
+    offset: int,
     name: str,
-) -> Iterator[int]:
-    """Replay batches record by record; yields after each the offset that comes next, so the caller can pause there.
+) -> Steps[int]:
+    """Replay batches, which begin at `offset`, record by record; returns the offset that comes next.
 
     A record that cannot be decoded is skipped with a warning: one bad record must not take all others with it. Raises
     CorruptBatch where batches themselves are broken.
@@ -41,8 +43,10 @@ def replay_steps(
                 else:
                     if record is not None:
                         shard.replay(record, written.offset, producer_id)
-                yield written.offset + 1
-        yield batch.next_offset
+                yield None
+        offset = batch.next_offset
+        yield None
+    return offset
 
 
 def _replay_marker(shard: Shard, batch: RecordBatch) -> None:

@@ -15,16 +15,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from gregor.coordinator.ports import LogLoader, LogWriter, Shard, TimedOperation, Timers
-from gregor.coordinator.replaying import replay_steps
+from gregor.coordinator.replaying import replay
 from gregor.coordinator.result import Record, Result, coordinator_error
 from gregor.coordinator.timers import LoopTimers
 from gregor.protocol.deferred import Deferred, outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.turns import Gate
 
 _log = logging.getLogger(__name__)
 
-LOAD_SLICE_S = 0.001
-"""How long a load may replay before others get a turn."""
 MAX_BATCH_BYTES = 256 * 1024
 """Where a non-atomic list of records is cut into batches; well below what any topic takes."""
 
@@ -32,7 +31,6 @@ _RECORD_OVERHEAD = 21  # at most, of a record without headers
 
 
 S = TypeVar("S", bound=Shard)
-ResultT = TypeVar("ResultT")
 
 
 class _Owned(Generic[S]):
@@ -82,6 +80,7 @@ class CoordinatorRuntime(Generic[S]):
         writer: LogWriter,
         loader: LogLoader,
         clock_ms: Callable[[], int],
+        gate: Gate,
         *,
         name: str,
         commit_timeout_ms: int,
@@ -97,8 +96,7 @@ class CoordinatorRuntime(Generic[S]):
         self._commit_timeout_s = commit_timeout_ms / 1000
         self._load_buffer_bytes = load_buffer_bytes
         self._owned: dict[int, _Owned[S]] = {}
-        # Many partitions may load at the same time; they take turns, or their slices would add up to a stall.
-        self._load_turn = asyncio.Lock()
+        self._gate = gate
 
     # --- which partitions
 
@@ -231,7 +229,7 @@ class CoordinatorRuntime(Generic[S]):
         except ValueError as error:
             # A name that the request could carry and the record cannot.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
-        for first, last in [(0, len(encoded))] if result.atomic else _slices(encoded):
+        for first, last in [(0, len(encoded))] if result.atomic else _batches(encoded):
             end_offset = self._writer.append(partition, encoded[first:last])
             for offset, record in enumerate(result.records[first:last], end_offset - (last - first)):
                 owned.shard.replay(record, offset)
@@ -307,7 +305,7 @@ class CoordinatorRuntime(Generic[S]):
     async def _load(self, partition: int, owned: _Owned[S]) -> None:
         try:
             await self._replay_log(partition, owned)
-            await self._take(owned.shard.on_loaded(self._clock_ms()))
+            await self._gate.run(owned.shard.on_loaded(self._clock_ms()))
         except KafkaError as error:
             _log.warning(
                 "%s-%d could not be loaded, its groups have no coordinator here: %s", self._name, partition, error
@@ -326,36 +324,19 @@ class CoordinatorRuntime(Generic[S]):
         offset, end_offset = self._loader.bounds(partition)
         while offset < end_offset:
             data = await self._loader.read(partition, offset, self._load_buffer_bytes)
-            reached = await self._take(replay_steps(owned.shard, self._decode, data, f"{self._name}-{partition}"))
-            if reached is None or reached == offset:
+            name = f"{self._name}-{partition}"
+            reached = await self._gate.run(replay(owned.shard, self._decode, data, offset, name))
+            if reached == offset:
                 break
             offset = reached
         owned.end_offset = owned.settled = max(offset, end_offset)
-
-    async def _take(self, steps: Iterator[ResultT]) -> ResultT | None:
-        """What the last of these steps yields. They are taken in slices, between which others get a turn."""
-        loop = asyncio.get_running_loop()
-        last: ResultT | None = None
-        more = True
-        while more:
-            async with self._load_turn:
-                end_s = loop.time() + LOAD_SLICE_S
-                while more:
-                    try:
-                        last = next(steps)
-                    except StopIteration:
-                        more = False
-                    if loop.time() >= end_s:
-                        break
-                await asyncio.sleep(0)
-        return last
 
 
 def _timeless(operation: Callable[[S], Result]) -> Callable[[S, int], Result]:
     return lambda shard, _now_ms: operation(shard)
 
 
-def _slices(encoded: list[tuple[bytes, bytes | None]]) -> Iterator[tuple[int, int]]:
+def _batches(encoded: list[tuple[bytes, bytes | None]]) -> Iterator[tuple[int, int]]:
     """First and last index of runs of records that fit into a batch."""
     first = size_bytes = 0
     for index, (key, value) in enumerate(encoded):

@@ -10,7 +10,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.replication.admin.configs import BROKERS, CLIENT_METRICS, GROUPS, TOPICS
 
 if TYPE_CHECKING:
-    from gregor.broker.jobs.turns import Turns
+    from gregor.protocol.turns import Turns
 
 
 class ResourceType(IntEnum):

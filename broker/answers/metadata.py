@@ -21,7 +21,7 @@ from gregor.protocol.codec.primitives import write_uvarint
 from gregor.protocol.messages import MetadataResponse
 
 if TYPE_CHECKING:
-    from gregor.protocol.slices import Slices
+    from gregor.protocol.turns import Steps
     from gregor.replication.partition.metadata_image import TopicState
 
 Topic = MetadataResponse.MetadataResponseTopic
@@ -80,7 +80,7 @@ def encoded_answer(response: MetadataResponse, topics: bytes, count: int, versio
     return EncodedResponse([bytes(head), topics, around[at:]])
 
 
-def encoded_topic(state: TopicState, answered: Answered, version: int) -> Slices[bytes]:
+def encoded_topic(state: TopicState, answered: Answered, version: int) -> Steps[bytes]:
     """One topic of an answer."""
     indexes = sorted(state.partitions)
     if len(indexes) <= PARTITIONS_PER_SLICE:
@@ -123,7 +123,7 @@ class EncodedTopics:
 
     def collect(
         self, topics: Sequence[TopicState | Topic], answered: Answered, version: int, kind: object, topics_count: int
-    ) -> Slices[bytes]:
+    ) -> Steps[bytes]:
         """The bytes of these topics, one after the other. `kind` is all that a topic's answer depends on besides the
         topic and the version; `topics_count` is how many topics there are, and so about how many are kept."""
         key = version, kind

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gregor.broker.cluster.topic_requests import TopicRequests
 from gregor.broker.log import logger
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.turns import Gate
 from gregor.replication.admin.topics import NewTopic
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ async def make_first_topics(
     config: BrokerConfig,
     image: MetadataImage,
     admin: Admin,
+    gate: Gate,
     wishes: Sequence[TopicWish],
     try_again_s: float = TRY_AGAIN_S,
     give_up_s: float = GIVE_UP_S,
@@ -46,7 +48,7 @@ async def make_first_topics(
     """Ends when each topic exists or cannot; a line in the log for each."""
     left = list(wishes)
     waited_s = 0.0
-    requests = TopicRequests(config, image)
+    requests = TopicRequests(config, image, gate)
     while left:
         failures = []
         for wish in left:

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
-from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import MetadataRequest
+from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import Peer, PeerError
-from gregor.replication.turns import in_turns
 
 if TYPE_CHECKING:
     from gregor.replication.partition.metadata_image import MetadataImage
@@ -26,9 +25,9 @@ ANSWER_TIMEOUT_MS = 2000
 METADATA_VERSION = 9
 
 
-async def live_brokers(host: str, port: int) -> set[int]:
+async def live_brokers(host: str, port: int, gate: Gate) -> set[int]:
     """The brokers that one of them takes for alive. Raises PeerError."""
-    peer = Peer(host, port, "silence", ANSWER_TIMEOUT_MS)
+    peer = Peer(host, port, "silence", ANSWER_TIMEOUT_MS, gate)
     try:
         answer = await peer.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), newest=METADATA_VERSION)
         return {broker.node_id for broker in answer.brokers}
@@ -43,6 +42,7 @@ class Isolation:
         self,
         replicas: ReplicaManager,
         image: MetadataImage,
+        gate: Gate,
         *,
         silent_s: Callable[[], float],
         session_timeout_ms: int,
@@ -50,6 +50,7 @@ class Isolation:
     ) -> None:
         self._replicas = replicas
         self._image = image
+        self._gate = gate
         self._silent_s = silent_s
         self._session_timeout_s = session_timeout_ms / 1000
         self._listener = listener
@@ -73,13 +74,13 @@ class Isolation:
             self._silent_s(),
             len(leading),
         )
-        await in_turns(self._replicas.take_offline_in_steps(leading, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        await self._gate.run(self._replicas.resign(leading))
 
     async def _counts_as_dead(self) -> bool:
         """By the word of the first that answers and knows anybody."""
         for host, port in list(self._others()):
             try:
-                alive = await live_brokers(host, port)
+                alive = await live_brokers(host, port, self._gate)
             except PeerError:
                 continue
             # Asking may take long, and the connection may be there again: then the session's end is told by itself.

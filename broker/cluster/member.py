@@ -64,7 +64,7 @@ class Member:
         self._controller = controller
         self._background = background
         self._shutdown_link = link()
-        self.topic_requests = TopicRequests(config, image)
+        self.topic_requests = TopicRequests(config, image, background.gate)
         session_timeout_ms: int = config["zookeeper.session.timeout.ms"]
         self._membership = Membership(
             store,
@@ -78,6 +78,7 @@ class Member:
         silence = Isolation(
             replicas,
             image,
+            background.gate,
             silent_s=lambda: store.silent_s,
             session_timeout_ms=session_timeout_ms,
             listener=config.inter_broker_listener_name,
@@ -88,7 +89,7 @@ class Member:
             return local.broker_epoch
 
         alter_partition = AlterPartitionManager(
-            config.broker_id, link(), store, broker_epoch, clock_ms, background.spawn
+            config.broker_id, link(), store, broker_epoch, clock_ms, background.spawn, background.gate
         )
         self._replicating = Replicating(
             config, replicas, image, background, clock_ms, broker_epoch, withdraw, alter_partition
@@ -114,7 +115,9 @@ class Member:
         if config["auto.leader.rebalance.enable"]:
             percentage = config["leader.imbalance.per.broker.percentage"]
             every_s = config["leader.imbalance.check.interval.seconds"]
-            self._background.spawn(AutoLeaderRebalance(self._controller, percentage, every_s).run())
+            self._background.spawn(
+                AutoLeaderRebalance(self._controller, percentage, every_s, self._background.gate).run()
+            )
 
     async def hand_over(self) -> None:
         """Have other brokers lead what this one leads, as long as it still serves; to be done before the listeners are

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from gregor.broker.log import logger
-from gregor.protocol.errors import ErrorCode
 from gregor.replication.store.metadata_store import SessionExpired, StoreError
 from gregor.replication.store.nodes import broker_path
 from gregor.replication.store.registration import BrokerIdTaken, register
-from gregor.replication.turns import first_turn, in_turns
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
@@ -134,12 +132,13 @@ class Membership:
         logger.warning(
             "the ZooKeeper session has ended: this broker stops leading %d partitions and registers again", len(leading)
         )
-        resigning = self._replicas.take_offline_in_steps(leading, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        first_turn(resigning)  # at once, or as many of thousands as the loop has time for
+        # At once, or as many of thousands as the loop has time for.
+        resigning = self._background.gate.start(self._replicas.resign(leading))
         self._background.spawn(self._register_again(resigning))
 
-    async def _register_again(self, resigning: Generator[None, None, None]) -> None:
-        await in_turns(resigning)
+    async def _register_again(self, resigning: Awaitable[None] | None) -> None:
+        if resigning is not None:
+            await resigning
         while True:
             try:
                 await self._register()

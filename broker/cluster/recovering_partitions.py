@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import run_all
 from gregor.replication.controller.requests import answered_with
 
 if TYPE_CHECKING:
@@ -88,10 +89,10 @@ class RecoveringPartitions:
             return  # no request since this broker registered anew: others have the partition now
         response: BrokerResponse
         if isinstance(request, LeaderAndIsrRequest):
-            response = self._replicas.apply(request)
+            response = run_all(self._replicas.apply(request))
             self.must_be_asked |= not answered_with(ErrorCode.NONE, request, response)
         else:
-            response = self._replicas.stop(request)
+            response = run_all(self._replicas.stop(request))
             self.must_be_asked = True
         for listener in self.on_late_answer:
             listener(request, response)

@@ -13,7 +13,6 @@ from gregor.broker.log import logger
 from gregor.replication.partition.replica_fetchers import Followers, FollowerSettings
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.partition.throttle import ReplicaThrottle
-from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
@@ -81,6 +80,7 @@ class Replicating:
             broker_epoch,
             self._flush,
             withdraw,
+            background.gate,
             config["num.replica.fetchers"],
             takes,
         )
@@ -126,7 +126,7 @@ class Replicating:
         every_s = self._config["replica.lag.time.max.ms"] / 2000
         while True:
             await asyncio.sleep(every_s)
-            turns = Turns()
+            turns = self._background.gate.turns()
             for partition in list(self._replicas.partitions.values()):
                 await turns.next()
                 if not partition.is_leader:
@@ -148,7 +148,7 @@ class Replicating:
 
     async def _check_high_watermarks(self) -> None:
         """A broker is gone: nobody waits for it any more."""
-        turns = Turns()
+        turns = self._background.gate.turns()
         for partition in list(self._replicas.partitions.values()):
             await turns.next()
             partition.look_again(self._clock_ms())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse
+from gregor.protocol.turns import Gate
 from gregor.replication.channels.controller_channel import ControllerChannel, retried
 from gregor.replication.channels.peer import PeerError
 
@@ -24,7 +25,7 @@ _DONE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQ
 class TopicRequests:
     """Requests to the controller while it is another broker, one at a time."""
 
-    def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
+    def __init__(self, config: BrokerConfig, image: MetadataImage, gate: Gate) -> None:
         self._image = image
         self._timeout_ms = config["controller.socket.timeout.ms"]
         self._channel = ControllerChannel(
@@ -33,6 +34,7 @@ class TopicRequests:
             None,
             config.inter_broker_listener_name,
             self._timeout_ms,
+            gate,
             f"broker-{config.broker_id}-topics",
         )
         self._turn = asyncio.Lock()

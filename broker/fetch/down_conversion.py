@@ -182,7 +182,7 @@ class _Conversion:
         try:
             async with background.large_batches:
                 data = await background.read(piece.read)
-                return await background.in_slices(down_converting(data, self._magic, offset, max_bytes))
+                return await background.run_steps(down_converting(data, self._magic, offset, max_bytes))
         except OSError:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR) from None
         except UnsupportedCodec:

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 
 from gregor.broker.answers.current_leaders import current_leader, node_endpoints
 from gregor.broker.jobs.maintenance import flush_to
-from gregor.broker.jobs.turns import TURN_S
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred
@@ -45,13 +44,13 @@ from gregor.protocol.records.compression import ZSTD
 from gregor.protocol.records.message_sets import InvalidMessageSet
 from gregor.protocol.records.up_conversion import NO_LIMIT, MessageTooLarge, upconvert, upconverting
 from gregor.protocol.topic_names import INTERNAL_TOPICS
+from gregor.protocol.turns import TURN_S, Steps
 from gregor.storage.log.prepare import NeedsPreparation, PreparedBatch, prepare
 from gregor.storage.log.validate import RefusedRecords
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, DataContext
     from gregor.config.topic import LogConfig
-    from gregor.protocol.slices import Slices
     from gregor.replication.partition.partition import Partition
     from gregor.storage.log.log import Log
 
@@ -352,7 +351,7 @@ class _Appends:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             async with background.large_batches:
                 work = _prepared(records, is_message_set, log.config, self._broker.now_ms())
-                batch = await background.in_slices(work)
+                batch = await background.run_steps(work)
                 self._append(partition, batch, target[1])
         except KafkaError as error:
             self._refuse(target, error)
@@ -385,7 +384,7 @@ class _Appends:
         return self._commits.answer(self._broker.loop, response, request.timeout_ms)
 
 
-def _prepared(records: bytes, is_message_set: bool, config: LogConfig, now_ms: int) -> Slices[PreparedBatch]:
+def _prepared(records: bytes, is_message_set: bool, config: LogConfig, now_ms: int) -> Steps[PreparedBatch]:
     if not is_message_set:
         return (yield from prepare(records, config, now_ms))
     stays_plain = config.compression_type in ("producer", "uncompressed")

@@ -28,7 +28,7 @@ from gregor.replication.partition.partition import CONSUMER
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, DataContext
-    from gregor.protocol.slices import Slices
+    from gregor.protocol.turns import Steps
     from gregor.replication.partition.partition import Partition
     from gregor.storage.log.log import Log
 
@@ -56,7 +56,7 @@ _UNKNOWN = (-1, -1, -1)
 def list_offsets(
     broker: DataContext, request: ListOffsetsRequest, call: Call
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    begun = broker.gate.take(_begin(broker, request, call))
+    begun = broker.gate.start(_begin(broker, request, call))
     if isinstance(begun, Awaitable):
         return _rest(begun, broker, call.version)
     response, searches = begun
@@ -80,11 +80,11 @@ def _begin(
     for topic in request.topics:
         for wanted in topic.partitions:
             named[topic.name, wanted.partition_index] += 1
-            yield
+            yield None
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
-            yield
+            yield None
             answer = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             try:
                 if named[topic.name, wanted.partition_index] > 1 and call.version >= RECORD_TIMES_FROM:
@@ -116,7 +116,7 @@ class _Search:
 
     answer: ListOffsetsResponse.ListOffsetsPartitionResponse
 
-    def __init__(self, work: Slices[tuple[int, int, int] | None], end_offset: int, may_hide: bool) -> None:
+    def __init__(self, work: Steps[tuple[int, int, int] | None], end_offset: int, may_hide: bool) -> None:
         self._work = work
         self._end_offset = end_offset
         self._may_hide = may_hide

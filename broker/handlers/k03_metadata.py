@@ -31,6 +31,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import MetadataRequest, MetadataResponse
 from gregor.protocol.topic_names import INTERNAL_TOPICS
+from gregor.protocol.turns import ITEMS_PER_STEP
 
 if TYPE_CHECKING:
     from gregor.broker.answers.metadata import EncodedTopics
@@ -90,10 +91,10 @@ async def metadata(
         return answer
     kind = operations, tuple(leaders.items())
     work = broker.encoded_topics.collect(found, answered, call.version, kind, broker.metadata.topics_count)
-    encoded = encoded_answer(answer, await broker.background.in_slices(work), len(found), call.version)
+    encoded = encoded_answer(answer, await broker.gate.run(work), len(found), call.version)
     turns = broker.gate.turns()
     while found:  # to free a hundred thousand at once takes long, too
-        del found[-1000:]
+        del found[-ITEMS_PER_STEP:]
         await turns.next()
     return encoded
 

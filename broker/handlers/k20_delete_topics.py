@@ -22,8 +22,8 @@ from gregor.protocol.messages import DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
     from gregor.broker.context import AdminContext, Call
-    from gregor.broker.jobs.turns import Turns
     from gregor.protocol.ids import Uuid
+    from gregor.protocol.turns import Turns
 
 DISABLED_FROM = 3
 IDS_FROM = 6

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def offset_for_leader_epoch(
     broker: DataContext, request: OffsetForLeaderEpochRequest, call: Call
 ) -> OffsetForLeaderEpochResponse | Awaitable[OffsetForLeaderEpochResponse]:
-    return broker.gate.take(_answer(broker, request))
+    return broker.gate.start(_answer(broker, request))
 
 
 def _answer(
@@ -33,7 +33,7 @@ def _answer(
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
-            yield
+            yield None
             answer = OffsetForLeaderEpochResponse.EpochEndOffset(partition=wanted.partition)
             partition = broker.partition_of(topic.topic, ZERO_UUID, wanted.partition)
             try:

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gregor.broker.answers.config_resources import ENTITY_TYPES, ResourceType, unknown_type
-from gregor.broker.jobs.maintenance import sliced
 from gregor.broker.registry import handles
 from gregor.config.broker import DEFAULT_CONFIG
 from gregor.config.describe import (
@@ -27,6 +26,7 @@ from gregor.config.describe import (
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from gregor.protocol.turns import collect
 from gregor.replication.admin.configs import TOPICS, check_own_number
 
 if TYPE_CHECKING:
@@ -56,9 +56,8 @@ async def describe_configs(
                 entries = _describe_topic(broker, resource.resource_name, own)
             else:
                 entries = await _describe(broker, resource.resource_type, resource.resource_name, wanted)
-            result.configs = await sliced(
-                _entry(entry, request, call.version) for entry in entries if not wanted or entry.name in wanted
-            )
+            chosen = (entry for entry in entries if not wanted or entry.name in wanted)
+            result.configs = await broker.gate.run(collect(_entry(entry, request, call.version) for entry in chosen))
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)

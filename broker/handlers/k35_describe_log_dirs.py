@@ -8,9 +8,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -22,8 +20,6 @@ from gregor.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResp
 if TYPE_CHECKING:
     from gregor.broker.context import Call, LogDirsContext
     from gregor.storage.folders.data_folder import DataFolder
-
-_SLICE_S = 0.001
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
@@ -40,7 +36,7 @@ async def describe_log_dirs(
     folders = broker.logs.folders
     results = {folder.path: Result(log_dir=folder.absolute_path) for folder in folders}
     topics: dict[tuple[str, str], Topic] = {}
-    until = time.monotonic() + _SLICE_S
+    turns = broker.gate.turns()
     for path, topic, index, size_bytes, offset_lag, is_future in broker.logs.describe():
         if wanted is None or (topic, index) in wanted:
             described = topics.get((path, topic))
@@ -52,9 +48,7 @@ async def describe_log_dirs(
                     partition_index=index, partition_size=size_bytes, offset_lag=offset_lag, is_future_key=is_future
                 )
             )
-        if time.monotonic() >= until:
-            await asyncio.sleep(0)
-            until = time.monotonic() + _SLICE_S
+        await turns.next()
     volumes = await broker.background.run(_volumes, folders)
     for folder, volume in zip(folders, volumes, strict=True):
         result = results[folder.path]

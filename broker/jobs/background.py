@@ -12,14 +12,14 @@ import os
 import shutil
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from gregor.broker.log import logger
-from gregor.protocol.slices import after_call
 
 if TYPE_CHECKING:
-    from gregor.protocol.slices import GoOn, Slices
+    from gregor.broker.jobs.turns import LoopGate
+    from gregor.protocol.turns import Steps
     from gregor.storage.log.log import Log
 
 ResultT = TypeVar("ResultT")
@@ -59,12 +59,12 @@ def remove(path: str) -> None:
 class Background:
     """The broker's threads. `close()` waits for what was begun."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: LoopGate) -> None:
+        self.gate = gate
         self._fsync = ThreadPoolExecutor(1, "fsync")
         self._files = ThreadPoolExecutor(1, "files")
         self._codecs = ThreadPoolExecutor(1, "codecs")
         self._reads = ThreadPoolExecutor(READERS, "reads")
-        self._slice = asyncio.Lock()
         self.large_batches = asyncio.Semaphore(LARGE_BATCHES)
         """To be held while the records of a batch are in memory in plain."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -93,33 +93,13 @@ class Background:
         """Call a function that may wait for a disk to read."""
         return on_thread(self._reads, function, *args, **kwargs)
 
-    async def in_slices(self, work: Slices[ResultT]) -> ResultT:
-        """Work cut into slices, its calls on a thread. All works together get one slice in a turn of the loop, and each
-        the next one in its turn. What it raises comes out here.
-        """
-        return await self._in_slices(work, self._codecs)
+    async def run_steps(self, steps: Steps[ResultT]) -> ResultT:
+        """Long work in turns (jobs.turns), its calls on a thread."""
+        return await self.gate.run(steps, self._codecs)
 
-    async def search(self, work: Slices[ResultT]) -> ResultT:
+    async def search(self, steps: Steps[ResultT]) -> ResultT:
         """The same for work whose calls wait for a disk."""
-        return await self._in_slices(work, self._reads)
-
-    async def _in_slices(self, work: Slices[ResultT], threads: ThreadPoolExecutor) -> ResultT:
-        loop = asyncio.get_running_loop()
-        go_on: GoOn = partial(next, work)
-        while True:
-            async with self._slice:  # fair: whoever waits longest comes next
-                try:
-                    call = go_on()
-                except StopIteration as end:
-                    result: ResultT = end.value
-                    return result
-                if call is None:
-                    await asyncio.sleep(0)
-            go_on = partial(next, work)
-            if call is not None:
-                done = loop.run_in_executor(threads, call)
-                await asyncio.wait((done,))
-                go_on = after_call(work, done.result)
+        return await self.gate.run(steps, self._reads)
 
     def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
         """Unlink renamed files and folders after `file.delete.delay.ms`, when nobody reads them any more. Those of one

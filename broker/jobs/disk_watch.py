@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from gregor.broker.log import logger
 from gregor.protocol.topic_partition import TopicPartition, TopicPartitionKey
 from gregor.replication.store.metadata_store import StoreError
-from gregor.replication.turns import Turns
 from gregor.storage.fs.disk_errors import BROKEN, OF_THE_PROCESS, is_full
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ class DiskWatch:
     async def _give_up(self, lost: list[Log], error: OSError) -> None:
         """In turns. Whose turn is still to come takes nothing, as its log is retired, and is read from while that
         works; the controller asks when all of them say that they failed."""
-        turns = Turns()
+        turns = self._background.gate.turns()
         for start in range(0, len(lost), _TOGETHER):
             await turns.next()
             part = [log for log in lost[start : start + _TOGETHER] if self._logs.get(log.topic, log.partition) is log]
@@ -167,7 +166,7 @@ class DiskWatch:
         write either."""
         keys = [key for key, log in self._logs.logs.items() if self._logs.folder_of(log) == folder.path]
         aside: list[TopicPartitionKey] = []
-        turns = Turns()
+        turns = self._background.gate.turns()
         for start in range(0, len(keys), _TOGETHER):
             await turns.next()
             aside += self._replicas.set_aside(keys[start : start + _TOGETHER])

@@ -19,12 +19,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.broker.jobs.cleaner_process import CleanerProcess, CleaningFailed
-from gregor.broker.jobs.maintenance import flush_log, sliced
+from gregor.broker.jobs.maintenance import flush_log
 from gregor.broker.jobs.worker_process import WorkerDied
 from gregor.broker.log import logger
 from gregor.broker.units import size
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import ITEMS_PER_STEP, collect, run_all
 from gregor.storage.cleaner.cleaner import CleanedGroup, CleaningJob
 from gregor.storage.fs.disk_errors import FULL, OF_THE_PROCESS
 from gregor.storage.fs.files import OsFiles
@@ -33,7 +34,7 @@ from gregor.storage.log.swap import LogChanged, unlink_unfinished
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.config.broker import BrokerConfig
-    from gregor.protocol.slices import Slices
+    from gregor.protocol.turns import Steps
     from gregor.storage.folders.manager import LogManager
     from gregor.storage.log.compaction import DirtyRange
     from gregor.storage.log.log import Log
@@ -45,10 +46,8 @@ IDLE_WORKER_S = 30.0
 DEATHS_TOLERATED = 3
 """Workers that may die over one log, one after the other, before it is left alone."""
 
-PRODUCERS_AT_ONCE = 500
+PRODUCERS_PER_MESSAGE = 500
 UNLIMITED_BYTES_PER_SECOND = 1e15
-
-LOOKS_PER_SLICE = 64
 
 
 class CleaningResult(NamedTuple):
@@ -173,18 +172,18 @@ class LogCleaner:
         now_ms = self._clock_ms()
         due: list[tuple[float, Log]] = []
         await self._background.search(self._looking(now_ms))
-        await sliced(None for log in self._with_room() if self._look_at(log, now_ms, due))
+        await self._background.run_steps(collect(self._look_at(log, now_ms, due) for log in self._with_room()))
         self._trouble = {key: one for key, one in self._trouble.items() if self._logs.logs.get(key) is one.log}
         self._not_before_ms = {key: at_ms for key, at_ms in self._not_before_ms.items() if now_ms < at_ms}
         present = [one for one in due if self._logs.get(one[1].topic, one[1].partition) is one[1]]
         return max(present, key=lambda one: one[0])[1] if present else None
 
-    def _looking(self, now_ms: int) -> Slices[None]:
+    def _looking(self, now_ms: int) -> Steps[None]:
         """Ages of segments are looked up, where they matter, without a wait of the loop for the disk."""
-        for count, log in enumerate(self._with_room()):
+        for count, log in enumerate(self._with_room(), 1):
             if log.config.compact and not log.offline:
                 yield from log.looking(partial(log.dirty_range, now_ms))
-            if count % LOOKS_PER_SLICE == 0:
+            if not count % ITEMS_PER_STEP:
                 yield None
 
     def _with_room(self) -> Iterator[Log]:
@@ -281,7 +280,7 @@ class LogCleaner:
         # No further than the log reaches now: of what is appended from here on, the producers below may say nothing.
         stable_offset = min(log.high_watermark, log.segments[-1].base_offset)
         await self._make_durable(log, stable_offset, generation)
-        producers, open_from = await self._live_producers(log)
+        producers, open_from = await self._background.run_steps(_live_producers(log))
         now_ms = self._clock_ms()
         await self._background.search(log.looking(partial(log.dirty_range, now_ms)))
         dirty = log.dirty_range(now_ms, min(stable_offset, open_from))
@@ -299,7 +298,7 @@ class LogCleaner:
         end_offset = await process.clean(job, producers, None if limit > UNLIMITED_BYTES_PER_SECOND else limit, swap)
         if log.generation == generation:
             log.cleaned_offset = end_offset
-        self._logs.report(await self._background.run(self._logs.checkpoints.cleaned_offsets()))
+        self._logs.report(await self._background.run(run_all(self._logs.checkpoints.cleaned_offsets())))
         result = CleaningResult(
             True,
             "",
@@ -324,7 +323,7 @@ class LogCleaner:
             await flush_log(log, self._background, self._clock_ms(), rolled_only=True)
             if log.generation != generation or log.offline:
                 raise LogChanged(f"{log.topic}-{log.partition} changed before it was compacted")
-        errors = await self._background.run(self._logs.checkpoints.recovery_points())
+        errors = await self._background.run(run_all(self._logs.checkpoints.recovery_points()))
         self._logs.report(errors)
         if self._logs.get(log.topic, log.partition) is log and self._logs.folder_of(log) in errors:
             raise errors[self._logs.folder_of(log)]
@@ -364,19 +363,6 @@ class LogCleaner:
             window_bytes=config["log.cleaner.io.buffer.size"] // workers // 2,
         )
 
-    async def _live_producers(self, log: Log) -> tuple[Iterator[list[tuple[int, int, int]]], int]:
-        """(id, last offset or -1, epoch) of each, some at a time; and the first offset of an open transaction."""
-        entries = list(log.producer_ids().values())
-        open_from = 2**63 - 1
-        some: list[list[tuple[int, int, int]]] = []
-        rest = iter(entries)
-        while chosen := list(islice(rest, PRODUCERS_AT_ONCE)):
-            some.append([(one.producer_id, one.batches[-1][1] if one.batches else -1, one.epoch) for one in chosen])
-            open_from = min([open_from, *(one.transaction_first_offset for one in chosen
-                                          if one.transaction_first_offset >= 0)])  # fmt: skip
-            await asyncio.sleep(0)
-        return iter(some), open_from
-
     def _failed(self, log: Log, error: BaseException) -> CleaningResult:
         key = TopicPartition(log.topic, log.partition)
         if self._logs.get(*key) is not log:
@@ -405,6 +391,19 @@ class LogCleaner:
         for one in [one for one in self._idle if one[1] <= until_s]:
             await one[0].close()
             self._idle.remove(one)  # not before: a stop in the meantime has to close it
+
+
+def _live_producers(log: Log) -> Steps[tuple[list[list[tuple[int, int, int]]], int]]:
+    """(id, last offset or -1, epoch) of each, by message to the worker; and the first offset of an open transaction."""
+    messages = []
+    open_from = 2**63 - 1
+    rest = iter(list(log.producer_ids().values()))
+    while chosen := list(islice(rest, PRODUCERS_PER_MESSAGE)):
+        messages.append([(one.producer_id, one.batches[-1][1] if one.batches else -1, one.epoch) for one in chosen])
+        open_from = min([open_from, *(one.transaction_first_offset for one in chosen
+                                      if one.transaction_first_offset >= 0)])  # fmt: skip
+        yield None
+    return messages, open_from
 
 
 def _passes(error: BaseException | None) -> bool:

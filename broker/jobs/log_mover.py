@@ -19,6 +19,7 @@ from gregor.broker.jobs.background import on_thread
 from gregor.broker.log import logger
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import run_all
 from gregor.storage.folders.move import CHUNK_BYTES, MOVED_FILE
 from gregor.storage.folders.names import MAX_NAME_LENGTH, FolderKind, marked_folder_name
 from gregor.storage.fs.disk_errors import is_full
@@ -140,7 +141,7 @@ class LogMover:
                     move.copied(plan)
             elif not ready:
                 # What the target's checkpoints say of the log counts from the swap on: it must be there before.
-                errors = await self._background.run(self._logs.checkpoints.recovery_points())
+                errors = await self._background.run(run_all(self._logs.checkpoints.recovery_points()))
                 self._logs.report(errors)
                 if (failure := errors.get(move.folder.path)) is not None:
                     raise failure
@@ -159,7 +160,7 @@ class LogMover:
                     continue
                 self._replicas.log_moved(moved)
                 logger.info("%s-%d was moved to %s", *key, move.folder.path)
-                self._logs.report(await self._background.run(self._logs.checkpoints.recovery_points()))
+                self._logs.report(await self._background.run(run_all(self._logs.checkpoints.recovery_points())))
                 self._remove(f"{moved.directory}/{MOVED_FILE}")
                 self._remove(old)
                 return

@@ -1,58 +1,45 @@
 """What a broker does by the clock: flush, checkpoint, retention, forgetting producers.
 
-Each job goes through the logs in slices of about a millisecond and gives the loop a turn in between; whatever waits for
-the disk runs on a thread (gregor.broker.jobs.background).
+Each job goes through the logs in turns with other work (gregor.protocol.turns); whatever waits for the disk runs on a
+thread (gregor.broker.jobs.background).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any
 
 from gregor.broker.log import logger
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.turns import ITEMS_PER_STEP, collect
 from gregor.storage.fs.disk_errors import is_full
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.config.broker import BrokerConfig
+    from gregor.protocol.turns import Steps
     from gregor.storage.folders.manager import LogManager
     from gregor.storage.log.log import Log
 
-_SLICE_S = 0.001
 _FLUSH_CHECK_S = 1.0
 """How often flush.ms and rolled segments are looked at; and flush.messages, which clients' appends look at themselves,
 for what the broker writes.
 """
 
 _EXPIRY_CHECK_S = 1.0
-_LOGS_PER_CHECK = 1000
-
-ItemT = TypeVar("ItemT")
 
 
-async def sliced(items: Iterable[ItemT]) -> list[ItemT]:
-    """Drain an iterator that does work between its items, with a turn for others every millisecond."""
-    done = []
-    until = time.monotonic() + _SLICE_S
-    for item in items:
-        done.append(item)
-        if time.monotonic() >= until:
-            await asyncio.sleep(0)
-            until = time.monotonic() + _SLICE_S
-    return done
-
-
-def _due(logs: list[Log], now_ms: int) -> Iterator[Log | None]:
-    """The logs that `flush_due` is to be asked about, and that say so; None now and then, for a turn of the loop."""
-    for count, log in enumerate(logs):
+def _due(logs: list[Log], now_ms: int) -> Steps[list[Log]]:
+    """The logs whose flush is due."""
+    due = []
+    for count, log in enumerate(logs, 1):
         if log.flushes_soon and not log.offline and log.flush_due(now_ms):
-            yield log
-        if count % _LOGS_PER_CHECK == 0:
+            due.append(log)
+        if not count % ITEMS_PER_STEP:
             yield None
+    return due
 
 
 async def flush_log(log: Log, background: Background, now_ms: int, *, rolled_only: bool = False) -> None:
@@ -138,9 +125,7 @@ class Maintenance:
     async def _flush(self) -> None:
         now_ms = self._clock_ms()
         await self.withdraw_recovery_points()
-        for log in await sliced(_due(list(self._logs.logs.values()), now_ms)):
-            if log is None:
-                continue
+        for log in await self._background.run_steps(_due(list(self._logs.logs.values()), now_ms)):
             if self._logs.get(log.topic, log.partition) is not log:
                 continue  # its topic was deleted while others were flushed
             unflushed, config = log.unflushed_messages, log.config
@@ -169,13 +154,14 @@ class Maintenance:
         self.next_retention_ms = self._clock_ms() + self._config["log.retention.check.interval.ms"]
         await self._background.search(self._logs.looking_at_ages(self._clock_ms()))
         delays_ms = {log.directory: log.config.file_delete_delay_ms for log in self._all()}
-        for paths in await sliced(self._logs.retention_pass(self._clock_ms(), self._is_served)):
+        passes = self._logs.retention_pass(self._clock_ms(), self._is_served)
+        for paths in await self._background.run_steps(collect(passes)):
             if paths:
                 logger.info("retention removes %s", ", ".join(paths))
                 self._background.remove_later(paths, delays_ms[os.path.dirname(paths[0])])
 
     async def _checkpoint_high_watermarks(self) -> None:
-        plan = await self._background.in_slices(self._logs.checkpoints.high_watermarks_in_slices())
+        plan = await self._background.run_steps(self._logs.checkpoints.high_watermarks())
         self._logs.report(await self._background.run(plan))
 
     async def _checkpoint(self) -> None:
@@ -183,14 +169,18 @@ class Maintenance:
             await self._write_checkpoints()
 
     async def _write_checkpoints(self) -> None:
-        plan = await self._background.in_slices(self._logs.checkpoints.recovery_points_in_slices())
+        plan = await self._background.run_steps(self._logs.checkpoints.recovery_points())
         self._logs.report(await self._background.run(plan))
 
     async def _forget_removed(self) -> None:
-        await self._background.in_slices(self._logs.forget_removed())
+        await self._background.run_steps(self._logs.forget_removed())
 
     async def _expire_producers(self) -> None:
         now_ms = self._clock_ms()
-        for log in self._all():
-            log.expire_producers(now_ms)
-            await asyncio.sleep(0)
+
+        def expire() -> Steps[None]:
+            for log in self._all():
+                log.expire_producers(now_ms)
+                yield None
+
+        await self._background.run_steps(expire())

@@ -1,7 +1,7 @@
-"""Long work on the loop in short pieces, with a turn for everybody else in between.
+"""Runs long work on the event loop in turns (protocol.turns).
 
-A request may be about tens of thousands of things, and many such requests may come at once: in each turn of the loop
-only one of them goes on, for TURN_S.
+A request may be about tens of thousands of partitions, and many such requests may come at once: in each turn of the
+loop only one of them proceeds, for TURN_S.
 """
 
 from __future__ import annotations
@@ -9,92 +9,142 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Generator
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
-TURN_S = 0.001
+from gregor.protocol.turns import TURN_S, after_call
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from gregor.protocol.turns import Call, Resume, Steps
 
 ResultT = TypeVar("ResultT")
 
 
-class Gate:
-    """Lets one of those who wait go on in each turn of the loop, in the order they came. Belongs to one loop."""
+class LoopGate:
+    """Lets one of the waiting pieces of work proceed in each turn of the loop, in order of arrival. Belongs to one
+    loop. Implements protocol.turns.Gate."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._scheduled = False
+        self._occupied = False
+        """Whether a piece of work proceeds in this turn of the loop; the next turn begins with `_open`."""
 
-    async def passed(self) -> None:
+    async def wait(self) -> None:
+        """Wait for the next turn of the caller's work."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting.append(turn)
-        if not self._scheduled:
-            self._scheduled = True
-            loop.call_soon(self._open, loop)
+        self._occupy(loop)
         await turn
 
-    def _open(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():  # cancelled: its client has left
-                turn.set_result(None)
-                break
-        self._scheduled = bool(self._waiting)
-        if self._scheduled:
+    async def _enter(self) -> None:
+        """As `wait`, but begin at once if no other work proceeds in this turn of the loop."""
+        if self._occupied:
+            await self.wait()
+        else:
+            self._occupy(asyncio.get_running_loop())
+
+    def _occupy(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._occupied:
+            self._occupied = True
             loop.call_soon(self._open, loop)
 
-    def turns(self) -> Turns:
-        """For one work, which begins now."""
-        return Turns(self)
+    def _open(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._occupied = False
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():  # else it was cancelled
+                turn.set_result(None)
+                self._occupy(loop)
+                break
 
-    def take(self, steps: Generator[None, None, ResultT]) -> ResultT | Awaitable[ResultT]:
-        """The result of work that yields after each short step; if it takes longer than a turn, an awaitable of it."""
-        until_s = time.monotonic() + TURN_S
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                result: ResultT = end.value
-                return result
-            if time.monotonic() > until_s:
-                return _Rest(self, steps)
+    def turns(self) -> LoopTurns:
+        """For one piece of work, which begins now."""
+        return LoopTurns(self)
 
-    async def finish_rest(self, steps: Generator[None, None, ResultT]) -> ResultT:
+    def start(self, steps: Steps[ResultT], threads: Executor | None = None) -> ResultT | Awaitable[ResultT]:
+        """Run steps for one turn, at once: the result, or an awaitable of it if there are more steps or a call, which
+        is made on one of `threads`."""
+        until_s = self.clock() + TURN_S
+        call = None
         try:
-            while True:
-                await self.passed()
-                until_s = time.monotonic() + TURN_S
-                next(steps)
-                while time.monotonic() <= until_s:
-                    next(steps)
+            while call is None:
+                call = next(steps)
+                if self.clock() > until_s:
+                    break
         except StopIteration as end:
             result: ResultT = end.value
             return result
+        return _Rest(self, steps, call, threads)
+
+    async def run(self, steps: Steps[ResultT], threads: Executor | None = None) -> ResultT:
+        """Run all steps; begins at once if no other work proceeds in this turn of the loop. After more than a turn,
+        other work proceeds before the caller does. If the caller is cancelled, the steps are closed at once."""
+        try:
+            await self._enter()
+            begun = self.start(steps, threads)
+            return await begun if isinstance(begun, _Rest) else begun  # type: ignore[return-value]
+        finally:
+            steps.close()
+
+    async def run_rest(self, steps: Steps[ResultT], call: Call | None, threads: Executor | None) -> ResultT:
+        """Run the steps that follow the first turn, which ended with `call`, if with any."""
+        long = False
+        try:
+            while True:
+                resume: Resume = partial(next, steps)
+                if call is not None:
+                    done = asyncio.get_running_loop().run_in_executor(threads, call)
+                    await asyncio.wait((done,))
+                    resume = after_call(steps, done.result)
+                if call is None:
+                    long = True
+                    await self.wait()
+                else:
+                    await self._enter()
+                until_s = self.clock() + TURN_S
+                call = resume()
+                while call is None and self.clock() <= until_s:
+                    call = next(steps)
+        except StopIteration as end:
+            if long:
+                await self.wait()
+            result: ResultT = end.value
+            return result
+        finally:
+            steps.close()
 
 
 class _Rest(Awaitable[ResultT]):
-    """Begins when it is awaited; who never comes to that need not close it, as he would a coroutine."""
+    """Begins when it is awaited; unlike a coroutine, it need not be closed if it never is."""
 
-    __slots__ = ("_gate", "_steps")
+    __slots__ = ("_call", "_gate", "_steps", "_threads")
 
-    def __init__(self, gate: Gate, steps: Generator[None, None, ResultT]) -> None:
+    def __init__(self, gate: LoopGate, steps: Steps[ResultT], call: Call | None, threads: Executor | None) -> None:
         self._gate = gate
         self._steps = steps
+        self._call = call
+        self._threads = threads
 
     def __await__(self) -> Generator[Any, None, ResultT]:
-        return self._gate.finish_rest(self._steps).__await__()
+        return self._gate.run_rest(self._steps, self._call, self._threads).__await__()
 
 
-class Turns:
+class LoopTurns:
     """For a loop of many short steps in a coroutine: `await turns.next()` between two of them."""
 
     __slots__ = ("_gate", "_until_s")
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: LoopGate) -> None:
         self._gate = gate
-        self._until_s = time.monotonic() + TURN_S
+        self._until_s = gate.clock() + TURN_S
 
     async def next(self) -> None:
-        if time.monotonic() > self._until_s:
-            await self._gate.passed()
-            self._until_s = time.monotonic() + TURN_S
+        gate = self._gate
+        if gate.clock() > self._until_s:
+            await gate.wait()
+            self._until_s = gate.clock() + TURN_S

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
-    from gregor.broker.jobs.turns import Gate
     from gregor.broker.net.connections import Connections
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
     from gregor.broker.registry import Entry
     from gregor.protocol.ids import Uuid
+    from gregor.protocol.turns import Gate
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.replica_manager import ReplicaManager
     from gregor.replication.store.topic_configs import TopicConfigs

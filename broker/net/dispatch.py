@@ -105,7 +105,7 @@ class Dispatcher:
             data = view[:stop]
         else:
             owned, data, position = None, memoryview(bytes(view[position:stop])), 0
-        decoded = broker.gate.take(entry.decode_in_steps(data, call.version, position))
+        decoded = broker.gate.start(entry.decode_in_steps(data, call.version, position))
         if isinstance(decoded, tuple):
             inbound.owned = owned or inbound.owned
             return entry.handler(broker, decoded[0], call)
@@ -189,7 +189,7 @@ class Dispatcher:
                 if response is not None:
                     chunks = encode_response(entry, version, correlation_id, response)
             elif response is not None:
-                frame = self._broker.gate.take(encode_in_steps(entry, version, correlation_id, response))
+                frame = self._broker.gate.start(encode_in_steps(entry, version, correlation_id, response))
                 if not isinstance(frame, bytearray):
                     rest = deferred_task(asyncio.ensure_future(frame, loop=self._broker.loop))
                     if pending is None:

@@ -8,6 +8,7 @@ from gregor.broker.log import logger
 from gregor.replication.store.adoption import adopt
 
 if TYPE_CHECKING:
+    from gregor.protocol.turns import Gate
     from gregor.replication.store.metadata_store import MetadataStore
     from gregor.storage.folders.manager import LogManager
 
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
 class Adoption:
     """In a cluster such folders are left alone: their topic may have been deleted, or moved to other brokers."""
 
-    def __init__(self, store: MetadataStore, logs: LogManager, broker_id: int, *, in_cluster: bool) -> None:
+    def __init__(self, store: MetadataStore, logs: LogManager, broker_id: int, gate: Gate, *, in_cluster: bool) -> None:
         self._store = store
         self._logs = logs
         self._broker_id = broker_id
+        self._gate = gate
         self._in_cluster = in_cluster
         self._is_over = False
 
@@ -26,7 +28,7 @@ class Adoption:
         """Register the topics of these folders, once all logs are loaded."""
         adopted = 0
         if not self._in_cluster:
-            adopted = len(await adopt(self._store, self._broker_id, list(self._logs.logs.values())))
+            adopted = len(await adopt(self._store, self._broker_id, list(self._logs.logs.values()), self._gate))
         self._is_over = True
         if adopted:
             logger.info("adopted %d partitions whose folders were not in the metadata", adopted)

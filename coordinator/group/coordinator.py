@@ -4,7 +4,7 @@ Methods take and return messages of `protocol.messages`; errors are in the respo
 may do what, throttling, topic ids and which topics exist are the caller's business.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,24 +39,20 @@ from gregor.protocol.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from gregor.protocol.turns import ITEMS_PER_STEP, Gate, Turns
 
 if TYPE_CHECKING:
     import asyncio
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
-GROUPS_AT_A_TIME = 32
-PARTITIONS_AT_A_TIME = 256
-"""What a request may be about before others have their turn."""
-
-COMMITTED_AT_A_TIME = 300
-"""Partitions of a commit that are written as one batch: each takes some 12 us."""
+# An operation of a shard cannot be interrupted; a request about more than this becomes several.
+GROUPS_PER_DELETION = 32
+PARTITIONS_PER_FETCH = 256
+PARTITIONS_PER_COMMIT = 300
+"""Written as one batch; each takes some 12 us."""
 
 _hash = lru_cache(maxsize=10_000)(java_hash)
-
-
-async def _no_pause() -> None:
-    return
 
 
 class GroupCoordinator:
@@ -68,15 +64,15 @@ class GroupCoordinator:
         writer: LogWriter,
         loader: LogLoader,
         clock_ms: Callable[[], int],
+        gate: Gate,
         *,
         partition_count: int = 50,
         new_uuid: Callable[[], str] | None = None,
-        pause: Callable[[], Awaitable[None]] = _no_pause,
     ) -> None:
         """`clock_ms` is the wall clock; `new_uuid` makes the second half of member ids. `pause` is awaited from time to
         time by requests about many groups or partitions, for others to have a turn."""
         self._config = config
-        self._pause = pause
+        self._gate = gate
         self.partition_count = partition_count
         self._closed = False
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
@@ -86,6 +82,7 @@ class GroupCoordinator:
             writer,
             loader,
             clock_ms,
+            gate,
             name=OFFSETS_TOPIC,
             commit_timeout_ms=config.commit_timeout_ms,
             load_buffer_bytes=config.load_buffer_bytes,
@@ -202,17 +199,18 @@ class GroupCoordinator:
     async def offset_commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
         """The empty group id is allowed, for the sake of old clients. Topics must have names, also in v10.
 
-        More than COMMITTED_AT_A_TIME partitions are written in pieces, each of which is answered for itself."""
-        if sum(len(topic.partitions) for topic in request.topics) <= COMMITTED_AT_A_TIME:
+        More than PARTITIONS_PER_COMMIT partitions are written in pieces, each of which is answered for itself."""
+        if sum(len(topic.partitions) for topic in request.topics) <= PARTITIONS_PER_COMMIT:
             return await self._commit(request, version)
+        turns = self._gate.turns()
         topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
         for topic in request.topics:
             answered: OffsetCommitResponse.OffsetCommitResponseTopic | None = None
-            for first in range(0, max(1, len(topic.partitions)), COMMITTED_AT_A_TIME):
+            for first in range(0, max(1, len(topic.partitions)), PARTITIONS_PER_COMMIT):
                 piece = OffsetCommitRequest.OffsetCommitRequestTopic(
                     name=topic.name,
                     topic_id=topic.topic_id,
-                    partitions=topic.partitions[first : first + COMMITTED_AT_A_TIME],
+                    partitions=topic.partitions[first : first + PARTITIONS_PER_COMMIT],
                 )
                 part = (await self._commit(_about(request, piece), version)).topics[0]
                 if answered is None:
@@ -220,7 +218,7 @@ class GroupCoordinator:
                     topics.append(part)
                 else:
                     answered.partitions += part.partitions
-                await self._pause()
+                await turns.next()
         return OffsetCommitResponse(topics=topics)
 
     async def _commit(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
@@ -237,12 +235,12 @@ class GroupCoordinator:
 
         Where all topics were asked for, the response has names without ids: the caller adds them for v10.
         """
+        turns = self._gate.turns()
         if version >= 8:
             groups = []
-            for number, wanted in enumerate(request.groups, 1):
-                groups.append(await self._fetch_group(wanted, request.require_stable))
-                if number % GROUPS_AT_A_TIME == 0:
-                    await self._pause()
+            for wanted in request.groups:
+                await turns.next()
+                groups.append(await self._fetch_group(wanted, request.require_stable, turns))
             return OffsetFetchResponse(groups=groups)
         topics = None
         if request.topics is not None:
@@ -251,10 +249,11 @@ class GroupCoordinator:
                 for topic in request.topics
             ]
         wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-        return await self._for_one_group(wanted, await self._fetch_group(wanted, request.require_stable), version)
+        fetched = await self._fetch_group(wanted, request.require_stable, turns)
+        return await self._for_one_group(wanted, fetched, version, turns)
 
     async def _fetch_group(
-        self, wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
+        self, wanted: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, turns: Turns
     ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
         """In pieces, if it is about many partitions; an error of any piece is that of the whole."""
         group_id = wanted.group_id
@@ -265,7 +264,7 @@ class GroupCoordinator:
                 wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=topics)
             for piece in _pieces(wanted):
                 if fetched.topics:
-                    await self._pause()
+                    await turns.next()
                 part = await self._read_offsets(group_id, partial(_fetch_piece, piece, require_stable))
                 if fetched.topics and part.topics and fetched.topics[-1].name == part.topics[0].name:
                     fetched.topics[-1].partitions += part.topics.pop(0).partitions
@@ -289,11 +288,11 @@ class GroupCoordinator:
 
     async def describe_groups(self, request: DescribeGroupsRequest, version: int) -> DescribeGroupsResponse:
         """Authorized operations are left for the caller to fill in."""
+        turns = self._gate.turns()
         groups = []
-        for number, group_id in enumerate(request.groups, 1):
+        for group_id in request.groups:
+            await turns.next()
             groups.append(await self._describe(group_id, version))
-            if number % GROUPS_AT_A_TIME == 0:
-                await self._pause()
         return DescribeGroupsResponse(groups=groups)
 
     async def _describe(self, group_id: str, version: int) -> DescribeGroupsResponse.DescribedGroup:
@@ -307,26 +306,28 @@ class GroupCoordinator:
 
     async def list_groups(self, request: ListGroupsRequest, version: int) -> ListGroupsResponse:
         """The groups of all partitions of this broker. Filters that a version does not have are empty."""
+        turns = self._gate.turns()
         groups: list[ListGroupsResponse.ListedGroup] = []
         try:
             self._check_open()
             for partition in self._runtime.loaded():
-                groups += await self._list(partition, request)
+                groups += await self._list(partition, request, turns)
         except KafkaError as error:
             return ListGroupsResponse(error_code=error.code)
         return ListGroupsResponse(groups=groups)
 
-    async def _list(self, partition: int, request: ListGroupsRequest) -> list[ListGroupsResponse.ListedGroup]:
+    async def _list(
+        self, partition: int, request: ListGroupsRequest, turns: Turns
+    ) -> list[ListGroupsResponse.ListedGroup]:
         """The groups of one partition; none if this broker does not lead it any more."""
         groups: list[ListGroupsResponse.ListedGroup] = []
         try:
             group_ids = self._runtime.shard(partition).queries.group_ids()
-            for first in range(0, len(group_ids), PARTITIONS_AT_A_TIME):
-                some = group_ids[first : first + PARTITIONS_AT_A_TIME]
+            for first in range(0, len(group_ids), ITEMS_PER_STEP):
+                await turns.next()
+                some = group_ids[first : first + ITEMS_PER_STEP]
                 queries = self._runtime.shard(partition).queries
                 groups += queries.list(some, request.states_filter, request.types_filter)
-                if len(some) == PARTITIONS_AT_A_TIME:
-                    await self._pause()
         except KafkaError as error:
             if error.code is not ErrorCode.NOT_COORDINATOR:
                 raise
@@ -347,15 +348,16 @@ class GroupCoordinator:
 
     async def delete_groups(self, request: DeleteGroupsRequest, version: int) -> DeleteGroupsResponse:
         """Groups with members stay. Each group is answered for once, however often it is named."""
+        turns = self._gate.turns()
         results = []
         by_partition: dict[int, list[str]] = {}
-        for number, group_id in enumerate(dict.fromkeys(request.groups_names), 1):
+        for group_id in dict.fromkeys(request.groups_names):
+            await turns.next()
             by_partition.setdefault(self.partition_for(group_id), []).append(group_id)
-            if number % PARTITIONS_AT_A_TIME == 0:
-                await self._pause()
         for partition, group_ids in by_partition.items():
-            for first in range(0, len(group_ids), GROUPS_AT_A_TIME):
-                some = group_ids[first : first + GROUPS_AT_A_TIME]
+            for first in range(0, len(group_ids), GROUPS_PER_DELETION):
+                await turns.next()
+                some = group_ids[first : first + GROUPS_PER_DELETION]
                 try:
                     self._check_open()
                     results += await self._runtime.run(partition, partial(_delete, some))
@@ -364,8 +366,6 @@ class GroupCoordinator:
                         DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error.code)
                         for group_id in some
                     ]
-                if len(some) == GROUPS_AT_A_TIME:
-                    await self._pause()
         return DeleteGroupsResponse(results=results)
 
     async def _for_one_group(
@@ -373,6 +373,7 @@ class GroupCoordinator:
         wanted: OffsetFetchRequest.OffsetFetchRequestGroup,
         fetched: OffsetFetchResponse.OffsetFetchResponseGroup,
         version: int,
+        turns: Turns,
     ) -> OffsetFetchResponse:
         """The form of v1 to v7. v1 has no error for the group: every partition gets it."""
         if fetched.error_code and version < 2:
@@ -407,8 +408,8 @@ class GroupCoordinator:
                         error_code=partition.error_code,
                     )
                 )
-                if number % PARTITIONS_AT_A_TIME == 0:
-                    await self._pause()
+                if not number % ITEMS_PER_STEP:
+                    await turns.next()
             topics.append(OffsetFetchResponse.OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
         return OffsetFetchResponse(error_code=fetched.error_code, topics=topics)
 
@@ -416,10 +417,10 @@ class GroupCoordinator:
 def _pieces(
     wanted: OffsetFetchRequest.OffsetFetchRequestGroup,
 ) -> Iterator[OffsetFetchRequest.OffsetFetchRequestGroup]:
-    """The same question in several of PARTITIONS_AT_A_TIME, a topic without partitions counting as one; at least one.
+    """The same question in several of PARTITIONS_PER_FETCH, a topic without partitions counting as one; at least one.
     Only the first topic of a piece can be one of which a part was in the piece before."""
     topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] = []
-    room = PARTITIONS_AT_A_TIME
+    room = PARTITIONS_PER_FETCH
     for topic in wanted.topics or ():
         indexes = topic.partition_indexes
         first = 0
@@ -433,7 +434,7 @@ def _pieces(
             room -= max(1, len(some))
             if room <= 0:
                 yield OffsetFetchRequest.OffsetFetchRequestGroup(group_id=wanted.group_id, topics=topics)
-                topics, room = [], PARTITIONS_AT_A_TIME
+                topics, room = [], PARTITIONS_PER_FETCH
     if topics or not wanted.topics:
         yield OffsetFetchRequest.OffsetFetchRequestGroup(group_id=wanted.group_id, topics=topics)
 

@@ -30,12 +30,14 @@ from gregor.protocol.messages import (
     SyncGroupRequest,
 )
 from gregor.protocol.topic_partition import TopicPartitionKey
+from gregor.protocol.turns import Steps
 
 _log = logging.getLogger(__name__)
 
 NO_PRODUCER_ID = -1
 GROUPS_PER_CLEANUP_STEP = 500
-"""So that a look at many groups does not hold up everything else: a step takes about a millisecond."""
+"""An operation cannot be interrupted before its records are written; one for so many groups takes about a
+millisecond."""
 
 _EXPIRY_KEY = ("expiry",)
 
@@ -125,14 +127,14 @@ class GroupShard:
 
     # --- life of the shard
 
-    def on_loaded(self, now_ms: int) -> Iterator[None]:
+    def on_loaded(self, now_ms: int) -> Steps[None]:
         """Everything in the log has been replayed: sessions start anew, and the search for expired offsets begins.
-        Yields after each group; nothing else is asked of the shard in between.
+        Nothing else is asked of the shard between two steps.
         """
         for group in self.groups.values():
             if group.metadata is None or not group.metadata.members:
                 continue
-            yield
+            yield None
             self._rebalances.restore(group.group_id)
             membership = self.soft.memberships[group.group_id]
             size = len(membership.members)

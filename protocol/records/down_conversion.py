@@ -28,7 +28,7 @@ from gregor.protocol.records.batch import (
 from gregor.protocol.records.compression import LZ4, NONE, ZSTD, compress, with_wrong_lz4_header_checksum
 from gregor.protocol.records.message_sets import APPEND_TIME_BIT, MESSAGE_HEADS, PREFIX, append_message, checksum
 from gregor.protocol.records.scan import fits, record_heads
-from gregor.protocol.slices import BYTES_PER_SLICE, RECORDS_PER_SLICE, Slices
+from gregor.protocol.turns import BYTES_PER_STEP, ITEMS_PER_STEP, Steps
 
 _INLINE_COMPRESSED_BYTES = 2 * 1024
 _INLINE_PLAIN_BYTES = 16 * 1024
@@ -51,7 +51,7 @@ class Converted(NamedTuple):
     """Behind all that was converted or left out: where a reader goes on that got nothing."""
 
 
-def down_converting(data: Buffer, magic: int, first_offset: int, max_bytes: int) -> Slices[Converted]:
+def down_converting(data: Buffer, magic: int, first_offset: int, max_bytes: int) -> Steps[Converted]:
     """Convert the whole batches in `data` to a set of magic 0 or 1 of at most `max_bytes`, but at least one message.
 
     A batch that cannot be converted ends the set; if it is the first, UnsupportedCodec or CorruptBatch is raised.
@@ -90,12 +90,12 @@ def cut_off(message_set: bytes, max_bytes: int) -> bytes:
 
 def _convert(
     batch: RecordBatch, magic: int, first_offset: int, room: int, must: bool
-) -> Slices[tuple[bytes | bytearray, int]]:
+) -> Steps[tuple[bytes | bytearray, int]]:
     """The messages of one batch and where they end; an end of -1: they do not fit, and `must` is not set."""
     codec = batch.compression
     if codec == ZSTD:
         raise UnsupportedCodec("a batch compressed by zstd")
-    intact = batch.crc_ok() if batch.size_bytes <= BYTES_PER_SLICE else (yield batch.crc_ok)
+    intact = batch.crc_ok() if batch.size_bytes <= BYTES_PER_STEP else (yield batch.crc_ok)
     if not intact:
         raise CorruptBatch(f"wrong checksum of the batch at offset {batch.base_offset}")
     if codec == NONE:
@@ -139,7 +139,7 @@ def _messages(
     must: bool = True,
     *,
     relative: bool = False,
-) -> Slices[_Messages]:
+) -> Steps[_Messages]:
     """The records at `first_offset` or later, without a codec, as many as there is `room` for, but one if `must`.
     `relative`: offsets count from the first one. What is said of keys and values is looked at of those alone."""
     out = bytearray()
@@ -148,12 +148,12 @@ def _messages(
     base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
     pack_head, pack_prefix, pack_size = MESSAGE_HEADS[magic].pack, PREFIX.pack, _INT32.pack
     attributes = _type_bit(batch, magic)
-    sliced_bytes = 0
+    begun_bytes = 0
     count = 0
     for delta, step, has_key, start, end in record_heads(body, batch.record_count):
         count += 1
-        if not count % RECORDS_PER_SLICE or len(out) - sliced_bytes > BYTES_PER_SLICE:
-            sliced_bytes = len(out)
+        if not count % ITEMS_PER_STEP or len(out) - begun_bytes > BYTES_PER_STEP:
+            begun_bytes = len(out)
             yield None
         offset = base_offset + step
         if offset < first_offset:

@@ -37,7 +37,7 @@ from gregor.protocol.records.message_sets import (
     iter_shallow,
     unwrap,
 )
-from gregor.protocol.slices import BYTES_PER_SLICE, Slices, run_slices
+from gregor.protocol.turns import BYTES_PER_STEP, ITEMS_PER_STEP, Steps, run_all
 
 # offset, message size, crc, magic, attributes, timestamp with magic 1, key size
 _unpack_0 = struct.Struct(">qiIbbi").unpack_from
@@ -45,8 +45,6 @@ _unpack_1 = struct.Struct(">qiIbbqi").unpack_from
 _unpack_size = struct.Struct(">i").unpack_from
 
 NO_LIMIT = 2**31 - 1
-RECORDS_PER_SLICE = 128
-"""One takes 2 to 4 us."""
 INLINE_COMPRESSED_BYTES = 2 * 1024
 """What is longer may become so large that decompressing it is no work for the caller's thread."""
 INLINE_PLAIN_BYTES = 16 * 1024
@@ -63,7 +61,7 @@ def upconvert(data: Buffer, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPR
     producer of today. CorruptBatch when the set cannot be read or is empty; it is InvalidMessageSet where no checksum
     is wrong and nothing is cut off.
     """
-    return run_slices(upconverting(data, max_decompressed_bytes=max_decompressed_bytes))
+    return run_all(upconverting(data, max_decompressed_bytes=max_decompressed_bytes))
 
 
 def upconverting(
@@ -73,8 +71,8 @@ def upconverting(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     max_message_bytes: int = NO_LIMIT,
     max_plain_bytes: int = NO_LIMIT,
-) -> Slices[bytearray]:
-    """`upconvert` in slices, into an empty buffer if one is given. `data` is read no more after the first slice.
+) -> Steps[bytearray]:
+    """`upconvert`, into an empty buffer if one is given. `data` is not read after the first step.
 
     MessageTooLarge, as soon as it is known, when an entry of the set is above `max_message_bytes` or a batch without a
     codec would be above `max_plain_bytes`.
@@ -102,7 +100,7 @@ def upconverting(
                     yield None
         if codec == NONE and len(work.batch) > max_plain_bytes:
             raise MessageTooLarge(f"together these messages make a batch of more than {max_plain_bytes} bytes")
-        if work.slice_is_over():
+        if position < len(data):
             yield None
     if not work.count:
         raise InvalidMessageSet("a message set without messages")
@@ -113,8 +111,6 @@ def upconverting(
 class _Conversion:
     __slots__ = (
         "_max_message_bytes",
-        "_sliced_bytes",
-        "_sliced_count",
         "base_timestamp",
         "batch",
         "count",
@@ -125,7 +121,6 @@ class _Conversion:
 
     def __init__(self, batch: bytearray, max_message_bytes: int) -> None:
         self._max_message_bytes = max_message_bytes
-        self._sliced_bytes = self._sliced_count = 0
         batch += bytes(RECORD_BATCH_OVERHEAD)
         self.batch = batch
         """Records stand behind the room for the header."""
@@ -135,25 +130,16 @@ class _Conversion:
         self.wrapper: Message | None = None
         """Set where `take` came upon one."""
 
-    def slice_is_over(self) -> bool:
-        if (
-            self.count - self._sliced_count < RECORDS_PER_SLICE
-            and len(self.batch) - self._sliced_bytes < BYTES_PER_SLICE
-        ):
-            return False
-        self._sliced_count, self._sliced_bytes = self.count, len(self.batch)
-        return True
-
     def take(self, data: bytes, position: int, within: Message | None) -> int:
-        """Convert a slice's worth of the messages from a position on; returns where that ends, behind a wrapper if
+        """Convert a step's worth of the messages from a position on; returns where that ends, behind a wrapper if
         there is one. Within a wrapper there may be no other."""
         batch, count, newest, base_timestamp = self.batch, self.count, self.newest, self.base_timestamp
         limit = len(data)
         view = memoryview(data)
         max_size = self._max_message_bytes - SIZE_END
         stamp = within.timestamp if within is not None and within.timestamp_type == LOG_APPEND_TIME else None
-        stop = min(limit, position + BYTES_PER_SLICE)
-        last_count = count + RECORDS_PER_SLICE
+        stop = min(limit, position + BYTES_PER_STEP)
+        last_count = count + ITEMS_PER_STEP
         while position < stop and count < last_count:
             try:
                 # Byte 16 is the magic: anything but 0 and 1 is nothing that these layouts have.

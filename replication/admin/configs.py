@@ -19,6 +19,7 @@ from gregor.config.topic import LogConfig
 from gregor.protocol.codec.primitives import MAX_STRING_BYTES
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.topic_names import name_problem
+from gregor.protocol.turns import Gate
 from gregor.replication.admin.config_changes import ConfigChange, changed
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import (
@@ -33,7 +34,6 @@ from gregor.replication.store.metadata_store import (
 )
 from gregor.replication.store.time_limit import TimeLimit
 from gregor.replication.store.topic_configs import TopicConfigs
-from gregor.replication.turns import Turns
 
 TOPICS, BROKERS, GROUPS, CLIENT_METRICS = "topics", "brokers", "groups", "client-metrics"
 
@@ -81,6 +81,7 @@ class ConfigAdmin:
         config: BrokerConfig,
         broker_id: int,
         configs: TopicConfigs,
+        gate: Gate,
         check_addresses: Callable[[Addresses], None] = lambda addresses: None,
     ) -> None:
         self._check_addresses = check_addresses
@@ -88,6 +89,7 @@ class ConfigAdmin:
         self._config = config
         self._broker_id = broker_id
         self._configs = configs
+        self._gate = gate
 
     async def alter(
         self, entity_type: str, name: str, edit: Edit, limit: TimeLimit | None = None, *, validate_only: bool = False
@@ -143,7 +145,7 @@ class ConfigAdmin:
         except KafkaError as error:
             return dict.fromkeys(names, error)
         texts: dict[str, dict[str, str] | KafkaError] = {}
-        turns = Turns()
+        turns = self._gate.turns()
         for name, node in zip(names, found, strict=True):
             await turns.next()
             try:

@@ -19,6 +19,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid, random_uuid
 from gregor.protocol.topic_names import CLUSTER_METADATA_TOPIC, colliding, may_collide, name_problem
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import Gate, Turns, run_all
 from gregor.replication.admin.assignment import check_manual, spread
 from gregor.replication.admin.configs import ConfigAdmin
 from gregor.replication.controller.context import Cluster
@@ -36,7 +37,6 @@ from gregor.replication.store.metadata_store import (
 )
 from gregor.replication.store.time_limit import DEFAULT_TIMEOUT_MS, TimeLimit
 from gregor.replication.store.topic_configs import TopicConfigs
-from gregor.replication.turns import Turns
 
 NOTIFIED_WITHIN_MS = 1000
 """So long, at most, an answer waits for the other brokers to know what it tells."""
@@ -115,6 +115,7 @@ class Admin:
         controller: Controller,
         image: MetadataImage,
         configs: TopicConfigs,
+        gate: Gate,
         *,
         is_reserved: Callable[[str], bool] = lambda name: False,
         check_addresses: Callable[[Addresses], None] = lambda addresses: None,
@@ -126,7 +127,8 @@ class Admin:
         self._controller = controller
         self._image = image
         self._configs = configs
-        self.settings = ConfigAdmin(store, config, broker_id, configs, check_addresses)
+        self._gate = gate
+        self.settings = ConfigAdmin(store, config, broker_id, configs, gate, check_addresses)
         self._is_reserved = is_reserved
         # Who waits may learn from another controller how it ended.
         image.on_update.append(controller.look)
@@ -164,7 +166,7 @@ class Admin:
         self._check_controller()
         limit = TimeLimit(timeout_ms)
         results: list[CreatedTopic | KafkaError] = []
-        turns = Turns()
+        turns = self._gate.turns()
         for topic in topics:
             await turns.next()
             try:
@@ -289,7 +291,7 @@ class Admin:
         self._check_controller()
         limit = TimeLimit(timeout_ms)
         results: list[KafkaError | None] = []
-        turns = Turns()
+        turns = self._gate.turns()
         for name in names:
             await turns.next()
             try:
@@ -353,7 +355,7 @@ class Admin:
             known = cluster.topics.get(name)
             if node is None or (known is not None and known.deleting):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-            topic = nodes.decode_topic(name, node[0])
+            topic = run_all(nodes.decode_topic(name, node[0]))
             if any(map(is_moving, topic.partitions.values())):
                 raise KafkaError(
                     ErrorCode.REASSIGNMENT_IN_PROGRESS,
@@ -415,7 +417,7 @@ class Admin:
             found = await limit.within(partial(self._controller.elect, keys, unclean))
         except KafkaError as error:
             return dict.fromkeys(keys, error)
-        turns = Turns()
+        turns = self._gate.turns()
         results: dict[TopicPartition, KafkaError | None] = {}
         elected: dict[TopicPartition, int] = {}
         for key, result in found.items():

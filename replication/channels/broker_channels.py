@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import Peer, PeerError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Brokers:
         live: Callable[[], Mapping[int, RegisteredBroker]],
         listener: str,
         timeout_ms: int,
+        gate: Gate,
     ) -> None:
         """`live` returns the controller's live brokers by id. `listener`: name of the one that brokers talk on.
         `timeout_ms`: controller.socket.timeout.ms."""
@@ -50,6 +52,7 @@ class Brokers:
         self._local = local
         self._listener = listener
         self._timeout_ms = timeout_ms
+        self._gate = gate
         self._peers: dict[int, tuple[int, Peer]] = {}  # by broker id: the broker's epoch, and the way to it
 
     async def send(self, broker_id: int, request: BrokerRequest) -> BrokerResponse:
@@ -76,7 +79,7 @@ class Brokers:
         if known is not None and known[0] == broker_epoch and known[1].address == address:
             return known[1]
         self.close(broker_id)
-        peer = Peer(*address, f"controller-{self._broker_id}", self._timeout_ms)
+        peer = Peer(*address, f"controller-{self._broker_id}", self._timeout_ms, self._gate)
         self._peers[broker_id] = broker_epoch, peer
         return peer
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gregor.protocol.messages import request_class
+from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import Peer, PeerError
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class ControllerChannel:
         own: OwnController | None,
         listener: str,
         timeout_ms: int,
+        gate: Gate,
         client_id: str | None = None,
     ) -> None:
         """`own` answers while this broker is the controller; without it, requests go to other brokers only. `listener`:
@@ -89,6 +91,7 @@ class ControllerChannel:
         self._own = own
         self._listener = listener
         self._timeout_ms = timeout_ms
+        self._gate = gate
         self._client_id = client_id or f"broker-{broker_id}"
         self._peer: Peer | None = None
         image.on_update.append(self._close_if_replaced)
@@ -125,7 +128,7 @@ class ControllerChannel:
             raise PeerError("it is not known which broker is the controller")
         if self._peer is None or self._peer.address != address:
             self.close()
-            self._peer = Peer(*address, self._client_id, self._timeout_ms)
+            self._peer = Peer(*address, self._client_id, self._timeout_ms, self._gate)
         return self._peer
 
     def _address(self) -> tuple[str, int] | None:

@@ -25,7 +25,7 @@ from gregor.protocol.client import (
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.framing import SIZE_BYTES
 from gregor.protocol.messages import ApiMessage, ApiVersionsRequest
-from gregor.replication.turns import in_turns
+from gregor.protocol.turns import Gate
 
 MIN_BUFFER_BYTES = 64 * 1024
 KEPT_BUFFER_BYTES = 16 * 1024 * 1024
@@ -33,7 +33,7 @@ KEPT_BUFFER_BYTES = 16 * 1024 * 1024
 MAX_ANSWER_BYTES = 1024 * 1024 * 1024
 
 _LONG = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.ALTER_PARTITION})
-"""Of these there may be thousands of partitions in one: others have turns meanwhile."""
+"""Of these there may be thousands of partitions in one: other work proceeds meanwhile."""
 
 ResultT = TypeVar("ResultT")
 Following = Callable[[Any], ApiMessage | None]
@@ -181,12 +181,15 @@ class _Conversation:
 class Peer:
     """The way to one broker, connected when first needed, and again after a failure. Not for two at a time."""
 
-    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int, receive_buffer_bytes: int = -1) -> None:
+    def __init__(
+        self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate, receive_buffer_bytes: int = -1
+    ) -> None:
         """`timeout_ms`: for a connection and for each answer. `receive_buffer_bytes` of the socket: -1 for the
         system's."""
         self.address = host, port
         self._client_id = client_id
         self._timeout_s = timeout_ms / 1000
+        self._gate = gate
         self._receive_buffer_bytes = receive_buffer_bytes
         self._correlation_ids = itertools.count(1)
         self._wire: _Wire | None = None
@@ -300,7 +303,7 @@ class Peer:
         codec = RequestCodec(key, version, self._client_id)
         correlation_id = next(self._correlation_ids) & MAX_CORRELATION_ID
         if key in _LONG:
-            frame = await in_turns(codec.frame_in_steps(request, correlation_id))
+            frame = await self._gate.run(codec.frame_in_steps(request, correlation_id))
         else:
             frame = codec.frame(request, correlation_id)
         came: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
@@ -316,7 +319,7 @@ class Peer:
         self._wire.ask(frame, settle, fail)
         answer = await came
         if key in _LONG:
-            message, _ = await in_turns(codec.decode_in_steps(answer, correlation_id))
+            message, _ = await self._gate.run(codec.decode_in_steps(answer, correlation_id))
         else:
             message, _ = codec.decode(answer, correlation_id)
         return message

@@ -26,7 +26,6 @@ from gregor.replication.store.metadata_store import StoreError
 from gregor.replication.store.nodes import NodeFormatError
 from gregor.replication.store.producer_id_blocks import claim_block
 from gregor.replication.store.time_limit import TimeLimit
-from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
     from gregor.replication.channels.messages import ControllerRequest, ControllerResponse
@@ -78,7 +77,7 @@ class ControllerAnswers:
             names = _names(cluster, request, version)
             granted: dict[TopicPartition, PartitionState] = {}
             errors: dict[TopicPartition, ErrorCode] = {}
-            turns = Turns()
+            turns = self._controller.gate.turns()
             for topic, name in zip(request.topics, names, strict=True):
                 for partition in topic.partitions:
                     if name is None:

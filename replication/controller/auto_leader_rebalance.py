@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Generator
+from collections.abc import Collection
 from typing import Any, Protocol
 
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import ITEMS_PER_STEP, Gate, Steps
 from gregor.replication.controller.context import Cluster
 from gregor.replication.controller.election import elect_preferred
-from gregor.replication.turns import in_turns
 
 FIRST_CHECK_S = 5.0
 _PARTITIONS_PER_STEP = 500
@@ -28,45 +28,46 @@ class Controller(Protocol):
     async def elect(self, keys: Collection[TopicPartition], unclean: bool) -> Any: ...
 
 
-def misled_in_steps(cluster: Cluster, percentage: int) -> Generator[None, None, set[TopicPartition]]:
-    """Partitions to give back, some hundred looked at in a step: those led by another than the first replica, if that
+def misled(cluster: Cluster, percentage: int) -> Steps[set[TopicPartition]]:
+    """Partitions to give back: those led by another than the first replica, if that
     one could lead, of brokers of which more than `percentage` of theirs are."""
     wanted: Counter[int] = Counter()
     missing: dict[int, list[TopicPartition]] = {}
     count = 0
     for key, topic, partition in cluster.partitions():
         count += 1
-        if count % _PARTITIONS_PER_STEP == 0:
-            yield
+        if not count % ITEMS_PER_STEP:
+            yield None
         if topic.deleting or topic.doomed:
             continue
         preferred = partition.assignment.replicas[0]
         wanted[preferred] += 1
         if partition.state is not None and partition.state.leader != preferred:
             missing.setdefault(preferred, []).append(key)
-    misled = set()
+    found = set()
     for preferred, keys in missing.items():
         if len(keys) * 100 <= percentage * wanted[preferred]:
             continue
         for key in keys:
             count += 1
-            if count % _PARTITIONS_PER_STEP == 0:
-                yield
+            if not count % ITEMS_PER_STEP:
+                yield None
             partition = cluster.topics[key[0]].partitions[key[1]]
             assert partition.state is not None
             electable = cluster.electable(key, partition)
             if elect_preferred(partition.assignment.replicas, partition.state, electable, cluster.epoch) is not None:
-                misled.add(key)
-    return misled
+                found.add(key)
+    return found
 
 
 class AutoLeaderRebalance:
     """`run()` for as long as the broker runs: it looks only while this broker is the controller."""
 
-    def __init__(self, controller: Controller, percentage: int, interval_s: float) -> None:
+    def __init__(self, controller: Controller, percentage: int, interval_s: float, gate: Gate) -> None:
         self._controller = controller
         self._percentage = percentage
         self._interval_s = interval_s
+        self._gate = gate
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -88,6 +89,6 @@ class AutoLeaderRebalance:
         cluster = self._controller.cluster
         if cluster is None or len(cluster.brokers) < 2:
             return
-        misled = await in_turns(misled_in_steps(cluster, self._percentage))
-        if misled:
-            await self._controller.elect(misled, False)
+        keys = await self._gate.run(misled(cluster, self._percentage))
+        if keys:
+            await self._controller.elect(keys, False)

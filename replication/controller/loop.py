@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import Gate
 from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
 from gregor.replication.channels.senders import RETRY_DELAY_S, BrokerChannels, BrokerSenders
 from gregor.replication.controller import orders as controller_orders
@@ -101,12 +102,14 @@ class ControllerLoop:
         channels: BrokerChannels,
         configs: TopicConfigs,
         clock_ms: Callable[[], int],
+        gate: Gate,
         *,
         listener: str = "PLAINTEXT",
         delete_topics: bool = True,
     ) -> None:
         """`listener`: the one brokers talk on. `delete_topics`: delete.topic.enable."""
         self.broker_id = broker_id
+        self.gate = gate
         self.cluster: Cluster | None = None
         """The picture while active, else None."""
         self._store = store
@@ -114,9 +117,9 @@ class ControllerLoop:
         self._configs = configs
         self._listener = listener
         self._delete_topics = delete_topics
-        self._reader = ControllerReader(store, configs, lambda path: self._put(_Read(path)))
+        self._reader = ControllerReader(store, configs, lambda path: self._put(_Read(path)), gate)
         self._election = ControllerElection(broker_id, store, self._reader.exists, clock_ms)
-        self._writes = ControllerWrites(store)
+        self._writes = ControllerWrites(store, gate)
         self._queue: asyncio.Queue[_Item] = asyncio.Queue()
         self._queued: set[str] = set()  # paths waiting to be read again: reading once is enough
         self._working = False

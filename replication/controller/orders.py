@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import Gate
 from gregor.replication.controller.elect_leaders import election_refusal, election_result
 from gregor.replication.controller.events import PreferredElection, Reassigned, UncleanElection
 from gregor.replication.controller.reassignment import before_all_have_left, is_moving, reassignment_refusal
 from gregor.replication.store.metadata_store import StoreError
-from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
     from gregor.replication.controller.context import Cluster
@@ -31,6 +31,8 @@ class Controller(Protocol):
 
     @property
     def cluster(self) -> Cluster | None: ...
+    @property
+    def gate(self) -> Gate: ...
 
     async def in_turn(self, work: Callable[[Cluster, Step], Awaitable[ResultT]]) -> ResultT: ...
 
@@ -41,7 +43,7 @@ async def elect(controller: Controller, keys: Collection[TopicPartition], unclea
     async def work(cluster: Cluster, step: Step) -> Elections | None:
         results: Elections = dict.fromkeys(keys, -1)  # in this order
         wanted = set()
-        turns = Turns()
+        turns = controller.gate.turns()
         for key in results:
             await turns.next()
             refusal = election_refusal(cluster, key, unclean)
@@ -72,7 +74,7 @@ async def reassign(
     async def work(cluster: Cluster, step: Step) -> Moves | None:
         results: Moves = {}
         wanted = {}
-        turns = Turns()
+        turns = controller.gate.turns()
         for key, target in targets.items():
             await turns.next()
             results[key] = reassignment_refusal(cluster, key, target, keep_factor=keep_factor)

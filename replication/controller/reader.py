@@ -8,13 +8,13 @@ from contextlib import suppress
 from itertools import islice
 
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import Gate
 from gregor.replication.controller.context import Cluster, LiveBroker, Partition, Topic
 from gregor.replication.controller.events import TopicRead
 from gregor.replication.controller.reassignment import is_moving
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import MetadataStore, NodeExists, NoNode, Stat, Watch, WatchEvent
 from gregor.replication.store.topic_configs import TopicConfigs
-from gregor.replication.turns import Turns, in_turns
 
 MANY = 20
 WATCHES_AT_ONCE = 50
@@ -26,8 +26,9 @@ class ControllerReader:
     """`changed(path)` is called when a watched path is to be read again. Nodes that cannot be understood are logged
     and left out: one broken node must not stop the cluster."""
 
-    def __init__(self, store: MetadataStore, configs: TopicConfigs, changed: Callable[[str], None]) -> None:
+    def __init__(self, store: MetadataStore, configs: TopicConfigs, changed: Callable[[str], None], gate: Gate) -> None:
         self._store = store
+        self._gate = gate
         self._configs = configs
         self._changed = changed
         # Watches set and not called yet. Setting one twice would have it called twice, and so for ever.
@@ -139,14 +140,14 @@ class ControllerReader:
         await self._configs.ensure(names)
         found = await self._get_watched(nodes.topic_path(name) for name in names)
         topics = {}
-        turns = Turns()
+        turns = self._gate.turns()
         for name in names:
             await turns.next()
             node = found.get(nodes.topic_path(name))
             if node is not None:
                 try:
                     unclean = self._configs.log_config(name).unclean_leader_election_enable
-                    assignment = await in_turns(nodes.decode_topic_in_steps(name, node[0]))
+                    assignment = await self._gate.run(nodes.decode_topic(name, node[0]))
                     topics[name] = TopicRead(assignment, node[1].version, unclean)
                 except nodes.NodeFormatError as error:
                     _log.warning("Topic ignored: %s", error)
@@ -165,7 +166,7 @@ class ControllerReader:
         keys = list(keys)
         found = await self._store.get_many([nodes.state_path(*key) for key in keys])
         states: dict[TopicPartition, tuple[nodes.PartitionState | None, Stat]] = {}
-        turns = Turns()
+        turns = self._gate.turns()
         for key, node in zip(keys, found, strict=True):
             await turns.next()
             if node is not None:
@@ -242,7 +243,7 @@ class ControllerReader:
         returned: set[tuple[str, int, int]] = set()
         moving: set[TopicPartition] = set()
         topics = {}
-        turns = Turns()
+        turns = self._gate.turns()
         for name, found in read.items():
             partitions = {}
             for index, assignment in found.assignment.partitions.items():

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping
 
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import Gate
 from gregor.replication.controller.events import Write, WriteLast
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import (
@@ -22,7 +23,6 @@ from gregor.replication.store.metadata_store import (
     Set,
     subtree,
 )
-from gregor.replication.turns import Turns
 
 # ZooKeeper takes requests up to 1 MB; a partition's state and path are about 200 bytes.
 # Here the limit is what a loop may be kept from others by one multi: some milliseconds.
@@ -37,9 +37,10 @@ class Fenced(Exception):
 class ControllerWrites:
     """`begin_term` is to be called at each election."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, gate: Gate) -> None:
         self.epoch_version = -1
         self._store = store
+        self._gate = gate
 
     def begin_term(self, epoch_version: int) -> None:
         """Writes are valid as long as the node of the controller epoch has this version."""
@@ -124,17 +125,17 @@ class ControllerWrites:
                 found = await self._store.exists(path)
                 if found is not None and (made is None or found.czxid != made.czxid):
                     break  # another topic: this one is gone, though the answer that said so was lost
-                doomed = await subtree(self._store, path)
+                doomed = await subtree(self._store, path, self._gate)
 
     async def _usual_nodes(self, name: str) -> list[str]:
         """Those of a topic of which each partition had a leader, as they can be deleted."""
         doomed = []
-        turns = Turns()
+        turns = self._gate.turns()
         try:
             for index in await self._store.children(nodes.partitions_path(name)):
                 await turns.next()
                 path = f"{nodes.partitions_path(name)}/{index}"
                 doomed += [f"{path}/state", path]
         except NoNode:
-            return await subtree(self._store, nodes.topic_path(name))
+            return await subtree(self._store, nodes.topic_path(name), self._gate)
         return [*doomed, nodes.partitions_path(name), nodes.topic_path(name)]

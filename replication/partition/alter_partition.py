@@ -20,6 +20,7 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import AlterPartitionRequest, AlterPartitionResponse
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import Gate
 from gregor.replication.channels.controller_channel import RETRY_DELAY_S
 from gregor.replication.store.metadata_store import BadVersion, MetadataStore, NoNode, StoreError
 from gregor.replication.store.nodes import (
@@ -31,7 +32,6 @@ from gregor.replication.store.nodes import (
     encode_state,
     state_path,
 )
-from gregor.replication.turns import Turns
 
 if TYPE_CHECKING:
     from gregor.replication.channels.controller_channel import ControllerChannel
@@ -101,6 +101,7 @@ class AlterPartitionManager:
         broker_epoch: Callable[[], int],
         clock_ms: Callable[[], int],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
+        gate: Gate,
     ) -> None:
         """`broker_epoch` tells the epoch of this broker's present registration; `spawn` runs a coroutine for as long as
         the broker lives."""
@@ -110,6 +111,7 @@ class AlterPartitionManager:
         self._broker_epoch = broker_epoch
         self._clock_ms = clock_ms
         self._spawn = spawn
+        self._gate = gate
         self._pending: dict[TopicPartition, _Wanted] = {}
         self._running = False
         self._written: dict[TopicPartition, None] = {}  # the controller is still to be told
@@ -207,7 +209,7 @@ class AlterPartitionManager:
         }
         all_decided = True
         refused = 0
-        turns = Turns()
+        turns = self._gate.turns()
         for one in wanted:
             await turns.next()
             said = answers.get(one.key)

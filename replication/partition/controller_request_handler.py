@@ -13,11 +13,11 @@ from gregor.protocol.messages import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
+from gregor.protocol.turns import Gate
 from gregor.replication.channels.messages import BrokerRequest, BrokerResponse
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.store.topic_configs import TopicConfigs
-from gregor.replication.turns import in_turns
 
 NOT_REGISTERED = -1
 OWN = -1
@@ -34,6 +34,7 @@ class ControllerRequestHandler:
         replicas: ReplicaManager,
         image: MetadataImage,
         configs: TopicConfigs,
+        gate: Gate,
         hold_back: Callable[[BrokerRequest], BrokerRequest] = lambda request: request,
     ) -> None:
         """`hold_back` returns the part of a request that can be applied now; it keeps the rest."""
@@ -43,6 +44,7 @@ class ControllerRequestHandler:
         self._replicas = replicas
         self._image = image
         self._configs = configs
+        self._gate = gate
         # One request at a time, also when an old and a new controller talk to us over connections of their own.
         self._turn = asyncio.Lock()
         self._latest = -1, OWN
@@ -82,10 +84,10 @@ class ControllerRequestHandler:
             await self._configs.ensure(topic.topic_name for topic in request.topic_states)
         request = self._hold_back(request)
         if isinstance(request, LeaderAndIsrRequest):
-            return await in_turns(self._replicas.apply_in_steps(request))
+            return await self._gate.run(self._replicas.apply(request))
         if isinstance(request, StopReplicaRequest):
-            return await in_turns(self._replicas.stop_in_steps(request))
-        response = await in_turns(self._image.apply_in_steps(request))
+            return await self._gate.run(self._replicas.stop(request))
+        response = await self._gate.run(self._image.apply(request))
         if not response.error_code:
             self._replicas.follow_controller(request.controller_epoch)
         return response

@@ -17,6 +17,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
 from gregor.protocol.topic_partition import TopicPartitionKey
+from gregor.protocol.turns import Steps
 from gregor.storage.segment.batches import runs_of_batches
 
 if TYPE_CHECKING:
@@ -336,18 +337,9 @@ class Fetcher:
         """The question was not answered. The next one closes the session, if the leader still has it."""
         self._session_epoch = OPENS
 
-    def take(self, answer: FetchResponse, now_ms: int) -> list[TopicPartitionKey]:
-        """Write what came. Returns the partitions whose place is outside the leader's log: `found_range` them."""
-        steps = self.append_in_steps(answer, now_ms)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                outside: list[TopicPartitionKey] = end.value
-                return outside
-
-    def append_in_steps(self, answer: FetchResponse, now_ms: int) -> Generator[None, None, list[TopicPartitionKey]]:
-        """`take`, at most a partition at a time; partitions may come and go in between."""
+    def complete(self, answer: FetchResponse, now_ms: int) -> Steps[list[TopicPartitionKey]]:
+        """Append what was fetched. Returns the partitions whose fetch position is outside the leader's log:
+        `found_range` them. Partitions may come and go between two steps."""
         if answer.error_code:
             self._refused(answer.error_code, now_ms)
             return []
@@ -380,7 +372,7 @@ class Fetcher:
                     self._partition_refused(followed, data.error_code, now_ms)
                 else:
                     yield from self._write(followed, data, now_ms)
-                yield
+                yield None
         return outside
 
     def _refused(self, code: int, now_ms: int) -> None:

@@ -6,19 +6,19 @@ topic is being deleted (Kafka's LeaderDuringDelete): the partition leaves the im
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.messages import UpdateMetadataResponse
+from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 
 if TYPE_CHECKING:
     from gregor.protocol.messages import UpdateMetadataRequest
 
 LEADER_DURING_DELETE = -2
 NO_CONTROLLER = -1
-_PARTITIONS_PER_STEP = 500
 _DELETED_NAMES = 1000
 """So many are remembered, the latest."""
 
@@ -115,19 +115,9 @@ class MetadataImage:
     def is_alive(self, broker_id: int) -> bool:
         return broker_id in self.brokers
 
-    def apply(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Take an update over: the list of live brokers whole, of the partitions those it names."""
-        steps = self.apply_in_steps(request)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                response: UpdateMetadataResponse = end.value
-                return response
-
-    def apply_in_steps(self, request: UpdateMetadataRequest) -> Generator[None, None, UpdateMetadataResponse]:
-        """`apply`, some hundred partitions at a time. The image shows nothing of the update before the last step. No
-        other update may come in between."""
+    def apply(self, request: UpdateMetadataRequest) -> Steps[UpdateMetadataResponse]:
+        """Apply an update: the list of live brokers whole, of the partitions those it names. The image shows nothing of
+        it before the last step. No other update may come in between."""
         if request.controller_epoch < self.controller_epoch:
             return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         brokers = {
@@ -144,7 +134,7 @@ class MetadataImage:
         changed: dict[str, TopicState] = {}
         for topic in request.topic_states:
             changed[topic.topic_name] = yield from self._updated(topic, changed.get(topic.topic_name))
-            yield
+            yield None
         self.controller_epoch = request.controller_epoch
         self.controller_id = request.controller_id
         self.brokers = brokers
@@ -168,7 +158,7 @@ class MetadataImage:
 
     def _updated(
         self, update: UpdateMetadataRequest.UpdateMetadataTopicState, before: TopicState | None
-    ) -> Generator[None, None, TopicState]:
+    ) -> Steps[TopicState]:
         """The topic as it is after an update; without partitions it is gone."""
         name, topic_id = update.topic_name, update.topic_id
         before = before or self._topics.get(name)
@@ -188,8 +178,8 @@ class MetadataImage:
                     partition.replicas,
                     partition.offline_replicas,
                 )
-            if count % _PARTITIONS_PER_STEP == 0:
-                yield
+            if not count % ITEMS_PER_STEP:
+                yield None
         return TopicState(name, topic_id, partitions)
 
     def _forget(self, name: str) -> None:

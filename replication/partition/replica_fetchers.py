@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,10 +18,10 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from gregor.protocol.topic_partition import TopicPartitionKey
+from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import Peer, PeerError
 from gregor.replication.partition.fetcher import FIRST_VERSION, Fetcher, FetcherSettings
 from gregor.replication.partition.truncation import TruncatedLogs
-from gregor.replication.turns import TURN_S, in_turns
 
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
@@ -79,12 +79,14 @@ class Followers:
         broker_epoch: Callable[[], int],
         flush: Callable[[Log], Awaitable[None]],
         withdraw: Callable[[], Awaitable[None]],
+        gate: Gate,
         fetchers_per_leader: int = 1,
         throttle: ReplicaThrottle | None = None,
     ) -> None:
         """`flush` brings a log to the disk, `withdraw` writes recovery points that fell to where they are kept
         (`truncated_logs`)."""
         self.settings = settings
+        self.gate = gate
         self.image = image
         self.clock_ms = clock_ms
         self.broker_epoch = broker_epoch
@@ -180,7 +182,7 @@ class _Link:
         self._kick: asyncio.TimerHandle | None = None
         self._kicked_s = 0.0
         self._version = FIRST_VERSION
-        self._rest: Generator[None, None, list[TopicPartitionKey]] | None = None
+        self._outside: list[TopicPartitionKey] | Awaitable[list[TopicPartitionKey]] = []
         """What is left of an answer, if it takes longer."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher {leader_id}-{number}")
 
@@ -270,7 +272,7 @@ class _Link:
         if peer is None:
             number = self.place[1]
             name = f"broker-{settings.fetcher.broker_id}-fetcher-{number}"
-            peer = self._peer = Peer(*address, name, settings.timeout_ms, settings.receive_buffer_bytes)
+            peer = self._peer = Peer(*address, name, settings.timeout_ms, followers.gate, settings.receive_buffer_bytes)
         fetcher = self.fetcher
         try:
             version = min(fetcher.max_version, (await peer.offered(ApiKey.FETCH) or (0, 0))[1])
@@ -279,8 +281,9 @@ class _Link:
             request = fetcher.request(followers.clock_ms(), followers.broker_epoch(), version)
             self._version, self._sent_s = version, time.monotonic()
             await peer.converse(request, version, self._following)
-            assert self._rest is not None
-            outside = await in_turns(self._rest)
+            outside = self._outside
+            if isinstance(outside, Awaitable):
+                outside = await outside
             if outside and peer is self._peer:  # else it would be connected again, and nobody would ever close it
                 await self._fetch_range(peer, outside)
             if self._failing:
@@ -307,19 +310,11 @@ class _Link:
         self._sent_s = 0.0
         followers, fetcher = self._followers, self.fetcher
         now_ms = followers.clock_ms()
-        self._rest = steps = fetcher.append_in_steps(answer, now_ms)
-        try:
-            until_s = time.monotonic() + TURN_S
-            while time.monotonic() < until_s:
-                next(steps)
-            return None  # the rest in turns with others
-        except StopIteration as end:
-            outside: list[TopicPartitionKey] = end.value
+        self._outside = outside = followers.gate.start(fetcher.complete(answer, now_ms))
         must_look = self._failing or fetcher.max_version < self._version or fetcher.has_truncated
         if outside or must_look or fetcher.wait_ms(now_ms) != 0:
-            self._rest = _nothing_more(outside)
-            return None
-        self._sent_s = until_s
+            return None  # what is left of a long response follows in turns
+        self._sent_s = time.monotonic()
         return fetcher.request(now_ms, followers.broker_epoch(), self._version)
 
     async def _pause_after_failure(self) -> None:
@@ -365,11 +360,6 @@ class _Link:
                 if one.error_code == ErrorCode.NONE and key in epochs:
                     found[key] = epochs[key], one.offset
         return found
-
-
-def _nothing_more(outside: list[TopicPartitionKey]) -> Generator[None, None, list[TopicPartitionKey]]:
-    yield from ()
-    return outside
 
 
 def fetcher_id(topic: str, partition: int, count: int) -> int:

@@ -6,13 +6,14 @@ The controller speaks LeaderAndIsr and StopReplica (Kafka 3.9, ZooKeeper mode) t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
 from gregor.protocol.topic_partition import TopicPartitionKey
+from gregor.protocol.turns import Steps
 from gregor.replication.partition.partition import DEFAULT_LAG_TIME_MAX_MS, Partition
 
 if TYPE_CHECKING:
@@ -83,19 +84,9 @@ class ReplicaManager:
 
     # -- LeaderAndIsr ------------------------------------------------------------------------------------------
 
-    def apply(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Become leader or follower as told; answers per partition, never raises."""
-        steps = self.apply_in_steps(request)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                response: LeaderAndIsrResponse = end.value
-                return response
-
-    def apply_in_steps(self, request: LeaderAndIsrRequest) -> Generator[None, None, LeaderAndIsrResponse]:
-        """`apply`, a partition at a time: making a log costs several system calls, and the loop has others to serve.
-        No other request of the controller may be taken in between."""
+    def apply(self, request: LeaderAndIsrRequest) -> Steps[LeaderAndIsrResponse]:
+        """Become leader or follower as told; answers per partition, never raises. A step for each partition: making a
+        log costs several system calls. No other request of the controller may come in between."""
         if request.controller_epoch < self.controller_epoch:
             return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = request.controller_epoch
@@ -115,13 +106,13 @@ class ReplicaManager:
                         )
                     )
                     self.generation += 1
-                    yield
+                    yield None
                 topics.append(LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors))
             while len(leaders) > NOTIFIED_AT_A_TIME or len(followers) > NOTIFIED_AT_A_TIME:
                 told = leaders[:NOTIFIED_AT_A_TIME], followers[:NOTIFIED_AT_A_TIME]
                 del leaders[:NOTIFIED_AT_A_TIME], followers[:NOTIFIED_AT_A_TIME]
                 self._notify_of_roles(*told)
-                yield
+                yield None
         finally:
             # Also if this is given up half way, as when the controller of this process steps down: the next controller
             # says again what has not been done, but of what has nobody would tell any more.
@@ -283,12 +274,12 @@ class ReplicaManager:
             partition.offline(error)
         self._notify_of_stops(lost)
 
-    def take_offline_in_steps(self, keys: Iterable[TopicPartitionKey], error: ErrorCode) -> Generator[None, None, None]:
-        """`take_offline`, with pauses where there are many."""
+    def resign(self, keys: Iterable[TopicPartitionKey]) -> Steps[None]:
+        """Take those offline that other brokers may lead by now."""
         left = list(keys)
         for start in range(0, len(left), NOTIFIED_AT_A_TIME):
-            self.take_offline(left[start : start + NOTIFIED_AT_A_TIME], error)
-            yield
+            self.take_offline(left[start : start + NOTIFIED_AT_A_TIME], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            yield None
 
     def follow_controller(self, epoch: int) -> None:
         """Refuse the requests of earlier controllers from now on."""
@@ -309,18 +300,9 @@ class ReplicaManager:
 
     # -- StopReplica -------------------------------------------------------------------------------------------
 
-    def stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop serving replicas and delete those marked so; answers per partition, never raises."""
-        steps = self.stop_in_steps(request)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                response: StopReplicaResponse = end.value
-                return response
-
-    def stop_in_steps(self, request: StopReplicaRequest) -> Generator[None, None, StopReplicaResponse]:
-        """`stop`, a partition at a time; see `apply_in_steps`."""
+    def stop(self, request: StopReplicaRequest) -> Steps[StopReplicaResponse]:
+        """Stop serving replicas and delete those marked so; answers per partition, never raises. In steps
+        as `apply`."""
         if request.controller_epoch < self.controller_epoch:
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         self.controller_epoch = request.controller_epoch
@@ -336,12 +318,12 @@ class ReplicaManager:
                         )
                     )
                     self.generation += 1
-                    yield
+                    yield None
             while len(stopped) > NOTIFIED_AT_A_TIME:
                 told = stopped[:NOTIFIED_AT_A_TIME]
                 del stopped[:NOTIFIED_AT_A_TIME]
                 self._notify_of_stops(told)
-                yield
+                yield None
         finally:
             self._notify_of_stops(stopped)
         return StopReplicaResponse(partition_errors=errors)

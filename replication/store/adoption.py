@@ -13,18 +13,16 @@ from typing import Protocol
 from gregor.protocol.ids import ZERO_UUID, Uuid, random_uuid
 from gregor.protocol.topic_names import CLUSTER_METADATA_TOPIC, name_problem
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import Gate
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import Create, MetadataStore, Operation, Set
 from gregor.replication.store.nodes import PartitionState, ReplicaAssignment, TopicAssignment
-from gregor.replication.turns import NextTurn
 
 # Their settings are part of what makes them work; Kafka gives them at creation.
 INTERNAL_TOPIC_CONFIGS: Mapping[str, Mapping[str, str]] = {
     name: {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
     for name in ("__consumer_offsets", "__transaction_state")
 }
-
-_PARTITIONS_PER_TURN = 200
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +39,7 @@ class FoundLog(Protocol):
     def latest_epoch(self) -> int | None: ...
 
 
-async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog]) -> list[TopicPartition]:
+async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog], gate: Gate) -> list[TopicPartition]:
     """Make nodes for all partitions found on disk that have none; returns these. To be called before the election.
 
     A folder whose topic id is not that of the known topic of its name is left alone: it belongs to a deleted one.
@@ -50,16 +48,13 @@ async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog]) 
     for log in logs:
         by_topic.setdefault(log.topic, {})[log.partition] = log
     adopted: list[TopicPartition] = []
-    looked_at = 0
+    turns = gate.turns()
     for name, found in sorted(by_topic.items()):
         if name == CLUSTER_METADATA_TOPIC or name_problem(name) is not None:
             continue
-        looked_at += len(found)
-        if looked_at >= _PARTITIONS_PER_TURN:
-            looked_at = 0
-            await NextTurn()
+        await turns.next()
         node = await store.get(nodes.topic_path(name))
-        known = None if node is None else nodes.decode_topic(name, node[0])
+        known = None if node is None else await gate.run(nodes.decode_topic(name, node[0]))
         news = sorted(found.keys() - (known.partitions.keys() if known is not None else set()))
         if not news:
             continue

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.replication.turns import NextTurn
+from gregor.protocol.turns import Gate
 
 ANY_VERSION = -1
 
@@ -190,18 +190,15 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-_NODES_PER_TURN = 1000
-
-
-async def subtree(store: MetadataStore, path: str) -> list[str]:
+async def subtree(store: MetadataStore, path: str, gate: Gate) -> list[str]:
     """The node and all below it, children before parents, as they can be deleted. Empty if there is no such node."""
     found = [path]
+    turns = gate.turns()
     try:
-        for count, node in enumerate(found, 1):
-            if count % _NODES_PER_TURN == 0:
-                await NextTurn()
+        for node in found:
+            await turns.next()
             found.extend(f"{node}/{name}" for name in await store.children(node))
     except NoNode as error:
         # Gone while we looked: start over, unless it is all gone.
-        return [] if error.path == path else await subtree(store, path)
+        return [] if error.path == path else await subtree(store, path, gate)
     return found[::-1]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gregor.config.listeners import Listener
 from gregor.protocol.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_to_text
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -57,8 +58,6 @@ PERSISTENT_PATHS = (
 INITIAL_CONTROLLER_EPOCH = 0
 PRODUCER_IDS_PER_BLOCK = 1000
 
-
-_PARTITIONS_PER_STEP = 250
 
 # json.dumps makes an encoder for each call that is not the default one's.
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -236,19 +235,8 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
     return _encode(value)
 
 
-def decode_topic(topic: str, data: bytes) -> TopicAssignment:
+def decode_topic(topic: str, data: bytes) -> Steps[TopicAssignment]:
     """Versions 1 (partitions only), 2 (adding and removing replicas), 3 (topic id)."""
-    steps = decode_topic_in_steps(topic, data)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            assignment: TopicAssignment = end.value
-            return assignment
-
-
-def decode_topic_in_steps(topic: str, data: bytes) -> Generator[None, None, TopicAssignment]:
-    """`decode_topic`, some hundred partitions at a time."""
     what = topic_path(topic)
     value = _decode(data, what)
     topic_id = ZERO_UUID
@@ -265,8 +253,8 @@ def decode_topic_in_steps(topic: str, data: bytes) -> Generator[None, None, Topi
     for index, replicas in _field(value, "partitions", dict, what).items():
         if not (index.isascii() and index.isdigit() and len(index) <= 9):
             raise NodeFormatError(f"{what}: partition {index!r}")
-        if len(partitions) % _PARTITIONS_PER_STEP == 0:
-            yield
+        if not len(partitions) % ITEMS_PER_STEP:
+            yield None
         if not replicas:
             raise NodeFormatError(f"{what}: partition {index} has no replicas")
         if index not in adding and index not in removing:

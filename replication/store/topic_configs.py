@@ -8,13 +8,14 @@ Whoever changes an entity's node also makes a numbered node under /config/change
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.topic import LogConfig
+from gregor.protocol.turns import Gate, Steps
 from gregor.replication.store.metadata_store import MetadataStore, NodeExists, NoNode, WatchEvent
 from gregor.replication.store.nodes import (
     CONFIG_CHANGES,
@@ -24,7 +25,6 @@ from gregor.replication.store.nodes import (
     decode_config,
     decode_config_change,
 )
-from gregor.replication.turns import Turns, first_turn, in_turns
 
 # Notices are kept for brokers that are slow to read them (Kafka: 15 minutes).
 CHANGE_KEPT_MS = 15 * 60 * 1000
@@ -47,6 +47,7 @@ class TopicConfigs:
         broker_id: int,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         clock_ms: Callable[[], int],
+        gate: Gate,
     ) -> None:
         self.on_topics_changed: list[TopicsListener] = []
         self.on_broker_changed: list[Callable[[], None]] = []
@@ -55,6 +56,7 @@ class TopicConfigs:
         self._broker_id = broker_id
         self._spawn = spawn
         self._clock_ms = clock_ms
+        self._gate = gate
         self._defaults = LogConfig.defaults(broker)
         self._overrides: dict[str, dict[str, str]] = {}
         self._configs: dict[str, LogConfig] = {}
@@ -83,7 +85,7 @@ class TopicConfigs:
         missing = [topic for topic in topics if topic not in self._overrides]
         if missing:
             found = await self._store.get_many([config_path("topics", topic) for topic in missing])
-            turns = Turns()
+            turns = self._gate.turns()
             for topic, node in zip(missing, found, strict=True):
                 await turns.next()
                 if topic not in self._overrides:  # else somebody has read it since
@@ -93,7 +95,7 @@ class TopicConfigs:
         """Read a topic's settings again and tell, if they are others than before."""
         node = await self._store.get(config_path("topics", topic))
         if self._accepts_others(topic, b"" if node is None else node[0]):
-            await in_turns(self._tell([topic]))
+            await self._gate.run(self._tell([topic]))
 
     def _accepts_others(self, topic: str, data: bytes) -> bool:
         before = self.log_config(topic)
@@ -136,7 +138,7 @@ class TopicConfigs:
                 _log.warning("Topic %s: setting ignored: %s", topic, error)
         return config
 
-    def _tell(self, topics: Collection[str]) -> Generator[None, None, None]:
+    def _tell(self, topics: Collection[str]) -> Steps[None]:
         for listener in self.on_topics_changed:
             yield from listener(topics)
 
@@ -180,7 +182,7 @@ class TopicConfigs:
                 if topic in self._overrides and self._accepts_others(topic, b"" if node is None else node[0])
             }
             if changed:
-                await in_turns(self._tell(changed))
+                await self._gate.run(self._tell(changed))
 
     async def _read_changes(self) -> None:
         names = sorted(await self._notices())
@@ -230,16 +232,16 @@ class TopicConfigs:
         except ConfigError as error:
             _log.warning("Dynamic broker settings not applied: %s", error)
             return
-        await in_turns(self._broker_changed())
+        await self._gate.run(self._broker_changed())
 
     def broker_changed(self) -> None:
         """Put into effect what the broker's settings are now, for topics as well. Where these are many, the last of
         them follow a moment later."""
-        steps = self._broker_changed()
-        if not first_turn(steps):
-            self._spawn(in_turns(steps))
+        rest = self._gate.start(self._broker_changed())
+        if rest is not None:
+            self._spawn(_finished(rest))
 
-    def _broker_changed(self) -> Generator[None, None, None]:
+    def _broker_changed(self) -> Steps[None]:
         for listener in self.on_broker_changed:
             listener()
         defaults = LogConfig.defaults(self._broker)
@@ -250,9 +252,13 @@ class TopicConfigs:
         for start in range(0, len(topics), _TOPICS_NOTIFIED_AT_ONCE):
             part = set(topics[start : start + _TOPICS_NOTIFIED_AT_ONCE])
             for topic in part:
-                yield
+                yield None
                 if self._defaults is not defaults:
                     return  # they have changed again, and whoever does that goes through all topics
                 if topic in self._overrides:
                     self._compute(topic)
             yield from self._tell(part)
+
+
+async def _finished(rest: Awaitable[None]) -> None:
+    await rest

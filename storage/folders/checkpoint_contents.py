@@ -1,14 +1,15 @@
-"""What goes into the checkpoint files: an offset of each log, gathered in slices.
+"""What goes into the checkpoint files: an offset of each log, gathered in steps.
 
 With 10,000 partitions that is some milliseconds of work, every few seconds, and others are to be served in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import ITEMS_PER_STEP
 from gregor.storage.folders.checkpoints import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
@@ -18,10 +19,9 @@ from gregor.storage.folders.checkpoints import (
 )
 
 if TYPE_CHECKING:
+    from gregor.protocol.turns import Steps
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.log.log import Log
-
-LOGS_PER_SLICE = 500
 
 
 def offset_of(name: str, log: Log) -> int | None:
@@ -63,8 +63,8 @@ def gather(
     logs: Mapping[TopicPartition, Log],
     homes: Mapping[TopicPartition, DataFolder],
     unserved: Collection[TopicPartition],
-) -> Generator[None, None, dict[str, Offsets]]:
-    """The contents of the files called `names` in each of `folders`, by path. Logs may come and go between two slices:
+) -> Steps[dict[str, Offsets]]:
+    """The contents of the files called `names` in each of `folders`, by path. Logs may come and go between two steps:
     one that has gone is not in the result, one that took its place is, a new one may be missing. Of `unserved`
     partitions, which have no log, the files keep what they held."""
     found: dict[DataFolder, dict[str, Offsets]] = {folder: {name: {} for name in names} for folder in folders}
@@ -76,16 +76,16 @@ def gather(
                 offset = offset_of(name, log)
                 if offset is not None:
                     offsets[key] = offset
-        if count % LOGS_PER_SLICE == 0:
-            yield
+        if not count % ITEMS_PER_STEP:
+            yield None
     contents: dict[str, Offsets] = {}
     held = list(unserved)
     for folder, files in found.items():
         for name, offsets in files.items():
             kept = _kept(name, folder)
-            for begin in range(0, len(held), LOGS_PER_SLICE):
-                offsets.update((key, kept[key]) for key in held[begin : begin + LOGS_PER_SLICE] if key in kept)
-                yield
+            for begin in range(0, len(held), ITEMS_PER_STEP):
+                offsets.update((key, kept[key]) for key in held[begin : begin + ITEMS_PER_STEP] if key in kept)
+                yield None
             contents[f"{folder.path}/{name}"] = offsets
     for key in [key for key, log in seen if logs.get(key) is not log]:
         for offsets in contents.values():

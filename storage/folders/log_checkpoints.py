@@ -1,11 +1,11 @@
-"""Writing the checkpoint files of all data folders: gathered in slices on the loop, written on a thread."""
+"""Writing the checkpoint files of all data folders: gathered in steps on the loop, written on a thread."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gregor.protocol.slices import run_slices
+from gregor.protocol.turns import run_all
 from gregor.storage.folders.checkpoint_contents import gather
 from gregor.storage.folders.checkpoint_plan import CheckpointOrder, CheckpointPlan
 from gregor.storage.folders.checkpoints import (
@@ -17,8 +17,8 @@ from gregor.storage.folders.checkpoints import (
 )
 
 if TYPE_CHECKING:
-    from gregor.protocol.slices import Slices
     from gregor.protocol.topic_partition import TopicPartition
+    from gregor.protocol.turns import Steps
     from gregor.storage.folders.data_folders import DataFolders
     from gregor.storage.folders.log_table import LogTable
     from gregor.storage.folders.moves import LogMoves
@@ -58,51 +58,45 @@ class LogCheckpoints:
         self.stale_keys.add(key)
         self._removals += 1
 
-    def recovery_points(self) -> Write:
+    def recovery_points(self) -> Steps[Write]:
         """Recovery points and log start offsets."""
-        return run_slices(self.recovery_points_in_slices())
+        return self._plan(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE)
 
-    def recovery_points_in_slices(self) -> Slices[Write]:
-        return self._plan_in_slices(RECOVERY_POINT_FILE, LOG_START_OFFSET_FILE)
-
-    def high_watermarks(self) -> Write:
-        return run_slices(self.high_watermarks_in_slices())
-
-    def high_watermarks_in_slices(self) -> Slices[Write]:
-        return self._plan_in_slices(HIGH_WATERMARK_FILE)
+    def high_watermarks(self) -> Steps[Write]:
+        return self._plan(HIGH_WATERMARK_FILE)
 
     def log_starts(self) -> Write:
         """The log start offsets alone, without a wait for the disk."""
-        plan = CheckpointPlan(self._files, self._order, run_slices(self._gather([LOG_START_OFFSET_FILE])))
+        plan = CheckpointPlan(self._files, self._order, run_all(self._gather([LOG_START_OFFSET_FILE])))
         return lambda: plan.run(sync=False)
 
-    def cleaned_offsets(self) -> Write:
-        return run_slices(self._plan_in_slices(CLEANER_OFFSET_FILE))
+    def cleaned_offsets(self) -> Steps[Write]:
+        return self._plan(CLEANER_OFFSET_FILE)
 
     def write_all(self) -> dict[str, OSError]:
         """All of them, here and now; returns the errors by data folder."""
-        return run_slices(self._plan_in_slices(*_ALL))()
+        return run_all(self._plan(*_ALL))()
 
-    def remove_stale(self) -> Slices[dict[str, OSError]]:
+    def remove_stale(self) -> Steps[dict[str, OSError]]:
         """Take the offsets of removed partitions out of the files; returns the errors by data folder. A partition that
         is made anew before that has to wait for `remove_stale_now`, which writes those of all partitions."""
         if not self.stale_keys:
             return {}
         removals = self._removals
-        errors: dict[str, OSError] = yield (yield from self._plan_in_slices(*_ALL))
+        errors: dict[str, OSError] = yield (yield from self._plan(*_ALL))
         if not errors and self._removals == removals:
             self.stale_keys.clear()
         return errors
 
     def remove_stale_now(self) -> dict[str, OSError]:
         """As `remove_stale`, at once and without a wait for the disk."""
-        plan = CheckpointPlan(self._files, self._order, run_slices(self._gather(_ALL)))
+        plan = CheckpointPlan(self._files, self._order, run_all(self._gather(_ALL)))
         errors = plan.run(sync=False)
         if not errors:
             self.stale_keys.clear()
         return errors
 
-    def _plan_in_slices(self, *names: str) -> Slices[Write]:
+    def _plan(self, *names: str) -> Steps[Write]:
         """With them goes what was put off: syncing new partition.metadata files, and folders that were renamed."""
         number = self._order.next_number()
         contents = yield from self._gather(names)
@@ -111,7 +105,7 @@ class LogCheckpoints:
         directories, self._unsynced_folders = sorted(self._unsynced_folders & online), set()
         return CheckpointPlan(self._files, self._order, contents, paths, directories, number).run
 
-    def _gather(self, names: Sequence[str]) -> Generator[None, None, dict[str, Offsets]]:
+    def _gather(self, names: Sequence[str]) -> Steps[dict[str, Offsets]]:
         # Of partitions that are not loaded the files keep what they had.
         table = self._table
         unserved = table.pending.keys() | table.failed.keys()

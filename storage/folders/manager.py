@@ -21,6 +21,7 @@ from gregor.config.topic import LogConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid, random_uuid, uuid_to_text
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import ITEMS_PER_STEP
 from gregor.storage.folders.checkpoint_contents import keep
 from gregor.storage.folders.closing import close_all_cleanly
 from gregor.storage.folders.data_folders import DataFolders, DiskErrors
@@ -37,15 +38,13 @@ from gregor.storage.producers.state import ProducerStates
 
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
-    from gregor.protocol.slices import Slices
+    from gregor.protocol.turns import Steps
     from gregor.storage.folders.data_folder import DataFolder
     from gregor.storage.folders.loading import ScanHelper
     from gregor.storage.folders.move import LogMove
     from gregor.storage.fs.files import Files
 
 logger = logging.getLogger(__name__)
-
-LOOKS_PER_SLICE = 64
 
 
 class LogManager:
@@ -359,12 +358,12 @@ class LogManager:
 
     # From time to time
 
-    def looking_at_ages(self, now_ms: int) -> Slices[None]:
+    def looking_at_ages(self, now_ms: int) -> Steps[None]:
         """To be gone through before `retention_pass`, which then reads nothing."""
-        for count, log in enumerate(list(self.logs.values())):
+        for count, log in enumerate(list(self.logs.values()), 1):
             if not log.cleaning and not log.offline:
                 yield from log.looking(partial(log.old_segments_count, now_ms))
-            if count % LOOKS_PER_SLICE == 0:
+            if not count % ITEMS_PER_STEP:
                 yield None
 
     def retention_pass(
@@ -383,7 +382,7 @@ class LogManager:
                 continue
             yield paths
 
-    def forget_removed(self) -> Slices[None]:
+    def forget_removed(self) -> Steps[None]:
         """Take the offsets of removed partitions out of the checkpoint files."""
         self.report((yield from self.checkpoints.remove_stale()))
 

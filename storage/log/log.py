@@ -39,7 +39,7 @@ from gregor.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
-    from gregor.protocol.slices import Slices
+    from gregor.protocol.turns import Steps
     from gregor.storage.fs.files import Files
     from gregor.storage.log.compaction import DirtyRange
 
@@ -330,15 +330,15 @@ class Log(LogOffsets):
     def offset_of_max_timestamp(self) -> Found | None:
         return self._searcher.offset_of_max_timestamp()
 
-    def searching_timestamp(self, timestamp_ms: int) -> Slices[Found | None]:
+    def searching_timestamp(self, timestamp_ms: int) -> Steps[Found | None]:
         """`offset_for_timestamp` in slices."""
         return self._searcher.searching_timestamp(timestamp_ms)
 
-    def searching_max_timestamp(self) -> Slices[Found | None]:
+    def searching_max_timestamp(self) -> Steps[Found | None]:
         """`offset_of_max_timestamp` in slices."""
         return self._searcher.searching_max_timestamp()
 
-    def looking(self, look: Callable[[], object]) -> Slices[None]:
+    def looking(self, look: Callable[[], object]) -> Steps[None]:
         return self._searcher.looking(look)
 
     # Rolling, truncation, retention, compaction

@@ -36,7 +36,7 @@ from gregor.protocol.records.compression import (
     decompress,
 )
 from gregor.protocol.records.scan import fits, record_heads
-from gregor.protocol.slices import Slices, run_slices
+from gregor.protocol.turns import ITEMS_PER_STEP, Steps, run_all
 from gregor.storage.log.validate import RefusedRecords, check_batch, check_size
 from gregor.storage.segment.batches import (
     APPEND_TIME_BIT,
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 LISTED_ERRORS = 200
 """An answer with an error for each of 100,000 records would be a weapon."""
 
-SLICE_RECORDS = 256
 """A look at one takes a microsecond or two."""
 
 QUICK_BYTES = 20 * 1024
@@ -100,7 +99,7 @@ def is_special(config: LogConfig) -> bool:
 
 def prepare(
     batch: memoryview | bytes | bytearray, config: LogConfig, now_ms: int, *, from_client: bool = True
-) -> Slices[PreparedBatch]:
+) -> Steps[PreparedBatch]:
     """The batch as it is to be appended, with all checks passed. Its bytes must stay as they are until the end.
 
     A PreparedBatch was converted from another format, and is the caller's own: the limit on its size is for what
@@ -109,7 +108,7 @@ def prepare(
     converted = type(batch) is PreparedBatch
     view = check_batch(memoryview(batch), config, from_client=from_client, any_size=converted)
     work = _Work(view, config, now_ms, from_client)
-    done = (yield from work.slices(DEFAULT_MAX_DECOMPRESSED_BYTES)) if work.needed else view
+    done = (yield from work.steps(DEFAULT_MAX_DECOMPRESSED_BYTES)) if work.needed else view
     check_size(len(done), config)
     return batch if done is view and type(batch) is PreparedBatch else PreparedBatch(done)
 
@@ -121,10 +120,10 @@ def prepare_quickly(view: memoryview, config: LogConfig, now_ms: int, *, from_cl
     if not work.needed:
         return view
     if not from_client:
-        return memoryview(run_slices(work.slices(DEFAULT_MAX_DECOMPRESSED_BYTES)))
+        return memoryview(run_all(work.steps(DEFAULT_MAX_DECOMPRESSED_BYTES)))
     if not work.quick:
         raise NeedsPreparation
-    return memoryview(run_slices(work.slices(QUICK_PLAIN_BYTES)))
+    return memoryview(run_all(work.steps(QUICK_PLAIN_BYTES)))
 
 
 class _Work:
@@ -162,7 +161,7 @@ class _Work:
             and not (self._target in (LZ4, ZSTD) and (self._level or 0) > _SLOW_LEVEL)
         )
 
-    def slices(self, max_plain_bytes: int) -> Slices[bytearray | memoryview]:
+    def steps(self, max_plain_bytes: int) -> Steps[bytearray | memoryview]:
         view, codec, target = self._view, self._codec, self._target
         body = view[HEADER_BYTES:]
         unpack = partial(_unpack, codec, body, max_plain_bytes)
@@ -186,7 +185,7 @@ class _Work:
             return view
         return self._assembled(attributes, max_timestamp, body)
 
-    def _scan(self, plain: bytes) -> Slices[int]:
+    def _scan(self, plain: bytes) -> Steps[int]:
         """Looks at all records; returns the latest timestamp. Raises RefusedRecords and CorruptBatch."""
         config, header = self._config, self._header
         attributes, base_timestamp, max_timestamp = header.attributes, header.base_timestamp, header.max_timestamp
@@ -225,7 +224,7 @@ class _Work:
                     refused.append((index, problem))
             elif timestamp > largest:
                 largest = timestamp
-            if index % SLICE_RECORDS == 0:
+            if index % ITEMS_PER_STEP == 0:
                 yield None
         if refused:
             index, problem = refused[0]

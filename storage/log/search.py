@@ -1,7 +1,7 @@
-"""Finding offsets by timestamp: in slices, as neither the records of a batch nor a cold disk may hold the caller up.
+"""Finding offsets by timestamp: in steps, as neither the records of a batch nor a cold disk may hold the caller up.
 
 A search reads the time index of each segment until one may have what is asked for, from there the headers of batches,
-and at last the records of one batch. What is not in memory is left to a call between two slices (fs.cached_reads).
+and at last the records of one batch. What is not in memory is left to a call between two steps (fs.cached_reads).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gregor.protocol.records.batch import (
 )
 from gregor.protocol.records.compression import DecompressionError, decompress
 from gregor.protocol.records.scan import record_heads
-from gregor.protocol.slices import Slices, run_slices
+from gregor.protocol.turns import ITEMS_PER_STEP, Steps, run_all
 from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.segment.batches import APPEND_TIME_BIT, CODEC_MASK, HEADER_BYTES, BatchHeader
 
@@ -35,10 +35,6 @@ ResultT = TypeVar("ResultT")
 
 Found = tuple[int, int, int]
 """timestamp, offset, leader epoch."""
-
-SLICE_SEGMENTS = 32
-SLICE_BATCHES = 64
-SLICE_RECORDS = 256
 
 _FETCHES = 64
 """Whoever still misses the same piece after so many fetches waits for it: memory is too short to keep it."""
@@ -62,21 +58,21 @@ class Searcher:
 
         (Kafka's UnifiedLog.fetchOffsetByTimestamp.) Raises KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE.
         """
-        return run_slices(self.searching_timestamp(timestamp_ms))
+        return run_all(self.searching_timestamp(timestamp_ms))
 
     def offset_of_max_timestamp(self) -> Found | None:
         """(timestamp, offset, leader epoch) of the first of the latest records; None if no record has a timestamp."""
-        return run_slices(self.searching_max_timestamp())
+        return run_all(self.searching_max_timestamp())
 
-    def searching_timestamp(self, timestamp_ms: int) -> Slices[Found | None]:
-        """`offset_for_timestamp` in slices."""
+    def searching_timestamp(self, timestamp_ms: int) -> Steps[Found | None]:
+        """`offset_for_timestamp` in steps."""
         return self._steadily(lambda segments: self._first_at_least(segments, timestamp_ms))
 
-    def searching_max_timestamp(self) -> Slices[Found | None]:
-        """`offset_of_max_timestamp` in slices."""
+    def searching_max_timestamp(self) -> Steps[Found | None]:
+        """`offset_of_max_timestamp` in steps."""
         return self._steadily(self._first_of_latest)
 
-    def _steadily(self, search: Callable[[list[Segment]], Slices[Found | None]]) -> Slices[Found | None]:
+    def _steadily(self, search: Callable[[list[Segment]], Steps[Found | None]]) -> Steps[Found | None]:
         """A search that begins anew when the segments it looks at were deleted or replaced meanwhile."""
         for attempt in range(1, _ATTEMPTS + 1):
             segments = list(self._segments.items)
@@ -87,31 +83,29 @@ class Searcher:
                     self._health.fail(error, "cannot search by timestamp")
         return None
 
-    def _first_at_least(self, segments: list[Segment], timestamp_ms: int) -> Slices[Found | None]:
-        for index, segment in enumerate(segments):
+    def _first_at_least(self, segments: list[Segment], timestamp_ms: int) -> Steps[Found | None]:
+        for segment in segments:
             if segment.size_bytes:
                 largest = yield from self._patiently(partial(getattr, segment, "largest_timestamp_ms"))
                 if largest >= timestamp_ms:
                     found = yield from self._search_segment(segment, timestamp_ms)
                     if found is not None:
                         return found
-            if index % SLICE_SEGMENTS == 0:
-                yield None
+            yield None
         return None
 
-    def _first_of_latest(self, segments: list[Segment]) -> Slices[Found | None]:
+    def _first_of_latest(self, segments: list[Segment]) -> Steps[Found | None]:
         latest = segments[0]
-        for index, segment in enumerate(segments):
+        for segment in segments:
             yield from self._patiently(segment.load_timestamps)
             if segment.max_timestamp > latest.max_timestamp:
                 latest = segment
-            if index % SLICE_SEGMENTS == 0:
-                yield None
+            yield None
         if latest.max_timestamp < 0:
             return None
         return (yield from self._search_segment(latest, latest.max_timestamp))
 
-    def _search_segment(self, segment: Segment, timestamp_ms: int) -> Slices[Found | None]:
+    def _search_segment(self, segment: Segment, timestamp_ms: int) -> Steps[Found | None]:
         start_offset = self._offsets.log_start_offset
         position = yield from self._patiently(lambda: _start_position(segment, timestamp_ms, start_offset))
         while True:
@@ -125,13 +119,13 @@ class Searcher:
                     if found is not None:
                         return *found, batch.leader_epoch
                 position = batch.position + batch.size_bytes
-            if len(batches) < SLICE_BATCHES:
+            if len(batches) < ITEMS_PER_STEP:
                 return None
             yield None
 
     def _search_batch(
         self, segment: Segment, batch: bytes, timestamp_ms: int, start_offset: int
-    ) -> Slices[tuple[int, int] | None]:
+    ) -> Steps[tuple[int, int] | None]:
         header = BatchHeader.read(batch)
         base_offset, base_timestamp, max_timestamp = header.base_offset, header.base_timestamp, header.max_timestamp
         attributes, count = header.attributes, header.record_count
@@ -148,7 +142,7 @@ class Searcher:
                     timestamp = wrapped_int64(timestamp)
                 if timestamp >= timestamp_ms and offset >= start_offset:
                     return timestamp, offset
-                if index % SLICE_RECORDS == SLICE_RECORDS - 1:
+                if not (index + 1) % ITEMS_PER_STEP:
                     yield None
         except (CorruptBatch, DecompressionError) as error:
             raise KafkaError(
@@ -156,7 +150,7 @@ class Searcher:
             ) from None
         return None
 
-    def _patiently(self, read: Callable[[], ResultT]) -> Slices[ResultT]:
+    def _patiently(self, read: Callable[[], ResultT]) -> Steps[ResultT]:
         """What `read` returns. It is called again after each piece that had to be fetched for it."""
         files = self._files
         for _ in range(_FETCHES):
@@ -170,7 +164,7 @@ class Searcher:
             yield fetch
         return read()
 
-    def looking(self, look: Callable[[], object]) -> Slices[None]:
+    def looking(self, look: Callable[[], object]) -> Steps[None]:
         """For whoever is about to ask this log on the loop for what may have to be read: `look` does the same, and is
         called until nothing has to be fetched for it any more. What it finds, an error too, is not for this caller.
         What a log tells of its segments' ages it remembers."""
@@ -195,4 +189,4 @@ def _start_position(segment: Segment, timestamp_ms: int, start_offset: int) -> i
 
 
 def _scan_some(segment: Segment, position: int) -> list[BatchHeader]:
-    return list(islice(segment.scan(position, verify_crc=False), SLICE_BATCHES))
+    return list(islice(segment.scan(position, verify_crc=False), ITEMS_PER_STEP))

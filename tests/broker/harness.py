@@ -40,6 +40,7 @@ from gregor.protocol.messages import (
     ResponseHeader,
 )
 from gregor.protocol.records.batch import Record, build_batch, iter_batches
+from gregor.protocol.turns import run_all
 
 ResultT = TypeVar("ResultT")
 
@@ -249,8 +250,8 @@ class Harness:
         told = LeaderAndIsrRequest.LeaderAndIsrTopicState(
             topic_name=topic, topic_id=partition.topic_id, partition_states=[state]
         )
-        answer = replicas.apply(
-            LeaderAndIsrRequest(controller_epoch=replicas.controller_epoch, type=1, topic_states=[told])
+        answer = run_all(
+            replicas.apply(LeaderAndIsrRequest(controller_epoch=replicas.controller_epoch, type=1, topic_states=[told]))
         )
         assert answer.topics[0].partition_errors[0].error_code == 0
 

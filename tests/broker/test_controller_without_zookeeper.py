@@ -16,6 +16,7 @@ from gregor.protocol.messages import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
+from gregor.protocol.turns import run_all
 from gregor.replication.store import nodes
 from gregor.replication.store.time_limit import MIN_MS
 from tests.support.gate import Gate
@@ -90,7 +91,7 @@ def test_requests_to_a_controller_that_has_lost_zookeeper(cluster: GregorCluster
         until(lambda: made.issuperset(asked(creation("after", 10_000))), "topics are made again")
         assert sorted(cluster.nodes.get_children(nodes.TOPICS)) == ["after", "before"]
         assert cluster.nodes.get_children(nodes.DELETE_TOPICS) == []
-        kept = nodes.decode_topic("before", cluster.nodes.get(nodes.topic_path("before"))[0])
+        kept = run_all(nodes.decode_topic("before", cluster.nodes.get(nodes.topic_path("before"))[0]))
         assert list(kept.partitions) == [0]
 
         cluster.add(OTHER)

@@ -12,8 +12,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.launch.zookeeper_server import ZooKeeperMissing
 from gregor.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
+from gregor.protocol.turns import run_all
 from gregor.replication.channels.peer import Peer
 from gregor.replication.store import nodes
 from tests.support.gregor_cluster import PATIENCE_S, GregorCluster, until
@@ -92,7 +94,7 @@ def create(cluster: GregorCluster, topic: str) -> None:
 
 
 def preferred(cluster: GregorCluster, topic: str) -> list[int]:
-    assignment = nodes.decode_topic(topic, cluster.nodes.get(nodes.topic_path(topic))[0])
+    assignment = run_all(nodes.decode_topic(topic, cluster.nodes.get(nodes.topic_path(topic))[0]))
     return [replicas.replicas[0] for replicas in assignment.partitions.values()]
 
 
@@ -144,7 +146,7 @@ def test_the_controller_is_killed(cluster: GregorCluster) -> None:
 
 
 async def asked(port: int, request: InitProducerIdRequest) -> object:
-    peer = Peer("127.0.0.1", port, "test", 30_000)
+    peer = Peer("127.0.0.1", port, "test", 30_000, LoopGate())
     try:
         return await peer.ask(request)
     finally:

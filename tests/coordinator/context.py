@@ -10,6 +10,7 @@ import selectors
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.coordinator import GroupCoordinator
 from gregor.coordinator.group.group import Group
@@ -177,6 +178,7 @@ class Context:
             self.log,
             self.log,
             self.now_ms,
+            LoopGate(),
             partition_count=self.partition_count,
             new_uuid=self._new_uuid,
         )

@@ -72,10 +72,9 @@ def test_offset_fetch(
         )
     else:
         request = OffsetFetchRequest(group_id="g1", topics=topics)
-    monkeypatch.setattr(coordinator, "PARTITIONS_AT_A_TIME", 10_000)
+    monkeypatch.setattr(coordinator, "PARTITIONS_PER_FETCH", 10_000)
     expected = groups.ask(request, version)
-    monkeypatch.setattr(coordinator, "PARTITIONS_AT_A_TIME", at_a_time)
-    monkeypatch.setattr(coordinator, "GROUPS_AT_A_TIME", 2)
+    monkeypatch.setattr(coordinator, "PARTITIONS_PER_FETCH", at_a_time)
     assert groups.ask(request, version) == expected
     found = expected.groups[0].topics if version >= 8 else expected.topics
     if everything:
@@ -92,7 +91,7 @@ def test_offset_commit(
     groups: Harness, version: int, generation: int, at_a_time: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with a metadata too long for one partition, and refused as a whole (there is no generation 7)."""
-    monkeypatch.setattr(coordinator, "COMMITTED_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(coordinator, "PARTITIONS_PER_COMMIT", at_a_time)
     group = f"commit-{version}-{generation}-{at_a_time}"
     topics = [
         OffsetCommitRequest.OffsetCommitRequestTopic(
@@ -129,8 +128,8 @@ def test_offset_commit(
 
 @pytest.mark.parametrize("at_a_time", [1, 3, 100])
 def test_groups(groups: Harness, at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "PARTITIONS_AT_A_TIME", at_a_time)
-    monkeypatch.setattr(coordinator, "GROUPS_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(coordinator, "ITEMS_PER_STEP", at_a_time)
+    monkeypatch.setattr(coordinator, "GROUPS_PER_DELETION", at_a_time)
     names = [f"g{number}" for number in range(11)]
     listed = [group.group_id for group in groups.ask(ListGroupsRequest(), 4).groups]
     assert sorted(name for name in listed if name.startswith("g")) == sorted(names)

@@ -2,12 +2,14 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.coordinator import runtime as runtime_module
 from gregor.coordinator.ports import Timers
 from gregor.coordinator.result import Record, Result
@@ -15,6 +17,7 @@ from gregor.coordinator.runtime import CoordinatorRuntime
 from gregor.protocol.deferred import Deferred
 from gregor.protocol.errors import ErrorCode, KafkaError, MalformedMessage
 from gregor.protocol.records.batch import build_batch
+from gregor.protocol.turns import Steps
 from tests.coordinator.context import START_MS, MemoryLog, SkippingLoop
 
 COMMIT_TIMEOUT_MS = 5_000
@@ -37,10 +40,10 @@ class ListShard:
     def replay_end_of_transaction(self, producer_id: int, *, commit: bool) -> None:
         self.replayed.append((-1, "commit" if commit else "abort", producer_id))
 
-    def on_loaded(self, now_ms: int) -> Iterator[None]:
+    def on_loaded(self, now_ms: int) -> Steps[None]:
         for name in self.timers_to_start:
             self.timers.schedule(name, 0, partial(self.fire, name))
-            yield
+            yield None
         self.loaded_at.append(now_ms)
 
     def fire(self, name: str, now_ms: int) -> Result:
@@ -64,7 +67,8 @@ def decode(key: bytes | None, value: bytes | None) -> Record | None:
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
         self.loop = SkippingLoop()
         self.log = MemoryLog()
         self.shards: list[ListShard] = []
@@ -77,6 +81,7 @@ class Bench:
             self.log,
             self.log,
             lambda: START_MS + round(self.loop.now_s * 1000),
+            LoopGate(self.clock),
             name="topic",
             commit_timeout_ms=COMMIT_TIMEOUT_MS,
             load_buffer_bytes=1_000,
@@ -499,30 +504,28 @@ def test_operations_for_all_run_on_each_shard_after_its_load() -> None:
         assert [len(shard.replayed) for shard in bench.shards] == [1, 1, 0]
 
 
-def test_loading_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_module, "LOAD_SLICE_S", 0.0)
-    with Bench() as bench:
+def test_loading_lets_others_have_their_turn() -> None:
+    with Bench(clock=itertools.count().__next__) as bench:  # each step uses its turn up
         for partition in (0, 1):
-            bench.log.append(partition, [(b"a", None)] * 50)
+            bench.log.append(partition, [(b"a", None)] * 60)
             bench.elect(partition)
         turns: list[tuple[int, int]] = []
 
         async def watch() -> None:
-            while any(len(shard.replayed) < 50 for shard in bench.shards):
+            while any(len(shard.replayed) < 60 for shard in bench.shards):
                 turns.append((len(bench.shards[0].replayed), len(bench.shards[1].replayed)))
                 await asyncio.sleep(0)
 
         bench.loop.run_until_complete(watch())
         assert len(turns) > 100
-        # One slice in each turn of the loop, and nobody is left behind.
+        # One step in each turn of the loop, and nobody is left behind.
         assert all(sum(later) - sum(now) <= 1 for now, later in itertools.pairwise(turns))
         assert max(abs(one - other) for one, other in turns) < 10
 
 
-def test_timers_of_a_long_load_start_in_slices_and_fire_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_module, "LOAD_SLICE_S", 0.0)
+def test_timers_of_a_long_load_start_in_turns_and_fire_after_it() -> None:
     names = [str(number) for number in range(20)]
-    with Bench() as bench:
+    with Bench(clock=itertools.count().__next__) as bench:
         bench.timers_to_start = names
         bench.elect()
         (shard,) = bench.shards

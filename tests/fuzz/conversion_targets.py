@@ -13,7 +13,7 @@ from gregor.protocol.records.down_conversion import UnsupportedCodec, down_conve
 from gregor.protocol.records.message_sets import iter_messages
 from gregor.protocol.records.scan import record_heads
 from gregor.protocol.records.spans import record_spans
-from gregor.protocol.slices import run_slices
+from gregor.protocol.turns import run_all
 from gregor.storage.cleaner.batch_filter import filter_batch, with_delete_horizon
 from gregor.storage.cleaner.offset_map import OffsetMap
 from gregor.storage.log.prepare import prepare
@@ -59,7 +59,7 @@ def down_seeds() -> list[Seed]:
 def convert_down(context: tuple[int, int], data: bytes) -> None:
     """The result is a message set that can be read again."""
     magic, first_offset = context
-    converted = run_slices(down_converting(data, magic, first_offset, MAX_SET_BYTES))
+    converted = run_all(down_converting(data, magic, first_offset, MAX_SET_BYTES))
     found = list(iter_messages(converted.message_set, MAX_PLAIN_BYTES * 64))
     assert all(message.magic == magic for message in found)
     assert converted.message_set == b"" or found
@@ -131,7 +131,7 @@ def preparation_seeds() -> list[Seed]:
 
 def prepare_batch(kind: str, data: bytes) -> None:
     """What is let through with deep validation has records that can be read."""
-    prepared = run_slices(prepare(bytearray(data), log_config(**CONFIGS[kind]), NOW_MS))
+    prepared = run_all(prepare(bytearray(data), log_config(**CONFIGS[kind]), NOW_MS))
     batch = RecordBatch(prepared)
     assert batch.crc_ok() and batch.size_bytes == len(prepared)
     if kind == "deep":

@@ -14,12 +14,13 @@ from gregor.coordinator.group.records import decode_record, encode_record
 from gregor.coordinator.group.shard import GroupShard
 from gregor.coordinator.group.subscription import subscribed_topics
 from gregor.coordinator.ports import TimedOperation
-from gregor.coordinator.replaying import replay_steps
+from gregor.coordinator.replaying import replay
 from gregor.coordinator.result import Record
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from gregor.protocol.records import batch as records
 from gregor.protocol.records.batch import CorruptBatch, build_batch
+from gregor.protocol.turns import run_all
 from tests.fuzz.record_targets import mend_batch
 from tests.fuzz.runner import Seed, Target
 from tests.protocol.message_values import random_message
@@ -137,8 +138,8 @@ class Groups:
         assert again is not None and again.key == record.key
 
     def replay_batches(self, context: None, data: bytes) -> None:
-        for offset in replay_steps(self.shard(), decode_record, data, "fuzz"):
-            assert -(2**63) <= offset < 2**64
+        offset = run_all(replay(self.shard(), decode_record, data, 0, "fuzz"))
+        assert -(2**63) <= offset < 2**64
 
 
 def subscription_seeds() -> list[Seed]:

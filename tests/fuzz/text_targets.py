@@ -25,6 +25,7 @@ from gregor.config.tables.broker_keys import BROKER_KEYS
 from gregor.config.tables.client_metrics import CLIENT_METRICS_KEYS, check_client_metrics
 from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.config.topic import parse_overrides
+from gregor.protocol.turns import run_all
 from gregor.replication.store import nodes
 from tests.fuzz.runner import Seed, Target
 
@@ -157,7 +158,7 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
     "controller": nodes.decode_controller,
     "controller epoch": nodes.decode_controller_epoch,
     "broker": lambda data: nodes.decode_broker(3, data),
-    "topic": lambda data: nodes.decode_topic("orders", data),
+    "topic": lambda data: run_all(nodes.decode_topic("orders", data)),
     "state": nodes.decode_state,
     "config": nodes.decode_config,
     "config change": nodes.decode_config_change,

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
 from gregor.config.listeners import Listener
 from gregor.protocol.errors import ErrorCode
@@ -116,11 +117,11 @@ class Subject:
     async def start(self, *others: int) -> None:
         await self.store.start()
         await make_persistent_nodes(self.store)
-        configs = TopicConfigs(self.store, BrokerConfig({}), 1, self.spawn, HandClock())
+        configs = TopicConfigs(self.store, BrokerConfig({}), 1, self.spawn, HandClock(), LoopGate())
         await configs.start()
         for broker_id in (1, *others):
             await self.join(broker_id)
-        self.loop = ControllerLoop(1, self.store, self.brokers, configs, HandClock())
+        self.loop = ControllerLoop(1, self.store, self.brokers, configs, HandClock(), LoopGate())
         await self.loop.start()
 
     async def join(self, broker_id: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.messages import FetchRequest, FetchResponse
 from gregor.protocol.topic_partition import TopicPartitionKey
+from gregor.protocol.turns import run_all
 from gregor.replication.partition.fetcher import Fetcher, FetcherSettings
 from gregor.replication.partition.partition import Partition
 from gregor.storage.log.log import Log
@@ -121,7 +122,7 @@ def exchange(
 ) -> list[TopicPartitionKey]:
     sync(follower)
     request = follower.fetcher.request(now_ms, 5)
-    return follower.fetcher.take(answer(leader, follower, request, max_bytes), now_ms)
+    return run_all(follower.fetcher.complete(answer(leader, follower, request, max_bytes), now_ms))
 
 
 def pair(records: int = 0) -> tuple[Replica, Replica]:

@@ -9,6 +9,7 @@ from gregor.config.listeners import Listener
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import run_all
 from gregor.replication.controller.context import Cluster
 from gregor.replication.controller.decide import decide
 from gregor.replication.controller.events import (
@@ -160,7 +161,7 @@ class Scenario:
         for name, topic in self.cluster.topics.items():
             found = self.tree.get(nodes.topic_path(name), None)
             assert found is not None
-            written = nodes.decode_topic(name, found[0]).partitions
+            written = run_all(nodes.decode_topic(name, found[0])).partitions
             partitions = {i: one._replace(assignment=written[i]) for i, one in topic.partitions.items()}
             topics[name] = topic._replace(partitions=partitions, undeleted=None)
             moving |= {(name, index) for index, one in written.items() if is_moving(one)}
@@ -172,12 +173,12 @@ class Scenario:
         path = nodes.topic_path(name)
         known = self.tree.get(path, None)
         if known is not None:  # partitions that exist stay as they are written there
-            partitions |= nodes.decode_topic(name, known[0]).partitions
+            partitions |= run_all(nodes.decode_topic(name, known[0])).partitions
         data = nodes.encode_topic(TopicAssignment(topic_id, partitions))
         self.do([Create(path, data) if known is None else Set(path, data)])
         found = self.tree.get(path, None)
         assert found is not None
-        return TopicRead(nodes.decode_topic(name, found[0]), found[1].version, unclean)
+        return TopicRead(run_all(nodes.decode_topic(name, found[0])), found[1].version, unclean)
 
     def isr_written(self, key: TopicPartition, isr: tuple[int, ...]) -> tuple[PartitionState, int]:
         found = self.tree.get(nodes.state_path(*key), None)
@@ -230,7 +231,7 @@ class Scenario:
         assert isinstance(operation, (Create, Set))
         words = operation.path.split("/")
         if words[-1] != "state":
-            written = nodes.decode_topic(words[-1], operation.data)
+            written = run_all(nodes.decode_topic(words[-1], operation.data))
             assert written.topic_id != ZERO_UUID
             plans = [
                 joined(one.replicas)

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
 from gregor.config.listeners import Listener
 from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import ControlledShutdownRequest, ControlledShutdownResponse
 from gregor.protocol.records.batch import build_batch
+from gregor.protocol.turns import run_all
 from gregor.replication.admin.config_changes import ConfigChange, ConfigOperation
 from gregor.replication.admin.configs import incremental, replacement
 from gregor.replication.admin.topics import NOTIFIED_WITHIN_MS, Admin, NewTopic
@@ -58,15 +60,16 @@ class Node:
         task.add_done_callback(self.tasks.discard)
 
     async def start(self) -> None:
+        gate = LoopGate()
         self.logs.lock()
         await self.store.start()
         await make_persistent_nodes(self.store)
         self.cluster_id = await join_cluster(self.store, self.logs.load_meta(None, None))
         self.logs.load_meta(self.cluster_id, 0)
-        self.configs = TopicConfigs(self.store, self.config, 0, self.spawn, clock_ms)
+        self.configs = TopicConfigs(self.store, self.config, 0, self.spawn, clock_ms, gate)
         await self.configs.start()
         list(self.logs.load())
-        self.adopted = await adopt(self.store, 0, self.logs.logs.values())
+        self.adopted = await adopt(self.store, 0, self.logs.logs.values(), gate)
         self.replicas = ReplicaManager(
             0,
             self.logs,
@@ -76,14 +79,14 @@ class Node:
             folder_removed=self.removed.append,
         )
         self.configs.on_topics_changed.append(self.settings_changed)
-        local = ControllerRequestHandler(self.replicas, self.image, self.configs)
+        local = ControllerRequestHandler(self.replicas, self.image, self.configs, gate)
         endpoint = Listener("PLAINTEXT", "localhost", 9092, "PLAINTEXT")
         local.registered(await register(self.store, BrokerRegistration(0, (endpoint,), timestamp_ms=clock_ms())))
         self.controller = ControllerLoop(
-            0, self.store, local, self.configs, clock_ms, delete_topics=self.config["delete.topic.enable"]
+            0, self.store, local, self.configs, clock_ms, gate, delete_topics=self.config["delete.topic.enable"]
         )
         await self.controller.start()
-        self.admin = Admin(self.store, self.config, 0, self.controller, self.image, self.configs)
+        self.admin = Admin(self.store, self.config, 0, self.controller, self.image, self.configs, gate)
 
     def settings_changed(self, topics: Collection[str]) -> Iterator[None]:
         for partition in self.replicas.partitions.values():
@@ -229,7 +232,7 @@ async def test_a_topic_made_by_an_old_tool_is_served(tmp_path: Path) -> None:
         await running.store.set("/brokers/topics/old", b'{"version":1,"partitions":{"0":[0],"1":[0]}}')
         assert await running.controller.wait_until(lambda: running.image.partition_count("old") == 2, 30_000)
         found = await running.store.get("/brokers/topics/old")
-        assert found is not None and nodes.decode_topic("old", found[0]).topic_id == topic_id
+        assert found is not None and run_all(nodes.decode_topic("old", found[0])).topic_id == topic_id
         await running.store.create("/admin/delete_topics/old")
         await running.store.create("/admin/delete_topics/none")
         assert await running.controller.wait_until(lambda: running.image.topic("old") is None, 30_000)

@@ -7,6 +7,7 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     DeleteRecordsRequest,
@@ -45,7 +46,7 @@ class Client:
     def peer(self, broker_id: int) -> Peer:
         peer = self._peers.get(broker_id)
         if peer is None:
-            peer = self._peers[broker_id] = Peer(host_of(broker_id), 9092, "client", TIMEOUT_MS)
+            peer = self._peers[broker_id] = Peer(host_of(broker_id), 9092, "client", TIMEOUT_MS, LoopGate())
         return peer
 
     async def refresh(self) -> None:

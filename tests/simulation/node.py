@@ -15,7 +15,7 @@ from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.cluster.replication_service import Replicating
 from gregor.broker.context import Call
 from gregor.broker.fetch.sessions import FetchSessions
-from gregor.broker.jobs.turns import Gate
+from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.net.advertised_addresses import OwnAddresses
 from gregor.broker.net.responses import encode_response
 from gregor.broker.parts import Broker
@@ -26,7 +26,7 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.deferred import Deferred, DeferredCancelled, outcome_of
 from gregor.protocol.framing import SIZE_BYTES
 from gregor.protocol.messages import ApiVersionsResponse, RequestHeader, request_header_version
-from gregor.protocol.slices import Slices, run_slices
+from gregor.protocol.turns import Steps, run_all
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
 from gregor.replication.channels.broker_channels import Brokers
@@ -115,10 +115,11 @@ class Node:
             return wall_ms(loop)
 
         self._clock_ms = clock_ms
+        self.gate = gate = LoopGate(loop.time)
         self.logs = LogManager(config, cast("Any", files), clock_ms)
         self.store = SimulatedStore(zk, process, config["zookeeper.session.timeout.ms"])
         self.image = MetadataImage()
-        self.configs = TopicConfigs(self.store, config, broker_id, self.spawn, clock_ms)
+        self.configs = TopicConfigs(self.store, config, broker_id, self.spawn, clock_ms, gate)
         self.replicas = ReplicaManager(
             broker_id,
             self.logs,
@@ -129,7 +130,7 @@ class Node:
             folder_removed=files.remove_directory,
         )
         self.recovering = RecoveringPartitions(self.replicas, self.logs.is_loading)
-        self.local = ControllerRequestHandler(self.replicas, self.image, self.configs, self.recovering.hold_back)
+        self.local = ControllerRequestHandler(self.replicas, self.image, self.configs, gate, self.recovering.hold_back)
         self.member = Membership(
             self.store,
             self.local,
@@ -139,8 +140,10 @@ class Node:
             session_timeout_ms=config["zookeeper.session.timeout.ms"],
             end=self._end,
         )
-        channels = Brokers(broker_id, self.local, self._live, LISTENER, config["controller.socket.timeout.ms"])
-        self.controller = ControllerLoop(broker_id, self.store, channels, self.configs, clock_ms, listener=LISTENER)
+        channels = Brokers(broker_id, self.local, self._live, LISTENER, config["controller.socket.timeout.ms"], gate)
+        self.controller = ControllerLoop(
+            broker_id, self.store, channels, self.configs, clock_ms, gate, listener=LISTENER
+        )
         self.recovering.on_late_answer.append(self.controller.answered_late)
         self.answers = ControllerAnswers(self.controller, self.store)
         self.handlers = load_handlers()
@@ -152,7 +155,7 @@ class Node:
 
     def _link(self) -> ControllerChannel:
         timeout_ms: int = self.config["controller.socket.timeout.ms"]
-        return ControllerChannel(self.broker_id, self.image, self.answers, LISTENER, timeout_ms)
+        return ControllerChannel(self.broker_id, self.image, self.answers, LISTENER, timeout_ms, self.gate)
 
     def _broker_epoch(self) -> int:
         return self.local.broker_epoch
@@ -182,7 +185,9 @@ class Node:
             self._clock_ms,
             self._broker_epoch,
             self._checkpoint,
-            AlterPartitionManager(self.broker_id, self._link(), store, self._broker_epoch, self._clock_ms, self.spawn),
+            AlterPartitionManager(
+                self.broker_id, self._link(), store, self._broker_epoch, self._clock_ms, self.spawn, self.gate
+            ),
         )
         nothing: Any = dict.fromkeys(Broker.__slots__)
         self.broker = Broker(**nothing)
@@ -194,7 +199,7 @@ class Node:
         replicating.start()
         self.spawn(self._load_rest())
         Cleaner(self.config, self.logs, cast("Any", self), self._clock_ms).on(self.files).start()
-        self.spawn(AutoLeaderRebalance(self.controller, 0, BALANCE_S).run())
+        self.spawn(AutoLeaderRebalance(self.controller, 0, BALANCE_S, self.gate).run())
         self.spawn(self._maintain())
         self.started = True
 
@@ -220,8 +225,10 @@ class Node:
 
     fsync = run
 
-    async def search(self, work: Slices[Any]) -> Any:
-        return run_slices(work)
+    async def search(self, work: Steps[Any]) -> Any:
+        return run_all(work)
+
+    run_steps = search
 
     def remove_later(self, paths: Iterable[str], _delay_ms: int) -> None:
         for path in paths:
@@ -232,14 +239,16 @@ class Node:
         broker.broker_id = self.broker_id
         broker.cluster_id = "simulated"
         broker.loop = self._loop
-        broker.gate = Gate()
+        broker.gate = self.gate
         broker.logs = self.logs
         broker.replicas = self.replicas
         broker.metadata = self.image
         broker.topic_configs = self.configs
         broker.local_broker = self.local
         broker.handlers = self.handlers
-        broker.admin = Admin(self.store, self.config, self.broker_id, self.controller, self.image, self.configs)
+        broker.admin = Admin(
+            self.store, self.config, self.broker_id, self.controller, self.image, self.configs, self.gate
+        )
         broker.controller = self.answers
         blocks = BlocksOfController(self._link(), self.store, self.broker_id, self._broker_epoch)
         broker.producer_ids = ProducerIdAllocator(self.store, self.broker_id, blocks.claim)
@@ -268,7 +277,7 @@ class Node:
         self.logs.close_all(self.local.broker_epoch)
 
     async def _checkpoint(self) -> None:
-        self.logs.report(self.logs.checkpoints.recovery_points()())
+        self.logs.report(run_all(self.logs.checkpoints.recovery_points())())
 
     async def _maintain(self) -> None:
         """What gregor.broker.jobs.maintenance does: flushes and checkpoints."""
@@ -284,7 +293,7 @@ class Node:
                     for path in log.delete_old_segments(self._clock_ms()):
                         self.files.unlink(path)
                 await self._checkpoint()
-            self.logs.report(self.logs.checkpoints.high_watermarks()())
+            self.logs.report(run_all(self.logs.checkpoints.high_watermarks())())
 
 
 class _ServerEnd:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gregor.protocol.ids import Uuid
+from gregor.protocol.turns import run_all
 from gregor.replication.partition.partition import Partition
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.store import nodes
@@ -142,7 +143,7 @@ class World:
         """By ZooKeeper."""
         found = self.zk.tree.get(nodes.topic_path(key[0]), None)
         assert found is not None
-        return nodes.decode_topic(key[0], found[0]).partitions[key[1]]
+        return run_all(nodes.decode_topic(key[0], found[0])).partitions[key[1]]
 
     def replicas(self, key: Key) -> tuple[int, ...]:
         return self.assignment(key).replicas

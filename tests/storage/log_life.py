@@ -16,6 +16,7 @@ from typing import ClassVar
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.records.batch import Record, build_batch
 from gregor.protocol.records.compression import GZIP, NONE
+from gregor.protocol.turns import run_all
 from gregor.storage.cleaner.cleaner import CleaningRun
 from gregor.storage.folders.move import MOVED_FILE
 from gregor.storage.log.compaction import SourceSegment
@@ -211,7 +212,7 @@ class LogLife(LogModel):
         checkpoints = self.manager.checkpoints
         for write in (checkpoints.recovery_points, checkpoints.high_watermarks, checkpoints.cleaned_offsets):
             if self.random.random() < 0.7:
-                errors = write()()
+                errors = run_all(write())()
                 if write == checkpoints.recovery_points:
                     self._report(errors)
 
@@ -222,7 +223,7 @@ class LogLife(LogModel):
         if self.cleaning is not None or "compact" not in self.policy or log.moving or log.offline:
             return
         self._flush_now(rolled_only=True)
-        errors = self.manager.checkpoints.recovery_points()()
+        errors = run_all(self.manager.checkpoints.recovery_points())()
         self._report(errors)
         if errors:
             return
@@ -268,7 +269,7 @@ class LogLife(LogModel):
                 self.cleaning = None
                 if log.generation == cleaning.generation:
                     log.cleaned_offset = cleaning.run.end_offset
-                self.manager.report(self.manager.checkpoints.cleaned_offsets()())
+                self.manager.report(run_all(self.manager.checkpoints.cleaned_offsets())())
         except (LogChanged, KafkaError, OSError):
             log.cleaning = False
             self.cleaning = None
@@ -293,7 +294,7 @@ class LogLife(LogModel):
                 plan.run()
                 move.copied(plan)
                 return
-            errors = self.manager.checkpoints.recovery_points()()
+            errors = run_all(self.manager.checkpoints.recovery_points())()
             if move.folder.path in errors:
                 raise errors[move.folder.path]
             if not move.is_caught_up():
@@ -306,7 +307,7 @@ class LogLife(LogModel):
                 self.doomed.append(copy)
             raise
         self.log = moved
-        self._report(self.manager.checkpoints.recovery_points()())
+        self._report(run_all(self.manager.checkpoints.recovery_points())())
         self.doomed += [f"{moved.directory}/{MOVED_FILE}", old]
 
     def cancel_move(self) -> None:
@@ -332,7 +333,7 @@ class LogLife(LogModel):
         self._flush_now()
         # Of an empty one a flush makes durable the name alone.
         self.files.content(log.segments[-1].log.path).durable = self.files.read_bytes(log.segments[-1].log.path)
-        self._report(self.manager.checkpoints.recovery_points()())
+        self._report(run_all(self.manager.checkpoints.recovery_points())())
 
     # Ends
 

@@ -8,6 +8,7 @@ import pytest
 
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.ids import ZERO_UUID
+from gregor.protocol.turns import run_all
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.log.log import Log
 from tests.storage.logs import NOW_MS, log_config, read_offsets, sequenced
@@ -73,14 +74,14 @@ class Life:
             self._logs[key] = manager.get_or_create(*key, ZERO_UUID, CONFIG)
         self._append(6)
         self._flush()
-        manager.checkpoints.recovery_points()()
+        run_all(manager.checkpoints.recovery_points())()
         self._append(6)
         log = self._logs["t", 0]
         log.high_watermark = 5
         log.advance_log_start_offset(4)
         for path in log.delete_old_segments(NOW_MS):
             self.files.unlink(path)
-        manager.checkpoints.high_watermarks()()
+        run_all(manager.checkpoints.high_watermarks())()
         self.removed = True
         del self._logs["gone", 0]
         self.files.remove_directory(manager.remove("gone", 0))

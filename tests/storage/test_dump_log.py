@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gregor.protocol.records.batch import Record, build_batch
-from gregor.protocol.slices import run_slices
+from gregor.protocol.turns import run_all
 from gregor.storage.fs.files import OsFiles
 from gregor.storage.log.log import Log
 from gregor.storage.log.prepare import prepare
@@ -116,7 +116,7 @@ def test_dump_log_reads_what_was_compressed_anew(tmp_path: Path) -> None:
             for codec in range(5):
                 records = [Record(n, NOW_MS + n, b"k%d" % n, b"value %d " % n * 20, []) for n in range(40)]
                 sent = build_batch(records, compression=codec)
-                log.append_as_leader(run_slices(prepare(sent, log.config, NOW_MS)), 0, NOW_MS)
+                log.append_as_leader(run_all(prepare(sent, log.config, NOW_MS)), 0, NOW_MS)
                 count += 1
     log.close(clean=True)
     listed = dump("--deep-iteration", "--files", str(directory / f"{0:020d}.log"))

@@ -13,7 +13,7 @@ from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import Uuid, random_uuid
 from gregor.protocol.records.batch import build_batch
-from gregor.protocol.slices import Slices
+from gregor.protocol.turns import Steps, run_all
 from gregor.storage.cleaner.cleaner import CleaningRun
 from gregor.storage.folders import checkpoint_contents
 from gregor.storage.folders.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
@@ -55,7 +55,7 @@ def swap_begun(files: MemoryFiles, log: Log) -> SwapPlan:
     return log.swap.begin(result.base_offset, result.size_bytes, sources, log.generation)
 
 
-def finished(slices: Slices[Any]) -> Any:
+def finished(slices: Steps[Any]) -> Any:
     try:
         while True:
             next(slices)
@@ -67,12 +67,12 @@ def finished(slices: Slices[Any]) -> Any:
 
 
 def test_deleted_records_stay_deleted_whatever_is_gathered_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_contents, "LOGS_PER_SLICE", 1)
+    monkeypatch.setattr(checkpoint_contents, "ITEMS_PER_STEP", 1)
     files = MemoryFiles()
     manager = started(files, "/data")
     log = made(manager)
     made(manager, "other")
-    slices = manager.checkpoints.recovery_points_in_slices()
+    slices = manager.checkpoints.recovery_points()
     next(slices)  # has seen the first log
     log.advance_log_start_offset(7)
     manager.checkpoints.log_starts()()
@@ -83,13 +83,13 @@ def test_deleted_records_stay_deleted_whatever_is_gathered_meanwhile(monkeypatch
 def test_a_log_that_moves_while_checkpoints_are_gathered_is_in_those_of_its_new_folder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(checkpoint_contents, "LOGS_PER_SLICE", 1)
+    monkeypatch.setattr(checkpoint_contents, "ITEMS_PER_STEP", 1)
     files = MemoryFiles()
     manager = started(files, *FOLDERS)
     log = made(manager)
     made(manager, "other")
     log.advance_log_start_offset(7)
-    slices = manager.checkpoints.recovery_points_in_slices()
+    slices = manager.checkpoints.recovery_points()
     home, target = "/data", "/more"
     moved_to(manager, log, target, before_the_end=lambda: next(slices))
     assert finished(slices)() == {}
@@ -103,7 +103,7 @@ def moved_to(manager: LogManager, log: Log, path: str, before_the_end: Callable[
     while (plan := move.plan()) is not None:
         plan.run()
         move.copied(plan)
-    manager.checkpoints.recovery_points()()
+    run_all(manager.checkpoints.recovery_points())()
     before_the_end()
     assert move.is_caught_up()
     return manager.finish_move(move)[0]
@@ -145,7 +145,7 @@ def test_the_leader_epochs_of_a_moved_log_are_synced() -> None:
     log = made(manager)
     log.append_as_leader(batch(1), 3, NOW_MS)
     moved_to(manager, log, "/more").flush(NOW_MS)
-    manager.checkpoints.recovery_points()()
+    run_all(manager.checkpoints.recovery_points())()
     files.crash()
     assert started(files, *FOLDERS).logs["orders", 0].epoch_entries() == [(0, 0), (3, 12)]
 

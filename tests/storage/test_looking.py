@@ -8,7 +8,7 @@ import pytest
 
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.ids import ZERO_UUID
-from gregor.protocol.slices import Slices
+from gregor.protocol.turns import Steps
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.log.log import Log
@@ -49,7 +49,7 @@ def restarted(files: MemoryFiles) -> tuple[LogManager, Log]:
     return manager, log
 
 
-def gone_through(work: Slices[None]) -> int:
+def gone_through(work: Steps[None]) -> int:
     """How many calls it had for a thread."""
     calls = 0
     for call in work:

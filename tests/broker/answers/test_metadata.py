@@ -8,7 +8,7 @@ import pytest
 
 from gregor.broker.answers.metadata import EncodedTopics, encoded_answer, layout
 from gregor.protocol.messages import MetadataResponse
-from gregor.protocol.slices import run_slices
+from gregor.protocol.turns import run_all
 from gregor.replication.partition.metadata_image import PartitionState, TopicState
 
 VERSIONS = range(MetadataResponse.MIN_VERSION, MetadataResponse.MAX_VERSION + 1)
@@ -55,7 +55,7 @@ def test_pieces_make_what_the_encoder_makes(version: int, sizes: list[int]) -> N
 
     kept = EncodedTopics()
     for _ in range(2):  # the second time from what was kept
-        data = run_slices(kept.collect([*states, error], answered, version, "kind", len(states)))
+        data = run_all(kept.collect([*states, error], answered, version, "kind", len(states)))
         assert b"".join(encoded_answer(around(version), data, len(states) + 1, version).parts) == plain
 
 
@@ -80,22 +80,22 @@ def test_a_topic_is_encoded_again_when_it_was_replaced() -> None:
     kept, asked = EncodedTopics(), Asked()
     states = [topic("a", 1), topic("b", 2)]
     for version in (9, 12, 9, 12):
-        run_slices(kept.collect(states, asked, version, None, 2))
+        run_all(kept.collect(states, asked, version, None, 2))
     assert asked.names == ["a", "b", "a", "b"]
     states[1] = topic("b", 3)
-    run_slices(kept.collect(states, asked, 9, None, 2))
-    run_slices(kept.collect(states, asked, 9, "another kind", 2))
+    run_all(kept.collect(states, asked, 9, None, 2))
+    run_all(kept.collect(states, asked, 9, "another kind", 2))
     assert asked.names[4:] == ["b", "a", "b"]
 
 
 def test_what_is_gone_is_forgotten() -> None:
     kept = EncodedTopics()
     for number in range(1000):
-        run_slices(kept.collect([topic(f"t{number}", 1)], answered, 9, None, 1))
+        run_all(kept.collect([topic(f"t{number}", 1)], answered, 9, None, 1))
     [known] = kept._kinds.values()
     assert len(known) <= 4
     for version in VERSIONS:
-        run_slices(kept.collect([topic("t", 1)], answered, version, None, 1))
+        run_all(kept.collect([topic("t", 1)], answered, version, None, 1))
     assert len(kept._kinds) <= 4
 
 

@@ -25,7 +25,9 @@ def node(tmp_path: Path) -> Iterator[Harness]:
 def make(node: Harness, *wishes: TopicWish, give_up_s: float = 0.0) -> None:
     broker = node.broker
     node.run(
-        make_first_topics(broker.config, broker.metadata, broker.admin, wishes, try_again_s=0.001, give_up_s=give_up_s)
+        make_first_topics(
+            broker.config, broker.metadata, broker.admin, broker.gate, wishes, try_again_s=0.001, give_up_s=give_up_s
+        )
     )
 
 

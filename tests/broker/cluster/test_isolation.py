@@ -9,6 +9,7 @@ import pytest
 from gregor.broker.cluster import isolation as silence
 from gregor.broker.cluster.isolation import Isolation
 from gregor.protocol.errors import ErrorCode
+from gregor.protocol.turns import Gate
 from gregor.replication.channels.peer import PeerError
 from gregor.replication.partition.metadata_image import Endpoint, LiveBroker
 from tests.broker.harness import Harness, running
@@ -24,7 +25,7 @@ class Others:
             id_: LiveBroker(id_, {"PLAINTEXT": Endpoint("other", id_, 0)}, None) for id_ in words
         }
 
-    async def live_brokers(self, host: str, port: int) -> set[int]:
+    async def live_brokers(self, host: str, port: int, _gate: Gate) -> set[int]:
         assert host == "other"
         self.asked.append(port)
         word = self._words[port]
@@ -61,6 +62,7 @@ def test_the_others_say_whether_it_counts(
         watched = Isolation(
             broker.replicas,
             broker.metadata,
+            broker.gate,
             silent_s=lambda: silent_s,
             session_timeout_ms=6000,
             listener="PLAINTEXT",

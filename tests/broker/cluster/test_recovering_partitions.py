@@ -17,6 +17,7 @@ import pytest
 
 from gregor.broker import wiring
 from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
+from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.node import log_loading
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import (
@@ -30,6 +31,7 @@ from gregor.protocol.messages import (
     MetadataRequest,
     OffsetCommitRequest,
 )
+from gregor.protocol.turns import Steps
 from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.storage.log.log import Log
 from gregor.storage.recovery import recovery
@@ -343,17 +345,14 @@ async def _load_while_settings_are_read() -> None:
     class Replicas:
         controller_epoch = 0
 
-        def apply_in_steps(self, request: LeaderAndIsrRequest) -> Generator[None, None, LeaderAndIsrResponse]:
+        def apply(self, request: LeaderAndIsrRequest) -> Steps[LeaderAndIsrResponse]:
             applied.extend((read.is_set(), len(topic.partition_states)) for topic in request.topic_states)
-            yield
+            yield None
             return LeaderAndIsrResponse()
-
-        def apply(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-            return run_in_order(self.apply_in_steps(request))
 
     replicas: Any = Replicas()
     recovering = RecoveringPartitions(replicas, lambda *key: key in loading)
-    parts: list[Any] = [replicas, None, Configs()]
+    parts: list[Any] = [replicas, None, Configs(), LoopGate()]
     local = ControllerRequestHandler(*parts, recovering.hold_back)
     local.registered(5)
     state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(partition_index=0)
@@ -367,12 +366,3 @@ async def _load_while_settings_are_read() -> None:
     read.set()
     await telling
     assert applied == [(True, 1)]
-
-
-def run_in_order(steps: Generator[None, None, LeaderAndIsrResponse]) -> LeaderAndIsrResponse:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            response: LeaderAndIsrResponse = end.value
-            return response

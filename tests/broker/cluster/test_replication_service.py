@@ -11,6 +11,7 @@ import pytest
 
 from gregor.broker.cluster.replication_service import Replicating
 from gregor.broker.jobs.background import Background
+from gregor.broker.jobs.turns import LoopGate
 from tests.storage.logs import NOW_MS, batch, open_log
 from tests.storage.memory_files import MemoryFiles
 
@@ -43,6 +44,7 @@ def test_a_partition_over_which_a_look_fails_keeps_no_other_from_it(caplog: pyte
     watch._config = {"replica.lag.time.max.ms": 2}
     watch._replicas = SimpleNamespace(partitions=dict(enumerate(led)))
     watch._clock_ms = lambda: 0
+    watch._background = SimpleNamespace(gate=LoopGate())
 
     async def watching() -> None:
         task = asyncio.create_task(Replicating._shrink_again_and_again(watch))
@@ -66,7 +68,7 @@ def test_a_cut_log_is_flushed_on_the_thread_for_that(monkeypatch: pytest.MonkeyP
 
     async def flushing() -> None:
         replicating: Any = object.__new__(Replicating)
-        replicating._background = background = Background()
+        replicating._background = background = Background(LoopGate())
         replicating._clock_ms = lambda: NOW_MS
         flush = background.fsync
 

@@ -10,9 +10,11 @@ import pytest
 
 from gregor.broker.cluster import topic_requests
 from gregor.broker.cluster.topic_requests import TopicRequests
+from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import CreateTopicsRequest, CreateTopicsResponse, UpdateMetadataRequest
+from gregor.protocol.turns import Gate, run_all
 from gregor.replication.channels import controller_channel
 from gregor.replication.channels.peer import PeerError
 from gregor.replication.partition.metadata_image import MetadataImage
@@ -24,7 +26,7 @@ class FakePeer:
     answers: dict[int, list[ErrorCode | PeerError]]
     asked: list[tuple[int, CreateTopicsRequest]]
 
-    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int) -> None:
+    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate) -> None:
         self.address = host, port
 
     async def ask(self, request: CreateTopicsRequest, *, newest: int | None = None) -> CreateTopicsResponse:
@@ -49,7 +51,7 @@ def told(image: MetadataImage, controller_id: int, leader: int | None = None) ->
     ]
     states = [] if leader is None else [UpdateMetadataRequest.UpdateMetadataPartitionState(leader=leader)]
     topics = [UpdateMetadataRequest.UpdateMetadataTopicState(topic_name="t", partition_states=states)] if states else []
-    image.apply(UpdateMetadataRequest(controller_id=controller_id, live_brokers=brokers, topic_states=topics))
+    run_all(image.apply(UpdateMetadataRequest(controller_id=controller_id, live_brokers=brokers, topic_states=topics)))
 
 
 Test = Callable[[TopicRequests, MetadataImage], Awaitable[None]]
@@ -64,7 +66,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Test], None]:
             monkeypatch.setattr(controller_channel, "Peer", peer)
             monkeypatch.setattr(controller_channel, "RETRY_DELAY_S", 0)
             FakePeer.answers, FakePeer.asked = {2: [], 3: []}, []
-            await test(TopicRequests(BrokerConfig({"broker.id": "1"}), image), image)
+            await test(TopicRequests(BrokerConfig({"broker.id": "1"}), image, LoopGate()), image)
 
         asyncio.run(body())
 

@@ -184,7 +184,7 @@ def test_update_metadata(member: Harness, version: int) -> None:
 
 
 def test_requests_of_two_controllers_do_not_mix(member: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gregor.replication.turns.TURN_S", -1.0)  # a turn for others after each partition
+    monkeypatch.setattr("gregor.broker.jobs.turns.TURN_S", -1.0)  # a turn for others after each partition
     broker = member.broker
     old, new = epochs(member)["controller_epoch"], epochs(member)["controller_epoch"] + 1
     first = leader_and_isr(member, "busy", 7, range(5))

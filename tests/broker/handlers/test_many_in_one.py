@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.jobs import turns as turns_of_the_broker
-from gregor.coordinator.group.coordinator import GROUPS_AT_A_TIME, PARTITIONS_AT_A_TIME
+from gregor.broker.jobs import turns
+from gregor.coordinator.group.coordinator import GROUPS_PER_DELETION, PARTITIONS_PER_FETCH
 from gregor.protocol.messages import (
     AlterConfigsRequest,
     AlterReplicaLogDirsRequest,
@@ -28,7 +28,6 @@ from gregor.protocol.messages import (
     OffsetFetchRequest,
     OffsetForLeaderEpochRequest,
 )
-from gregor.replication import turns as turns_of_the_controller
 from tests.broker.harness import Harness
 
 MANY = 50
@@ -40,7 +39,7 @@ GROUP_PIECES = 20
 
 
 def offset_fetch(version: int) -> OffsetFetchRequest:
-    indexes = list(range(GROUP_PIECES * PARTITIONS_AT_A_TIME))
+    indexes = list(range(GROUP_PIECES * PARTITIONS_PER_FETCH))
     if version < 8:
         topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="no-topic", partition_indexes=indexes)
         return OffsetFetchRequest(group_id="g", topics=[topic])
@@ -196,9 +195,9 @@ REQUESTS: dict[str, tuple[Any, int, int]] = {
         MANY,
     ),
     "FindCoordinator": (FindCoordinatorRequest(coordinator_keys=NAMES), 4, MANY),
-    "DescribeGroups": (DescribeGroupsRequest(groups=NAMES * GROUPS_AT_A_TIME), 5, GROUP_PIECES),
+    "DescribeGroups": (DescribeGroupsRequest(groups=NAMES), 5, MANY),
     "DeleteGroups": (
-        DeleteGroupsRequest(groups_names=[f"no-{number}" for number in range(2 * GROUP_PIECES * GROUPS_AT_A_TIME)]),
+        DeleteGroupsRequest(groups_names=[f"no-{number}" for number in range(2 * GROUP_PIECES * GROUPS_PER_DELETION)]),
         2,
         GROUP_PIECES,
     ),
@@ -208,7 +207,7 @@ REQUESTS: dict[str, tuple[Any, int, int]] = {
         OffsetFetchRequest(
             groups=[
                 OffsetFetchRequest.OffsetFetchRequestGroup(group_id=f"g{number}", topics=[])
-                for number in range(GROUP_PIECES * GROUPS_AT_A_TIME)
+                for number in range(GROUP_PIECES)
             ]
         ),
         8,
@@ -227,8 +226,7 @@ def wide(harness: Harness) -> Harness:
 @pytest.mark.parametrize("name", REQUESTS)
 def test_others_get_their_turn(wide: Harness, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     request, version, wanted = REQUESTS[name]
-    for module in (turns_of_the_broker, turns_of_the_controller):
-        monkeypatch.setattr(module, "TURN_S", -1.0)  # time is up after each step
+    monkeypatch.setattr(turns, "TURN_S", -1.0)  # time is up after each step
 
     async def turns_taken() -> int:
         taken = 0

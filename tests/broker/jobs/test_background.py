@@ -7,13 +7,15 @@ import threading
 import time
 from collections.abc import Awaitable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from gregor.broker.jobs.background import Background, on_thread
-from gregor.protocol.slices import Slices
+from gregor.broker.jobs.turns import LoopGate
+from gregor.protocol.turns import Steps
 
 ResultT = TypeVar("ResultT")
 
@@ -21,7 +23,7 @@ ResultT = TypeVar("ResultT")
 class Loop:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.background = Background()
+        self.background = Background(LoopGate(clock=count().__next__))  # each step uses its turn up
 
     def run(self, work: Awaitable[ResultT]) -> ResultT:
         return self.loop.run_until_complete(asyncio.wait_for(work, 10))
@@ -196,10 +198,10 @@ def test_close_ends_what_waits_and_waits_for_what_runs() -> None:
     loop.loop.close()
 
 
-def test_works_in_slices_take_turns_and_leave_turns_to_the_loop(loop: Loop) -> None:
+def test_long_works_take_turns_and_leave_turns_to_the_loop(loop: Loop) -> None:
     told: list[str] = []
 
-    def work(name: str) -> Slices[str]:
+    def work(name: str) -> Steps[str]:
         for _ in range(3):
             told.append(name)
             yield None
@@ -207,7 +209,7 @@ def test_works_in_slices_take_turns_and_leave_turns_to_the_loop(loop: Loop) -> N
 
     async def everything() -> list[str]:
         other = asyncio.ensure_future(ticks())
-        found = await asyncio.gather(*(loop.background.in_slices(work(name)) for name in "ab"))
+        found = await asyncio.gather(*(loop.background.run_steps(work(name)) for name in "ab"))
         other.cancel()
         return found
 
@@ -218,12 +220,12 @@ def test_works_in_slices_take_turns_and_leave_turns_to_the_loop(loop: Loop) -> N
 
     assert loop.run(everything()) == ["A", "B"]
     said = "".join(told)
-    assert said.replace(".", "") == "ababab"
+    assert said.replace(".", "") == "aababb"  # the first begins at once, the others queue up behind it
     assert "ab" not in said and "ba" not in said
 
 
-def test_calls_of_slices_run_on_a_thread_and_what_comes_of_them_goes_back(loop: Loop) -> None:
-    def work() -> Slices[tuple[str, str]]:
+def test_calls_of_steps_run_on_a_thread_and_what_comes_of_them_goes_back(loop: Loop) -> None:
+    def work() -> Steps[tuple[str, str]]:
         name = yield lambda: threading.current_thread().name
         try:
             yield fail
@@ -234,42 +236,42 @@ def test_calls_of_slices_run_on_a_thread_and_what_comes_of_them_goes_back(loop: 
     def fail() -> None:
         raise OSError("no luck")
 
-    name, error = loop.run(loop.background.in_slices(work()))
+    name, error = loop.run(loop.background.run_steps(work()))
     assert name.startswith("codecs") and error == "no luck"
 
 
-def test_errors_of_slices_come_out_and_the_next_work_runs(loop: Loop) -> None:
-    def bad() -> Slices[None]:
+def test_errors_of_steps_come_out_and_the_next_work_runs(loop: Loop) -> None:
+    def bad() -> Steps[None]:
         yield None
-        raise ValueError("in a slice")
+        raise ValueError("in a step")
 
-    def good() -> Slices[int]:
+    def good() -> Steps[int]:
         yield None
         return 7
 
-    with pytest.raises(ValueError, match="in a slice"):
-        loop.run(loop.background.in_slices(bad()))
-    assert loop.run(loop.background.in_slices(good())) == 7
+    with pytest.raises(ValueError, match="in a step"):
+        loop.run(loop.background.run_steps(bad()))
+    assert loop.run(loop.background.run_steps(good())) == 7
 
 
 def test_a_work_that_is_given_up_lets_the_others_go_on(loop: Loop) -> None:
-    def endless() -> Slices[None]:
+    def endless() -> Steps[None]:
         while True:
             yield None
 
     async def give_up() -> None:
-        task = asyncio.ensure_future(loop.background.in_slices(endless()))
+        task = asyncio.ensure_future(loop.background.run_steps(endless()))
         for _ in range(3):
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    def short() -> Slices[str]:
+    def short() -> Steps[str]:
         yield None
         return "done"
 
     loop.run(give_up())
-    assert loop.run(loop.background.in_slices(short())) == "done"
+    assert loop.run(loop.background.run_steps(short())) == "done"
 
 
 def test_what_is_kept_goes_on_alone_and_ends_with_the_broker(loop: Loop) -> None:

@@ -12,6 +12,7 @@ import pytest
 from gregor.broker.jobs.background import Background
 from gregor.broker.jobs.cleaner_process import CleanerProcess, CleaningFailed
 from gregor.broker.jobs.log_cleaner import LogCleaner
+from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.jobs.worker_process import WorkerDied
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.ids import random_uuid
@@ -74,7 +75,7 @@ def attempt(
     process.before = lambda: before(log)
 
     async def run() -> LogCleaner:
-        background = Background()
+        background = Background(LoopGate())
         cleaner = LogCleaner(CONFIG, manager, background, lambda: NOW_MS)
         task = asyncio.create_task(cleaner._attempt(log, cast(CleanerProcess, process)))
         await asyncio.sleep(0)

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from gregor.broker.jobs.background import Background
-from gregor.broker.jobs.maintenance import Maintenance, flush_log, flush_to, sliced
+from gregor.broker.jobs.maintenance import Maintenance, flush_log, flush_to
+from gregor.broker.jobs.turns import LoopGate
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import DeleteTopicsRequest
+from gregor.protocol.turns import collect
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.log.log import Log
 from tests.broker.harness import Harness, batch, produce_request
@@ -23,7 +25,7 @@ class Removals(Background):
     """Keeps what it is to remove instead of removing it."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(LoopGate())
         self.asked: list[tuple[list[str], int]] = []
 
     def remove_later(self, paths: Iterable[str], delay_ms: int) -> None:
@@ -56,7 +58,7 @@ def append(harness: Harness, topic: str) -> None:
     partition.append(bytearray(batch(b"x")), harness.broker.now_ms(), -1, from_client=False)
 
 
-def test_work_in_slices_gives_others_their_turn(harness: Harness) -> None:
+def test_draining_an_iterator_gives_others_their_turn(harness: Harness) -> None:
     def slow() -> Iterator[int]:
         for number in range(20):
             time.sleep(0.0005)
@@ -72,7 +74,7 @@ def test_work_in_slices_gives_others_their_turn(harness: Harness) -> None:
                 await asyncio.sleep(0)
 
         counting = asyncio.ensure_future(count())
-        done = await sliced(slow())
+        done = await harness.broker.background.run_steps(collect(slow()))
         counting.cancel()
         return done, turns
 

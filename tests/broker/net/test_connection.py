@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from gregor.broker.jobs.turns import Gate
+from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.net.connection import Connection
 from gregor.broker.net.inbound import MIN_PROGRESS_BYTES
 from gregor.broker.net.receive_buffers import SHARED_BYTES, BufferPool, ReceiveBudget
@@ -114,7 +114,7 @@ class Harness:
             handlers={entry.key.value: entry for entry in entries},
             connections=self.connections,
             replicas=SimpleNamespace(generation=0),
-            gate=Gate(),
+            gate=LoopGate(),
         )
         self.transport, self.connection = self.connect()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +60,18 @@ def split(data: bytes, *versions: tuple[Any, int]) -> list[Any]:
 
 def turns_until(wire: Wire, size_bytes: int) -> int:
     """Turns of the loop until so much was written."""
-    taken = 0
-    while len(wire.transport.written) < size_bytes:
-        assert not wire.transport.aborted
-        taken += 1
-        assert taken < 100_000
-        wire.harness.turn(1)
-    return taken
+
+    async def count() -> int:
+        taken = 0
+        while len(wire.transport.written) < size_bytes:
+            assert not wire.transport.aborted
+            taken += 1
+            assert taken < 100_000
+            await asyncio.sleep(0)
+        return taken
+
+    counted: int = wire.harness.run(count())
+    return counted
 
 
 def deliver(wire: Wire, data: bytes) -> None:

@@ -19,7 +19,7 @@ from gregor.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, c
 from gregor.protocol.records.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
 from gregor.protocol.records.message_sets import Message, iter_messages
 from gregor.protocol.records.up_conversion import upconvert
-from gregor.protocol.slices import run_slices
+from gregor.protocol.turns import run_all
 from tests.support.foreign_records import aiokafka_sets, kafka_sets
 
 NOW = 1_400_000_000_000
@@ -44,7 +44,7 @@ RECORDS = [
 
 
 def convert(data: bytes | bytearray, magic: int, first_offset: int = 0, max_bytes: int = PLENTY) -> Converted:
-    return run_slices(down_converting(data, magic, first_offset, max_bytes))
+    return run_all(down_converting(data, magic, first_offset, max_bytes))
 
 
 def expected(records: list[Record], magic: int, codec: int, timestamp_type: int = 0) -> list[Message]:

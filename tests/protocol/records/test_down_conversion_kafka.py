@@ -14,7 +14,7 @@ from gregor.protocol.records.batch import LOG_APPEND_TIME, Record, build_batch, 
 from gregor.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY
 from gregor.protocol.records.down_conversion import down_converting
 from gregor.protocol.records.message_sets import iter_messages
-from gregor.protocol.slices import run_slices
+from gregor.protocol.turns import run_all
 from tests.support.kafka import java_command
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
@@ -81,7 +81,7 @@ def test_the_same_sets_as_kafka(tmp_path: pathlib.Path) -> None:
     answers = converted_by_kafka(made, tmp_path)
     assert len(answers) == len(made)
     for (codec, magic, first_offset, data), theirs in zip(made, answers, strict=True):
-        ours = run_slices(down_converting(data, magic, first_offset, PLENTY)).message_set
+        ours = run_all(down_converting(data, magic, first_offset, PLENTY)).message_set
         assert list(iter_messages(ours)) == list(iter_messages(theirs))
         if codec == NONE:
             assert ours == theirs

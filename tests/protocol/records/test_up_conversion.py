@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gregor.protocol.records.batch import CorruptBatch, RecordBatch, build_batch
 from gregor.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, compress, with_wrong_lz4_header_checksum
 from gregor.protocol.records.message_sets import InvalidMessageSet, append_message, iter_messages
-from gregor.protocol.records.up_conversion import RECORDS_PER_SLICE, MessageTooLarge, upconvert, upconverting
-from gregor.protocol.slices import run_slices
+from gregor.protocol.records.up_conversion import MessageTooLarge, upconvert, upconverting
+from gregor.protocol.turns import ITEMS_PER_STEP, run_all
 
 NOW = 1_700_000_000_000
 Field = bytes | None
@@ -91,7 +91,7 @@ def test_the_bytes_of_a_builder() -> None:
         assert upconvert(message_set(1, *[(NOW, key, value) for _, key, value in some])) == made
 
 
-# -- slices --------------------------------------------------------------------------------------------------------
+# -- steps ---------------------------------------------------------------------------------------------------------
 
 
 def steps(data: bytes) -> list[Any]:
@@ -106,23 +106,23 @@ def steps(data: bytes) -> list[Any]:
         return found
 
 
-def test_slices_are_short_and_what_is_long_is_handed_out() -> None:
-    some = plain(10 * RECORDS_PER_SLICE)
-    assert [step is None for step in steps(message_set(1, *some))] == [True] * 10 + [False]
-    # The set is unpacked, in as many slices, and packed again.
-    noise = [(NOW, None, struct.pack(">q", at * 0x9E3779B97F4A7C15 % 2**62)) for at in range(10 * RECORDS_PER_SLICE)]
-    assert [step is None for step in steps(wrapped(GZIP, 1, *noise))] == [False] + [True] * 10 + [False]
+def test_steps_are_short_and_what_is_long_is_handed_out() -> None:
+    some = plain(10 * ITEMS_PER_STEP)
+    assert [step is None for step in steps(message_set(1, *some))] == [True] * 9 + [False]
+    # The set is unpacked, in as many steps, and packed again.
+    noise = [(NOW, None, struct.pack(">q", at * 0x9E3779B97F4A7C15 % 2**62)) for at in range(20 * ITEMS_PER_STEP)]
+    assert [step is None for step in steps(wrapped(GZIP, 1, *noise))] == [False] + [True] * 19 + [False]
     large = [(NOW, None, bytes(100_000))] * 10
     assert 3 <= sum(step is None for step in steps(message_set(1, *large))) <= 10
     many = b"".join(wrapped(SNAPPY, 1, one) for one in some)
-    assert sum(step is None for step in steps(many)) == 10
+    assert sum(step is None for step in steps(many)) == len(some) - 1  # a wrapper is a step
     assert steps(message_set(0, *some[:9])) == []
 
 
 def test_a_buffer_of_the_callers_own() -> None:
     data = wrapped(LZ4, 1, *plain(100))
     buffer = bytearray()
-    assert run_slices(upconverting(data, buffer)) is buffer
+    assert run_all(upconverting(data, buffer)) is buffer
     assert buffer == upconvert(data)
 
 
@@ -132,22 +132,22 @@ def test_a_buffer_of_the_callers_own() -> None:
 def test_an_entry_above_the_limit_is_too_large() -> None:
     small = message_set(1, *plain(3, 50))
     size_bytes = len(message_set(1, *plain(1, 50)))
-    assert RecordBatch(run_slices(upconverting(small, max_message_bytes=size_bytes))).record_count == 3
+    assert RecordBatch(run_all(upconverting(small, max_message_bytes=size_bytes))).record_count == 3
     with pytest.raises(MessageTooLarge, match=f"a message of {size_bytes} bytes"):
-        run_slices(upconverting(small, max_message_bytes=size_bytes - 1))
+        run_all(upconverting(small, max_message_bytes=size_bytes - 1))
     # Of a wrapper its own size counts, whatever is in it.
     packed = wrapped(GZIP, 1, (NOW, None, bytes(100_000)))
-    assert RecordBatch(run_slices(upconverting(packed, max_message_bytes=len(packed)))).record_count == 1
+    assert RecordBatch(run_all(upconverting(packed, max_message_bytes=len(packed)))).record_count == 1
     with pytest.raises(MessageTooLarge):
-        run_slices(upconverting(packed, max_message_bytes=len(packed) - 1))
+        run_all(upconverting(packed, max_message_bytes=len(packed) - 1))
 
 
 def test_a_batch_without_a_codec_is_given_up_as_soon_as_it_is_too_large() -> None:
-    data = message_set(1, *plain(100 * RECORDS_PER_SLICE)) + b"what is never looked at"
+    data = message_set(1, *plain(100 * ITEMS_PER_STEP)) + b"what is never looked at"
     with pytest.raises(MessageTooLarge, match="more than 1000"):
-        run_slices(upconverting(data, max_plain_bytes=1000))
+        run_all(upconverting(data, max_plain_bytes=1000))
     packed = wrapped(GZIP, 1, *plain(1000))
-    assert RecordBatch(run_slices(upconverting(packed, max_plain_bytes=1000))).record_count == 1000
+    assert RecordBatch(run_all(upconverting(packed, max_plain_bytes=1000))).record_count == 1000
 
 
 ONE = message_set(1, (NOW, b"k", b"value"))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.config.addresses import Addresses
 from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
@@ -41,8 +42,8 @@ class Place:
         self.store = EmbeddedStore(str(folder / "store"))
         self.config = BrokerConfig({key.replace("_", "."): text for key, text in static.items()})
         spawn = asyncio.get_running_loop().create_task
-        self.configs = TopicConfigs(self.store, self.config, 0, spawn, lambda: 0)
-        self.admin = ConfigAdmin(self.store, self.config, 0, self.configs, check_addresses)
+        self.configs = TopicConfigs(self.store, self.config, 0, spawn, lambda: 0, LoopGate())
+        self.admin = ConfigAdmin(self.store, self.config, 0, self.configs, LoopGate(), check_addresses)
 
     async def __aenter__(self) -> Place:
         await self.store.start()

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.config.listeners import Listener
 from gregor.protocol.messages import AllocateProducerIdsRequest, UpdateMetadataRequest
+from gregor.protocol.turns import Gate, run_all
 from gregor.replication.channels import broker_channels as brokers_module
 from gregor.replication.channels import controller_channel as link_module
 from gregor.replication.channels.broker_channels import Brokers
@@ -24,7 +26,7 @@ class FakePeer:
 
     made: list[FakePeer]
 
-    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int) -> None:
+    def __init__(self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate) -> None:
         self.address = host, port
         self.client_id = client_id
         self.timeout_ms = timeout_ms
@@ -78,7 +80,7 @@ def request(epoch: int = 10) -> UpdateMetadataRequest:
 @on_loop
 async def test_the_listener_among_brokers_over_one_connection(made: list[FakePeer]) -> None:
     local: Any = Local()
-    brokers = Brokers(1, local, lambda: live(91, 92), "INSIDE", 5000)
+    brokers = Brokers(1, local, lambda: live(91, 92), "INSIDE", 5000, LoopGate())
     assert await brokers.send(1, request()) == "handled"
     assert made == []
     for _ in range(2):
@@ -92,7 +94,7 @@ async def test_the_listener_among_brokers_over_one_connection(made: list[FakePee
 async def test_a_connection_lasts_as_long_as_the_registration(made: list[FakePeer]) -> None:
     local: Any = Local()
     alive = live(91, 92)
-    brokers = Brokers(1, local, lambda: alive, "INSIDE", 5000)
+    brokers = Brokers(1, local, lambda: alive, "INSIDE", 5000, LoopGate())
     await brokers.send(2, request())
     # Another life, another address.
     alive = live(91, 92, epoch=11)
@@ -123,19 +125,21 @@ class Own:
 
 def image(controller_id: int) -> MetadataImage:
     made = MetadataImage()
-    made.apply(
-        UpdateMetadataRequest(
-            controller_id=controller_id,
-            controller_epoch=1,
-            live_brokers=[
-                UpdateMetadataRequest.UpdateMetadataBroker(
-                    id=id_,
-                    endpoints=[
-                        UpdateMetadataRequest.UpdateMetadataEndpoint(listener="INSIDE", host="near", port=90 + id_)
-                    ],
-                )
-                for id_ in (1, 2, 3)
-            ],
+    run_all(
+        made.apply(
+            UpdateMetadataRequest(
+                controller_id=controller_id,
+                controller_epoch=1,
+                live_brokers=[
+                    UpdateMetadataRequest.UpdateMetadataBroker(
+                        id=id_,
+                        endpoints=[
+                            UpdateMetadataRequest.UpdateMetadataEndpoint(listener="INSIDE", host="near", port=90 + id_)
+                        ],
+                    )
+                    for id_ in (1, 2, 3)
+                ],
+            )
         )
     )
     return made
@@ -145,7 +149,7 @@ def image(controller_id: int) -> MetadataImage:
 async def test_the_way_to_the_controller(made: list[FakePeer]) -> None:
     own: Any = Own()
     known = image(2)
-    link = ControllerChannel(1, known, own, "INSIDE", 5000)
+    link = ControllerChannel(1, known, own, "INSIDE", 5000, LoopGate())
     asked = AllocateProducerIdsRequest()
     assert await link.offered(67) is None
     for _ in range(2):

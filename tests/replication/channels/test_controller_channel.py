@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.protocol.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from gregor.replication.channels import controller_channel
 from gregor.replication.channels.controller_channel import ControllerChannel, retried
@@ -36,7 +37,7 @@ def told(image: MetadataImage, controller_id: int, ports: dict[int, int]) -> Non
 
 def link_of(image: MetadataImage, own: OwnController) -> ControllerChannel:
     controller: Any = own
-    return ControllerChannel(0, image, controller, "PLAINTEXT", 60_000)
+    return ControllerChannel(0, image, controller, "PLAINTEXT", 60_000, LoopGate())
 
 
 @on_loop
@@ -80,7 +81,7 @@ async def test_nobody_is_known() -> None:
 @on_loop
 async def test_a_channel_without_the_own_controller_sends_to_others_only() -> None:
     image = MetadataImage()
-    channel = ControllerChannel(0, image, None, "PLAINTEXT", 60_000)
+    channel = ControllerChannel(0, image, None, "PLAINTEXT", 60_000, LoopGate())
     told(image, 0, {0: 1})
     with pytest.raises(PeerError, match="not known"):
         await channel.ask(AllocateProducerIdsRequest())

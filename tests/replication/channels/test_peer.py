@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.protocol.messages import (
     ApiVersionsResponse,
     FetchRequest,
@@ -70,7 +71,7 @@ async def broker(answer: Answer, piece_bytes: int = 1 << 20) -> AsyncIterator[tu
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()[:2]
-    peer = Peer(host, port, "test", 5_000)
+    peer = Peer(host, port, "test", 5_000, LoopGate())
     try:
         yield peer, asked
     finally:
@@ -219,7 +220,7 @@ async def test_nobody_there() -> None:
     async with broker(silence) as (peer, _):
         address = peer.address
     with pytest.raises(PeerError):
-        await Peer(*address, "test", 1000).ask(MetadataRequest())
+        await Peer(*address, "test", 1000, LoopGate()).ask(MetadataRequest())
 
 
 @pytest.mark.parametrize("reached", [False, True])
@@ -343,7 +344,7 @@ async def test_a_conversation_waits_for_each_answer_so_long() -> None:
         gone.set()
 
     server = await asyncio.start_server(silence, "127.0.0.1", 0)
-    peer = Peer(*server.sockets[0].getsockname()[:2], "test", 100)
+    peer = Peer(*server.sockets[0].getsockname()[:2], "test", 100, LoopGate())
     with pytest.raises(PeerError, match=r"no answer within 0\.1 s"):
         await peer.converse(MetadataRequest(), 9, lambda answer: None)
     await gone.wait()

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.config.listeners import Listener
 from gregor.protocol.topic_partition import TopicPartition
-from gregor.replication.controller.auto_leader_rebalance import AutoLeaderRebalance, misled_in_steps
+from gregor.protocol.turns import run_all
+from gregor.replication.controller.auto_leader_rebalance import AutoLeaderRebalance, misled
 from gregor.replication.controller.context import Cluster, LiveBroker, Partition, Topic
 from gregor.replication.store import nodes
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment
-from gregor.replication.turns import in_turns
 from tests.replication.controller_subject import running
 from tests.replication.fakes import on_loop
 
@@ -34,8 +35,8 @@ def cluster_of(*partitions: str, brokers: Collection[int] = (1, 2, 3)) -> Cluste
     return Cluster(1, 7, live, {"t": Topic(bytes(16), made)})
 
 
-def misled(cluster: Cluster, percentage: int = 10) -> set[TopicPartition]:
-    return asyncio.run(in_turns(misled_in_steps(cluster, percentage)))
+def misled_of(cluster: Cluster, percentage: int = 10) -> set[TopicPartition]:
+    return run_all(misled(cluster, percentage))
 
 
 @pytest.mark.parametrize(
@@ -54,18 +55,18 @@ def misled(cluster: Cluster, percentage: int = 10) -> set[TopicPartition]:
     ],
 )
 def test_which_are_given_back(partitions: list[str], given_back: set[int]) -> None:
-    assert misled(cluster_of(*partitions)) == {("t", index) for index in given_back}
+    assert misled_of(cluster_of(*partitions)) == {("t", index) for index in given_back}
 
 
 def test_topics_that_go_are_left_alone() -> None:
     cluster = cluster_of("1,2 2 1,2")
     for change in {"doomed": True}, {"undeleted": frozenset({(0, 1)})}:
         topics = {"t": cluster.topics["t"]._replace(**change)}  # type: ignore[arg-type]
-        assert misled(cluster._replace(topics=topics)) == set()
+        assert misled_of(cluster._replace(topics=topics)) == set()
 
 
 def test_a_thousand_partitions_are_looked_at_in_steps() -> None:
-    steps = misled_in_steps(cluster_of(*["1,2 2 1,2"] * 2000), 10)
+    steps = misled(cluster_of(*["1,2 2 1,2"] * 2000), 10)
     assert sum(1 for _ in steps) >= 6
 
 
@@ -77,7 +78,7 @@ async def test_a_broker_that_came_back_leads_again(tmp_path: Path) -> None:
         await subject.settle()
         await subject.join(2)
         await subject.settle()
-        balance = AutoLeaderRebalance(subject.loop, 10, 300)
+        balance = AutoLeaderRebalance(subject.loop, 10, 300, LoopGate())
         await balance.look()
         assert (await subject.state("t")).leader == 1, "not in sync yet"
         state = (await subject.state("t"))._replace(isr=(1, 2))
@@ -104,7 +105,7 @@ async def test_it_looks_after_every_election_and_then_in_its_time(monkeypatch: p
 
     monkeypatch.setattr("gregor.replication.controller.auto_leader_rebalance.FIRST_CHECK_S", 0.001)
     controller = Controller()
-    task = asyncio.create_task(AutoLeaderRebalance(controller, 10, 0.002).run())
+    task = asyncio.create_task(AutoLeaderRebalance(controller, 10, 0.002, LoopGate()).run())
     try:
         await asyncio.sleep(0.01)
         assert not looks

@@ -15,6 +15,7 @@ from gregor.protocol.messages import (
     CreateTopicsRequest,
     ListPartitionReassignmentsRequest,
 )
+from gregor.protocol.turns import run_all
 from gregor.replication.store import nodes
 from gregor.replication.store.nodes import ReplicaAssignment
 from tests.support.gregor_cluster import GregorCluster, until
@@ -64,7 +65,7 @@ def consumed(cluster: GregorCluster, name: str, count: int) -> list[int]:
 
 
 def assignment(cluster: GregorCluster, name: str) -> dict[int, ReplicaAssignment]:
-    return nodes.decode_topic(name, cluster.nodes.get(nodes.topic_path(name))[0]).partitions
+    return run_all(nodes.decode_topic(name, cluster.nodes.get(nodes.topic_path(name))[0])).partitions
 
 
 def at_controller(cluster: GregorCluster, ask: Callable[[RawConnection], None]) -> None:

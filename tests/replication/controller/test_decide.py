@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.config.listeners import Listener
+from gregor.protocol.turns import run_all
 from gregor.replication.controller.context import Cluster
 from gregor.replication.controller.decide import decide
 from gregor.replication.controller.events import BrokersChanged, Send, Write
@@ -69,7 +70,7 @@ def check_moves(scenario: Scenario) -> None:
         assert found is not None
         assert found[1].version == topic.version
         if not topic.deleting:
-            written = nodes.decode_topic(name, found[0]).partitions
+            written = run_all(nodes.decode_topic(name, found[0])).partitions
             for index, partition in topic.partitions.items():
                 if left := cluster.leaving.get((name, index)):
                     assert left <= cluster.brokers.keys(), "nobody will confirm"

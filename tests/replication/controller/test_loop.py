@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ControlledShutdownRequest, LeaderAndIsrRequest, UpdateMetadataRequest
@@ -247,8 +248,8 @@ async def test_who_asks_and_does_not_wait_is_no_trouble(tmp_path: Path, caplog: 
 async def test_only_one_is_elected_and_the_next_takes_over(tmp_path: Path) -> None:
     async with running(tmp_path, 2) as subject:
         await subject.create("t", (1, 2))
-        configs = TopicConfigs(subject.store, BrokerConfig({}), 2, subject.spawn, HandClock())
-        second = ControllerLoop(2, subject.store, Brokers(), configs, HandClock())
+        configs = TopicConfigs(subject.store, BrokerConfig({}), 2, subject.spawn, HandClock(), LoopGate())
+        second = ControllerLoop(2, subject.store, Brokers(), configs, HandClock(), LoopGate())
         await second.start()
         assert (subject.loop.is_active, second.is_active) == (True, False)
         answer = await ControllerAnswers(second, subject.store).controlled_shutdown(

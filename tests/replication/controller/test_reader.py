@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.config.listeners import Listener
 from gregor.replication.controller.context import Cluster, LiveBroker, Partition, Topic
 from gregor.replication.controller.decide import decide
@@ -56,7 +57,7 @@ async def read(written: int, registered: dict[int, int]) -> Cluster:
     store.put(nodes.topic_path("t"), nodes.encode_topic(topic), 2, 2)
     store.put(nodes.state_path("t", 0), nodes.encode_state(STATE), 3, written)
     configs: Any = Configs()
-    return await ControllerReader(store, configs, lambda path: None).cluster(Cluster(9, 8))
+    return await ControllerReader(store, configs, lambda path: None, LoopGate()).cluster(Cluster(9, 8))
 
 
 @on_loop

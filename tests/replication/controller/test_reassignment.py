@@ -9,6 +9,7 @@ import pytest
 from gregor.config.listeners import Listener
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import StopReplicaRequest
+from gregor.protocol.turns import run_all
 from gregor.replication.controller.context import Cluster, LiveBroker, Partition, Topic
 from gregor.replication.controller.reassignment import (
     has_arrived,
@@ -108,7 +109,7 @@ def test_old_tools_may_name_brokers_that_are_away() -> None:
 async def assignment(subject: Subject, name: str, index: int = 0) -> ReplicaAssignment:
     found = await subject.store.get(nodes.topic_path(name))
     assert found is not None
-    topic = nodes.decode_topic(name, found[0])
+    topic = run_all(nodes.decode_topic(name, found[0]))
     assert topic.topic_id == name.encode().ljust(16)
     return topic.partitions[index]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import AlterPartitionRequest, AlterPartitionResponse, LeaderAndIsrRequest
 from gregor.replication.channels.peer import PeerError
@@ -79,7 +80,7 @@ class Subject:
         self.store = EmbeddedStore(str(folder / FILE_NAME))
         self.tasks: set[asyncio.Future[None]] = set()
         link: Any = self.controller
-        self.changes = AlterPartitionManager(0, link, self.store, lambda: EPOCH, HandClock(), self.spawn)
+        self.changes = AlterPartitionManager(0, link, self.store, lambda: EPOCH, HandClock(), self.spawn, LoopGate())
 
     def spawn(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.jobs import turns
+from gregor.broker.jobs.turns import LoopGate
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from gregor.replication import turns
 from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
 from gregor.replication.partition.metadata_image import MetadataImage
 from gregor.replication.partition.replica_manager import ReplicaManager
@@ -32,7 +33,7 @@ def subject() -> tuple[ControllerRequestHandler, ReplicaManager, Configs]:
     logs: Any = CountingLogs()
     configs: Any = Configs()
     replicas = ReplicaManager(0, logs, configs.log_config, HandClock())
-    broker = ControllerRequestHandler(replicas, MetadataImage(), configs)
+    broker = ControllerRequestHandler(replicas, MetadataImage(), configs, LoopGate())
     broker.registered(10)
     return broker, replicas, configs
 
@@ -50,7 +51,7 @@ def leader_and_isr(broker_epoch: int, partitions: int = 1) -> LeaderAndIsrReques
 async def test_what_is_said_before_the_registration_waits_for_it() -> None:
     """A broker that comes back quickly is spoken to as the one that it was, while its old registration stands."""
     broker, replicas, _ = subject()
-    fresh = ControllerRequestHandler(replicas, MetadataImage(), broker._configs)
+    fresh = ControllerRequestHandler(replicas, MetadataImage(), broker._configs, LoopGate())
     requests = [leader_and_isr(9), leader_and_isr(10)]
     answers = [asyncio.ensure_future(fresh.handle(request)) for request in requests]
     await asyncio.sleep(0)

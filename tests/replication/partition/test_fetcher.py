@@ -11,6 +11,7 @@ import pytest
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import FetchRequest, FetchResponse
+from gregor.protocol.turns import run_all
 from gregor.replication.partition.fetcher import Fetcher, FetcherSettings
 from gregor.replication.partition.throttle import ReplicaThrottle
 from tests.replication.replicas import NOW, TOPIC_ID, Replica, answer, exchange, pair, state, sync
@@ -34,15 +35,15 @@ def test_a_session_names_only_what_has_changed() -> None:
     first = follower.fetcher.request(NOW, 5)
     assert (first.session_id, first.session_epoch, len(first.topics)) == (0, 0, 1)
     assert first.replica_state.replica_id == 1 and first.replica_state.replica_epoch == 5
-    follower.fetcher.take(answer(leader, follower, first), NOW)
+    run_all(follower.fetcher.complete(answer(leader, follower, first), NOW))
     second = follower.fetcher.request(NOW, 5)
     assert (second.session_id, second.session_epoch) == (7, 1)
     assert [p.fetch_offset for topic in second.topics for p in topic.partitions] == [1]
-    follower.fetcher.take(answer(leader, follower, second), NOW)
+    run_all(follower.fetcher.complete(answer(leader, follower, second), NOW))
     third = follower.fetcher.request(NOW, 5)
     assert (third.session_epoch, third.topics, third.forgotten_topics_data) == (2, [], [])
     follower.fetcher.unfollow(("orders", 0))
-    follower.fetcher.take(answer(leader, follower, third), NOW)
+    run_all(follower.fetcher.complete(answer(leader, follower, third), NOW))
     fourth = follower.fetcher.request(NOW, 5)
     assert [(gone.topic, gone.topic_id, gone.partitions) for gone in fourth.forgotten_topics_data] == [
         ("orders", TOPIC_ID, [0])
@@ -53,10 +54,10 @@ def test_a_session_names_only_what_has_changed() -> None:
 def test_retention_here_does_not_keep_an_answer_out() -> None:
     leader, follower = pair(20)
     while (request := follower.fetcher.request(NOW, 5)).topics:
-        follower.fetcher.take(answer(leader, follower, request), NOW)
+        run_all(follower.fetcher.complete(answer(leader, follower, request), NOW))
     follower.log.advance_log_start_offset(5)
     leader.append()
-    follower.fetcher.take(answer(leader, follower, request), NOW)
+    run_all(follower.fetcher.complete(answer(leader, follower, request), NOW))
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == (5, 21)
     (topic,) = follower.fetcher.request(NOW, 5).topics
     assert [(asked.fetch_offset, asked.log_start_offset) for asked in topic.partitions] == [(21, 5)]
@@ -69,12 +70,12 @@ def test_a_lost_session_or_answer_begins_anew() -> None:
     follower.fetcher.failed(NOW)
     again = follower.fetcher.request(NOW, 5)
     assert (again.session_id, again.session_epoch, len(again.topics)) == (7, 0, 1)
-    follower.fetcher.take(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NOW)
+    run_all(follower.fetcher.complete(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NOW))
     again = follower.fetcher.request(NOW, 5)
     assert (again.session_id, again.session_epoch, len(again.topics)) == (0, 0, 1)
     no_session = answer(leader, follower, again)
     no_session.session_id = 0
-    follower.fetcher.take(no_session, NOW)
+    run_all(follower.fetcher.complete(no_session, NOW))
     again = follower.fetcher.request(NOW, 5)
     assert (again.session_id, again.session_epoch, len(again.topics)) == (0, 0, 1)
 
@@ -94,7 +95,7 @@ def test_many_small_batches_are_written_in_steps(leads: bool, monkeypatch: pytes
     monkeypatch.setattr("gregor.replication.partition.fetcher.MAX_BATCHES", 2)
     leader, follower = pair(5)
     request = follower.fetcher.request(NOW, 5)
-    steps = follower.fetcher.append_in_steps(answer(leader, follower, request), NOW)
+    steps = follower.fetcher.complete(answer(leader, follower, request), NOW)
     ends = []
     for _ in steps:
         ends.append(follower.log.log_end_offset)
@@ -165,7 +166,7 @@ def test_nothing_is_asked_for_behind_a_cut_that_is_not_on_the_disk() -> None:
     follower.fetcher.follow(follower.partition)
     request = follower.fetcher.request(NOW, 5)
     assert [topic.topic for topic in request.topics] == ["other"]
-    follower.fetcher.take(FetchResponse(session_id=7), NOW)
+    run_all(follower.fetcher.complete(FetchResponse(session_id=7), NOW))
     follower.fetcher.unfollow(("other", 0))
     assert follower.fetcher.wait_ms(NOW) is None
     assert follower.fetcher.truncated_logs() == [follower.log]
@@ -186,7 +187,7 @@ def test_a_place_outside_the_leaders_log(start: int, end: int, expected: tuple[i
     outside.responses[0].partitions[0] = FetchResponse.PartitionData(
         error_code=ErrorCode.OFFSET_OUT_OF_RANGE, records=b""
     )
-    assert follower.fetcher.take(outside, NOW) == [("orders", 0)]
+    assert run_all(follower.fetcher.complete(outside, NOW)) == [("orders", 0)]
     assert follower.fetcher.wait_ms(NOW) == 20
     follower.fetcher.found_range(("orders", 0), 0, start, end, NOW)
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == expected
@@ -204,7 +205,7 @@ def test_who_is_outside_again_and_again_asks_less_often() -> None:
         )
         follower.fetcher.failed(NOW)
         follower.fetcher.request(NOW + 1000, 5)
-        follower.fetcher.take(outside, NOW)
+        run_all(follower.fetcher.complete(outside, NOW))
         follower.fetcher.found_range(("orders", 0), 0, 0, 50, NOW)
         assert follower.fetcher.wait_ms(NOW) == wait_ms
 
@@ -241,11 +242,11 @@ def test_errors_are_waited_out_and_a_newer_epoch_is_waited_for() -> None:
         request = follower.fetcher.request(NOW, 5)
         refused = answer(leader, follower, request)
         refused.responses[0].partitions[0] = FetchResponse.PartitionData(error_code=code, records=b"")
-        follower.fetcher.take(refused, NOW)
+        run_all(follower.fetcher.complete(refused, NOW))
         assert follower.fetcher.wait_ms(NOW) == wait
         too_early = follower.fetcher.request(NOW + wait - 1, 5)
         assert (too_early.topics, too_early.max_wait_ms) == ([], 1)
-        follower.fetcher.take(FetchResponse(session_id=7), NOW + wait - 1)
+        run_all(follower.fetcher.complete(FetchResponse(session_id=7), NOW + wait - 1))
         assert follower.fetcher.wait_ms(NOW + wait) == 0
         again = follower.fetcher.request(NOW + wait, 5)
         assert len(again.topics) == 1
@@ -255,7 +256,7 @@ def test_errors_are_waited_out_and_a_newer_epoch_is_waited_for() -> None:
     refused.responses[0].partitions[0] = FetchResponse.PartitionData(
         error_code=ErrorCode.FENCED_LEADER_EPOCH, records=b""
     )
-    follower.fetcher.take(refused, NOW)
+    run_all(follower.fetcher.complete(refused, NOW))
     assert follower.fetcher.followed() == []
 
 
@@ -265,12 +266,12 @@ def test_a_clock_that_is_set_back_makes_no_wait_longer() -> None:
     refused.responses[0].partitions[0] = FetchResponse.PartitionData(
         error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, records=b""
     )
-    follower.fetcher.take(refused, NOW)
+    run_all(follower.fetcher.complete(refused, NOW))
     earlier = NOW - 3_600_000
     assert follower.fetcher.wait_ms(earlier) == 0
     follower.fetcher.request(earlier, 5)
     assert not follower.fetcher._waiting
-    follower.fetcher.take(FetchResponse(error_code=ErrorCode.UNSUPPORTED_VERSION), NOW)
+    run_all(follower.fetcher.complete(FetchResponse(error_code=ErrorCode.UNSUPPORTED_VERSION), NOW))
     assert follower.fetcher.wait_ms(NOW) == 1000
     assert follower.fetcher.wait_ms(earlier) == 0
 
@@ -282,7 +283,7 @@ def test_damaged_records_are_asked_for_again_later() -> None:
     data = bytearray(damaged.responses[0].partitions[0].records)  # type: ignore[arg-type]
     data[70] ^= 1
     damaged.responses[0].partitions[0].records = data
-    follower.fetcher.take(damaged, NOW)
+    run_all(follower.fetcher.complete(damaged, NOW))
     assert (follower.log.log_end_offset, follower.fetcher.wait_ms(NOW)) == (0, 20)
 
 
@@ -307,7 +308,7 @@ def test_an_answer_to_an_older_role_is_ignored() -> None:
     request = follower.fetcher.request(NOW, 5)
     late = answer(leader, follower, request)
     follower.lead(1, [1], [0, 1], 1)
-    follower.fetcher.take(late, NOW)
+    run_all(follower.fetcher.complete(late, NOW))
     assert follower.log.log_end_offset == 0
 
 
@@ -358,7 +359,7 @@ def test_whatever_happens_committed_records_stay(seed: int) -> None:
             if chance.random() < 0.1:
                 follower.fetcher.failed(NOW)
             else:
-                for key in follower.fetcher.take(said, NOW):
+                for key in run_all(follower.fetcher.complete(said, NOW)):
                     log = leader.log
                     follower.fetcher.found_range(key, epoch, log.log_start_offset, log.log_end_offset, NOW)
             wanted = leader.partition.isr_to_expand(follower.broker_id)
@@ -402,11 +403,11 @@ def test_many_partitions_are_told_of_by_and_by_as_long_as_there_is_a_session(mon
     for session_id in (7, 7, 7):
         request = fetcher.request(NOW, 5)
         asked.append((len(request.topics), request.max_wait_ms))
-        fetcher.take(FetchResponse(session_id=session_id), NOW)
+        run_all(fetcher.complete(FetchResponse(session_id=session_id), NOW))
     assert asked == [(2, 0), (2, 0), (1, 500)]
     fetcher.failed(NOW)
     assert len(fetcher.request(NOW, 5).topics) == 2
-    fetcher.take(FetchResponse(session_id=0), NOW)
+    run_all(fetcher.complete(FetchResponse(session_id=0), NOW))
     request = fetcher.request(NOW, 5)
     assert (len(request.topics), request.max_wait_ms) == (5, 500), "without a session all of them, each time"
 
@@ -429,16 +430,16 @@ def test_what_was_told_of_a_partition_that_was_not_asked_for_is_told_again(
 
     for numbers in ((0,), (1,), (), ()):
         fetcher.request(NOW, 5)
-        fetcher.take(told(*numbers, high_watermark=0, log_start_offset=0), NOW)
+        run_all(fetcher.complete(told(*numbers, high_watermark=0, log_start_offset=0), NOW))
     if why == "waiting":
         fetcher.request(NOW, 5)
-        fetcher.take(told(0, 1, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), NOW)
+        run_all(fetcher.complete(told(0, 1, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), NOW))
     else:
         for replica in replicas:
             fetcher.unfollow((replica.partition.topic, 0))
     request = fetcher.request(NOW, 5)
     assert [gone.topic_id for gone in request.forgotten_topics_data] == [replicas[0].partition.topic_id]
-    fetcher.take(told(1, high_watermark=0, log_start_offset=0), NOW)
+    run_all(fetcher.complete(told(1, high_watermark=0, log_start_offset=0), NOW))
     if why == "unfollowed":
         fetcher.follow(late)
     events = []
@@ -446,14 +447,14 @@ def test_what_was_told_of_a_partition_that_was_not_asked_for_is_told_again(
         request = fetcher.request(NOW + 1000, 5)
         events += ["forget" for gone in request.forgotten_topics_data if gone.topic_id == late.topic_id]
         events += ["ask" for topic in request.topics if topic.topic_id == late.topic_id]
-        fetcher.take(told(), NOW + 1000)
+        run_all(fetcher.complete(told(), NOW + 1000))
     assert events == ["forget", "ask"], "in two requests: Apache Kafka looks at what is asked first"
 
 
 def test_a_refusal_is_waited_out() -> None:
     _, follower = pair(1)
     follower.fetcher.request(NOW, 5)
-    follower.fetcher.take(FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), NOW)
+    run_all(follower.fetcher.complete(FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR), NOW))
     assert follower.fetcher.wait_ms(NOW) == 1000
     assert follower.fetcher.wait_ms(NOW + 1000) == 0
 
@@ -472,7 +473,7 @@ def test_a_throttled_replica_that_lags_pauses_and_one_in_step_does_not() -> None
     assert follower.log.log_end_offset == 1
     request = follower.fetcher.request(NOW, 5)
     assert request.topics == [] and len(request.forgotten_topics_data) == 1
-    follower.fetcher.take(FetchResponse(session_id=7), NOW)
+    run_all(follower.fetcher.complete(FetchResponse(session_id=7), NOW))
     wait_ms = follower.fetcher.wait_ms(NOW)
     assert wait_ms is not None and 0 < wait_ms <= 1000
     clock_s[0] += 60

@@ -8,6 +8,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import UpdateMetadataRequest
+from gregor.protocol.turns import run_all
 from gregor.replication.partition import metadata_image
 from gregor.replication.partition.metadata_image import LEADER_DURING_DELETE, Endpoint, MetadataImage, PartitionState
 
@@ -55,7 +56,7 @@ def test_updates_add_up_for_topics_and_replace_brokers() -> None:
     told: list[int] = []
     image.on_update.append(lambda: told.append(image.version))
     for request in (update(("t", ID, {0: 1, 1: 2}), brokers=(1, 2)), update(("a", OTHER_ID, {0: 2}), brokers=(2,))):
-        assert image.apply(request).error_code == 0
+        assert run_all(image.apply(request)).error_code == 0
         versions.append(image.version)
     assert versions == sorted(set(versions)) and told == versions[1:]
     assert names(image) == ["a", "t"]
@@ -71,41 +72,41 @@ def test_who_is_alive_says_nothing_of_topics_that_are_expected() -> None:
     image = MetadataImage()
     image.expect_topics(True)
     assert not image.is_informed
-    image.apply(update())
+    run_all(image.apply(update()))
     assert not image.is_informed
-    image.apply(update(("t", ID, {0: 1})))
+    run_all(image.apply(update(("t", ID, {0: 1}))))
     assert image.is_informed
-    image.apply(update(("t", ID, {0: LEADER_DURING_DELETE})))
+    run_all(image.apply(update(("t", ID, {0: LEADER_DURING_DELETE}))))
     assert image.is_informed
 
 
 def test_deleted_partitions_leave_and_with_the_last_the_topic() -> None:
     image = MetadataImage()
-    image.apply(update(("t", ID, {0: 0, 1: 0})))
-    image.apply(update(("t", ID, {0: -2})))
+    run_all(image.apply(update(("t", ID, {0: 0, 1: 0}))))
+    run_all(image.apply(update(("t", ID, {0: -2}))))
     topic = image.topic("t")
     assert topic is not None and list(topic.partitions) == [1]
-    image.apply(update(("t", ID, {1: -2})))
+    run_all(image.apply(update(("t", ID, {1: -2}))))
     assert (image.topic("t"), image.topic_name(ID)) == (None, None)
     # Of a topic that was never known nothing stays either.
-    image.apply(update(("x", OTHER_ID, {0: -2})))
+    run_all(image.apply(update(("x", OTHER_ID, {0: -2}))))
     assert names(image) == []
 
 
 def test_topics_that_go_while_all_are_looked_at_are_no_trouble() -> None:
     image = MetadataImage()
-    image.apply(update(("a", ID, {0: 0}), ("t", OTHER_ID, {0: 0})))
+    run_all(image.apply(update(("a", ID, {0: 0}), ("t", OTHER_ID, {0: 0}))))
     topics = image.topics()
     assert next(topics).name == "a"
-    image.apply(update(("t", OTHER_ID, {0: LEADER_DURING_DELETE})))
+    run_all(image.apply(update(("t", OTHER_ID, {0: LEADER_DURING_DELETE}))))
     assert [topic.name for topic in topics] == ["t"]
     assert names(image) == ["a"]
 
 
 def test_a_new_topic_of_an_old_name_starts_afresh() -> None:
     image = MetadataImage()
-    image.apply(update(("t", ID, {0: 0, 1: 0})))
-    image.apply(update(("t", OTHER_ID, {0: 0})))
+    run_all(image.apply(update(("t", ID, {0: 0, 1: 0}))))
+    run_all(image.apply(update(("t", OTHER_ID, {0: 0}))))
     topic: Any = image.topic("t")
     assert (topic.topic_id, list(topic.partitions)) == (OTHER_ID, [0])
     assert (image.topic_name(ID), image.topic_name(OTHER_ID)) == (None, "t")
@@ -113,17 +114,17 @@ def test_a_new_topic_of_an_old_name_starts_afresh() -> None:
 
 def test_an_id_that_comes_later_is_taken() -> None:
     image = MetadataImage()
-    image.apply(update(("t", bytes(16), {0: 0})))
-    image.apply(update(("t", ID, {1: 0})))
+    run_all(image.apply(update(("t", bytes(16), {0: 0}))))
+    run_all(image.apply(update(("t", ID, {1: 0}))))
     topic: Any = image.topic("t")
     assert (topic.topic_id, list(topic.partitions), image.topic_name(ID)) == (ID, [0, 1], "t")
 
 
 def test_older_controllers_are_refused() -> None:
     image = MetadataImage()
-    image.apply(update(("t", ID, {0: 0}), controller_epoch=5))
+    run_all(image.apply(update(("t", ID, {0: 0}), controller_epoch=5)))
     version = image.version
-    response = image.apply(update(("u", OTHER_ID, {0: 0}), controller_epoch=4))
+    response = run_all(image.apply(update(("u", OTHER_ID, {0: 0}), controller_epoch=4)))
     assert response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     assert (names(image), image.version) == (["t"], version)
 
@@ -131,11 +132,11 @@ def test_older_controllers_are_refused() -> None:
 def test_a_deleted_name_is_told_once_unless_it_is_in_use_again() -> None:
     image = MetadataImage()
     gone = {0: LEADER_DURING_DELETE}
-    image.apply(update(("t", ID, {0: 1}), ("u", OTHER_ID, {0: 1})))
+    run_all(image.apply(update(("t", ID, {0: 1}), ("u", OTHER_ID, {0: 1}))))
     assert not image.take_deleted("t")
-    image.apply(update(("t", ID, gone), ("u", OTHER_ID, gone)))
+    run_all(image.apply(update(("t", ID, gone), ("u", OTHER_ID, gone))))
     assert [image.take_deleted("t") for _ in range(2)] == [True, False]
-    image.apply(update(("u", OTHER_ID, {0: 1})))
+    run_all(image.apply(update(("u", OTHER_ID, {0: 1}))))
     assert not image.take_deleted("u")
 
 
@@ -143,6 +144,6 @@ def test_the_latest_deleted_names_are_remembered(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(metadata_image, "_DELETED_NAMES", 2)
     image = MetadataImage()
     for name in "abc":
-        image.apply(update((name, ID, {0: 1})))
-        image.apply(update((name, ID, {0: LEADER_DURING_DELETE})))
+        run_all(image.apply(update((name, ID, {0: 1}))))
+        run_all(image.apply(update((name, ID, {0: LEADER_DURING_DELETE}))))
     assert [image.take_deleted(name) for name in "abc"] == [False, True, True]

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from gregor.broker.context import Call
+from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.server import Server
 from gregor.broker.wiring import now_ms
 from gregor.config.broker import BrokerConfig
 from gregor.config.topic import LogConfig
 from gregor.protocol.messages import CreateTopicsRequest, LeaderAndIsrRequest, StopReplicaRequest
+from gregor.protocol.turns import run_all
 from gregor.replication.partition.fetcher import FetcherSettings
 from gregor.replication.partition.metadata_image import Endpoint, LiveBroker, MetadataImage
 from gregor.replication.partition.partition import Partition
@@ -61,7 +63,7 @@ class Leader:
     def tell(self, topic: str, index: int, epoch: int) -> None:
         partition = self.partition(topic, index)
         request = role(partition, LEADER, epoch, partition.partition_epoch + 1, self.replicas.controller_epoch)
-        assert self.replicas.apply(request).topics[0].partition_errors[0].error_code == 0
+        assert run_all(self.replicas.apply(request)).topics[0].partition_errors[0].error_code == 0
 
     def append(self, topic: str, *values: bytes, index: int = 0) -> None:
         self.partition(topic, index).append(batch(*values), now_ms(), 1)
@@ -108,7 +110,9 @@ class Follower:
         settings = FollowerSettings(
             FetcherSettings(FOLLOWER, backoff_ms=50, wait_max_ms=wait_max_ms), "PLAINTEXT", 60_000, -1
         )
-        self.followers = Followers(settings, self.replicas, self.image, now_ms, lambda: 5, flush, nothing, fetchers)
+        self.followers = Followers(
+            settings, self.replicas, self.image, now_ms, lambda: 5, flush, nothing, LoopGate(), fetchers
+        )
         self.leader = leader
         self.partition_epoch = 0
 
@@ -122,7 +126,7 @@ class Follower:
         source = self.leader.partition(topic, index)
         self.partition_epoch += 1
         request = role(source, LEADER, epoch or source.leader_epoch, self.partition_epoch, 1)
-        assert self.replicas.apply(request).topics[0].partition_errors[0].error_code == 0
+        assert run_all(self.replicas.apply(request)).topics[0].partition_errors[0].error_code == 0
 
     def partition(self, topic: str, index: int = 0) -> Partition:
         partition = self.replicas.get(topic, index)
@@ -207,7 +211,7 @@ async def test_one_connection_for_each_fetcher_and_none_for_nobody(tmp_path: Pat
                 )
             ],
         )
-        follower.replicas.stop(stop)
+        run_all(follower.replicas.stop(stop))
         await until(lambda: not links)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest
+from gregor.protocol.turns import run_all
 from gregor.replication.partition.partition import Partition
 from gregor.replication.partition.replica_manager import EPOCH_DURING_DELETE, EPOCH_UNKNOWN, ReplicaManager
 from tests.replication.fakes import CountingLog, CountingLogs, HandClock
@@ -54,7 +55,7 @@ class Subject:
                 )
             ],
         )
-        response = self.manager.apply(request)
+        response = run_all(self.manager.apply(request))
         if response.error_code:
             return response.error_code
         (topic,) = response.topics
@@ -62,20 +63,22 @@ class Subject:
         return [error.error_code for error in topic.partition_errors]
 
     def stop(self, *indexes: int, epoch: int = EPOCH_UNKNOWN, delete: bool = False, controller_epoch: int = 1) -> Any:
-        response = self.manager.stop(
-            StopReplicaRequest(
-                controller_epoch=controller_epoch,
-                topic_states=[
-                    StopReplicaRequest.StopReplicaTopicState(
-                        topic_name="t",
-                        partition_states=[
-                            StopReplicaRequest.StopReplicaPartitionState(
-                                partition_index=index, leader_epoch=epoch, delete_partition=delete
-                            )
-                            for index in indexes
-                        ],
-                    )
-                ],
+        response = run_all(
+            self.manager.stop(
+                StopReplicaRequest(
+                    controller_epoch=controller_epoch,
+                    topic_states=[
+                        StopReplicaRequest.StopReplicaTopicState(
+                            topic_name="t",
+                            partition_states=[
+                                StopReplicaRequest.StopReplicaPartitionState(
+                                    partition_index=index, leader_epoch=epoch, delete_partition=delete
+                                )
+                                for index in indexes
+                            ],
+                        )
+                    ],
+                )
             )
         )
         if response.error_code:
@@ -249,7 +252,7 @@ def test_who_was_given_a_role_hears_of_it_although_the_rest_is_given_up(subject:
         for index in range(6)
     ]
     topic = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=ID, partition_states=states)
-    steps = subject.manager.apply_in_steps(LeaderAndIsrRequest(controller_epoch=1, topic_states=[topic]))
+    steps = subject.manager.apply(LeaderAndIsrRequest(controller_epoch=1, topic_states=[topic]))
     for _ in range(4):
         next(steps)
     steps.close()
@@ -257,7 +260,7 @@ def test_who_was_given_a_role_hears_of_it_although_the_rest_is_given_up(subject:
     assert set(subject.manager.partitions) == {("t", 0), ("t", 1), ("t", 2), ("t", 3)}
     stops = [StopReplicaRequest.StopReplicaPartitionState(partition_index=index) for index in range(4)]
     stopped = StopReplicaRequest.StopReplicaTopicState(topic_name="t", partition_states=stops)
-    ending = subject.manager.stop_in_steps(StopReplicaRequest(controller_epoch=1, topic_states=[stopped]))
+    ending = subject.manager.stop(StopReplicaRequest(controller_epoch=1, topic_states=[stopped]))
     for _ in range(2):
         next(ending)
     ending.close()
@@ -337,7 +340,7 @@ def test_in_steps_each_partition_is_ready_when_the_next_begins(subject: Subject)
         ]
     )
     served = []
-    for _ in subject.manager.apply_in_steps(request):
+    for _ in subject.manager.apply(request):
         served.append(sum(partition.is_leader for partition in subject.manager.partitions.values()))
     assert served == [1, 2, 3]
     assert subject.leadership == [([0, 1, 2], [])]

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pytest
 from kazoo.protocol.connection import _CONNECTION_DROP
 
+from gregor.broker.jobs.turns import LoopGate
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
 from gregor.replication.store.metadata_store import (
     BadVersion,
@@ -335,9 +336,9 @@ async def test_subtree_lists_children_before_parents(tree: Harness) -> None:
     store = await tree.open()
     for path in ("/t/a/b/c", "/t/a/d", "/t/e", "/u"):
         await store.create(path, make_parents=True)
-    doomed = await subtree(store, "/t")
+    doomed = await subtree(store, "/t", LoopGate())
     assert sorted(doomed) == ["/t", "/t/a", "/t/a/b", "/t/a/b/c", "/t/a/d", "/t/e"]
     await store.multi([Delete(path) for path in doomed])
-    assert await subtree(store, "/t") == []
+    assert await subtree(store, "/t", LoopGate()) == []
     assert await store.exists("/u") is not None
     await store.close()

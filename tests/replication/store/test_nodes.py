@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gregor.config.listeners import Listener
 from gregor.protocol.ids import ZERO_UUID, uuid_from_text
+from gregor.protocol.turns import run_all
 from gregor.replication.store import nodes
 from gregor.replication.store.nodes import (
     BrokerRegistration,
@@ -103,14 +104,14 @@ REPLICAS = st.lists(st.integers(0, 9), max_size=4, unique=True).map(tuple)
 )
 def test_what_we_write_we_read(topic_id: bytes, partitions: Any, state: Any, config: dict[str, str]) -> None:
     topic = TopicAssignment(topic_id, partitions)
-    assert nodes.decode_topic("t", nodes.encode_topic(topic)) == topic
+    assert run_all(nodes.decode_topic("t", nodes.encode_topic(topic))) == topic
     assert nodes.decode_state(nodes.encode_state(PartitionState(*state))) == PartitionState(*state)
     assert nodes.decode_config(nodes.encode_config(config)) == config
 
 
 def test_a_partition_without_replicas_is_refused() -> None:
     with pytest.raises(NodeFormatError, match="/brokers/topics/t: partition 3 has no replicas"):
-        nodes.decode_topic("t", b'{"version":3,"partitions":{"0":[1],"3":[]}}')
+        run_all(nodes.decode_topic("t", b'{"version":3,"partitions":{"0":[1],"3":[]}}'))
 
 
 def test_small_nodes_are_read_back() -> None:
@@ -150,7 +151,7 @@ def test_a_registration_time_that_is_none_counts_as_the_oldest(timestamp: str) -
 
 
 def test_older_topics_and_changes() -> None:
-    assert nodes.decode_topic("t", b'{"version":1,"partitions":{"1":[2,3],"0":[1]}}') == TopicAssignment(
+    assert run_all(nodes.decode_topic("t", b'{"version":1,"partitions":{"1":[2,3],"0":[1]}}')) == TopicAssignment(
         ZERO_UUID, {0: ReplicaAssignment((1,)), 1: ReplicaAssignment((2, 3))}
     )
     assert nodes.decode_config_change(b'{"version":1,"entity_type":"topics","entity_name":"t"}') == "topics/t"
@@ -163,7 +164,7 @@ DECODERS: list[Any] = [
     nodes.decode_controller,
     nodes.decode_controller_epoch,
     lambda data: nodes.decode_broker(0, data),
-    lambda data: nodes.decode_topic("t", data),
+    lambda data: run_all(nodes.decode_topic("t", data)),
     nodes.decode_state,
     nodes.decode_config,
     nodes.decode_config_change,

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.jobs import turns as turns_of_loop
+from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
-from gregor.replication import turns as turns_of_loop
 from gregor.replication.store import nodes
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
 from gregor.replication.store.metadata_store import Create, Set
@@ -48,7 +49,7 @@ class Subject:
         return self
 
     async def restart(self) -> None:
-        self.configs = TopicConfigs(self.store, self.broker, 3, self._spawn, self.clock)
+        self.configs = TopicConfigs(self.store, self.broker, 3, self._spawn, self.clock, LoopGate())
         self.configs.on_topics_changed.append(self._tell)
         self.configs.on_broker_changed.append(lambda: self.told.append("broker"))
         await self.configs.start()

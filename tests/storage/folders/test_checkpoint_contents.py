@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gregor.protocol.slices import run_slices
+from gregor.protocol.turns import run_all
 from gregor.storage.folders import checkpoint_contents
 from gregor.storage.folders.checkpoint_contents import gather
 from gregor.storage.folders.checkpoints import (
@@ -44,7 +44,7 @@ def test_every_file_has_its_offset() -> None:
     logs = {("a", 0): log(10), ("a", 1): log(20, start=5), ("b", 0): log(30, cleaned=7)}
     homes: Any = {("a", 0): one, ("a", 1): one, ("b", 0): other}
     folders: Any = [one, other]
-    assert run_slices(gather(ALL, folders, logs, homes, [])) == {
+    assert run_all(gather(ALL, folders, logs, homes, [])) == {
         f"/one/{HIGH_WATERMARK_FILE}": {("a", 0): 10, ("a", 1): 20},
         f"/one/{RECOVERY_POINT_FILE}": {("a", 0): 11, ("a", 1): 21},
         f"/one/{LOG_START_OFFSET_FILE}": {("a", 1): 5},
@@ -54,7 +54,7 @@ def test_every_file_has_its_offset() -> None:
         f"/other/{LOG_START_OFFSET_FILE}": {},
         f"/other/{CLEANER_OFFSET_FILE}": {("b", 0): 7},
     }
-    kept = run_slices(gather(ALL[:3], folders, {}, {}, [("kept", 0), ("unknown", 0)]))
+    kept = run_all(gather(ALL[:3], folders, {}, {}, [("kept", 0), ("unknown", 0)]))
     assert [kept[f"/one/{name}"] for name in ALL[:3]] == [{("kept", 0): number} for number in (1, 2, 3)]
 
 
@@ -62,11 +62,11 @@ def test_a_folder_that_is_not_asked_for_is_left_out() -> None:
     one, failed = Folder("/one"), Folder("/failed")
     logs, homes = {("a", 0): log(1), ("b", 0): log(2)}, {("a", 0): one, ("b", 0): failed}
     arguments: Any = ([HIGH_WATERMARK_FILE], [one], logs, homes, [])
-    assert run_slices(gather(*arguments)) == {f"/one/{HIGH_WATERMARK_FILE}": {("a", 0): 1}}
+    assert run_all(gather(*arguments)) == {f"/one/{HIGH_WATERMARK_FILE}": {("a", 0): 1}}
 
 
 def test_what_goes_meanwhile_leaves_no_offset_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_contents, "LOGS_PER_SLICE", 1)
+    monkeypatch.setattr(checkpoint_contents, "ITEMS_PER_STEP", 1)
     folder = Folder("/one")
     logs = {("a", index): log(index) for index in range(4)}
     homes = dict.fromkeys(logs, folder)
@@ -76,4 +76,4 @@ def test_what_goes_meanwhile_leaves_no_offset_behind(monkeypatch: pytest.MonkeyP
     del logs["a", 0], homes["a", 0]
     del logs["a", 3], homes["a", 3]
     logs["a", 1] = log(100)  # removed and made again
-    assert run_slices(steps) == {f"/one/{HIGH_WATERMARK_FILE}": {("a", 1): 100, ("a", 2): 2}}
+    assert run_all(steps) == {f"/one/{HIGH_WATERMARK_FILE}": {("a", 1): 100, ("a", 2): 2}}

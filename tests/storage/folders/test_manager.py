@@ -11,6 +11,7 @@ import pytest
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, uuid_from_text, uuid_to_text
+from gregor.protocol.turns import run_all
 from gregor.storage.folders import loading as log_loading
 from gregor.storage.folders.checkpoints import parse_offsets
 from gregor.storage.folders.data_folder import DataFolder
@@ -274,13 +275,13 @@ class TestCheckpoints:
             fill(log, 7 - flushed)
             log.high_watermark = high_watermark
             log.advance_log_start_offset(start)
-        manager.checkpoints.recovery_points()()
+        run_all(manager.checkpoints.recovery_points())()
         assert offsets_in(files, "recovery-point-offset-checkpoint", "/a") == {("t", 0): 3}
         assert offsets_in(files, "recovery-point-offset-checkpoint", "/b") == {("t", 1): 6}
         assert offsets_in(files, "log-start-offset-checkpoint", "/a") == {}
         assert offsets_in(files, "log-start-offset-checkpoint", "/b") == {("t", 1): 2}
         assert not files.exists("/a/replication-offset-checkpoint")
-        manager.checkpoints.high_watermarks()()
+        run_all(manager.checkpoints.high_watermarks())()
         assert offsets_in(files, "replication-offset-checkpoint", "/a") == {("t", 0): 5}
         assert offsets_in(files, "replication-offset-checkpoint", "/b") == {("t", 1): 6}
 

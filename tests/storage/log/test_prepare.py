@@ -13,10 +13,9 @@ from gregor.config.topic import LogConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import Record, RecordBatch, build_batch
 from gregor.protocol.records.compression import CODEC_NAMES
-from gregor.protocol.slices import run_slices
+from gregor.protocol.turns import ITEMS_PER_STEP, run_all
 from gregor.storage.log.prepare import (
     LISTED_ERRORS,
-    SLICE_RECORDS,
     NeedsPreparation,
     PreparedBatch,
     prepare,
@@ -35,7 +34,7 @@ def records(count: int, *, start_ms: int = NOW_MS, size: int = 30) -> list[Recor
 
 
 def prepared(data: bytes | bytearray, config: LogConfig, **options: Any) -> RecordBatch:
-    done = run_slices(prepare(data, config, NOW_MS, **options))
+    done = run_all(prepare(data, config, NOW_MS, **options))
     assert isinstance(done, PreparedBatch)
     found = RecordBatch(done)
     assert found.crc_ok()
@@ -45,7 +44,7 @@ def prepared(data: bytes | bytearray, config: LogConfig, **options: Any) -> Reco
 
 def refused(data: bytes | bytearray, config: LogConfig) -> KafkaError:
     with pytest.raises(KafkaError) as raised:
-        run_slices(prepare(data, config, NOW_MS))
+        run_all(prepare(data, config, NOW_MS))
     return raised.value
 
 
@@ -247,7 +246,7 @@ def test_a_prepared_batch_is_appended_as_it_is() -> None:
     sent = build_batch(records(2000))
     with pytest.raises(NeedsPreparation):
         log.append_as_leader(sent, 0, NOW_MS)
-    done = run_slices(prepare(sent, log.config, NOW_MS))
+    done = run_all(prepare(sent, log.config, NOW_MS))
     assert log.append_as_leader(done, 4, NOW_MS).last_offset == 1999
     found = RecordBatch(files.read_bytes(f"{log.directory}/{0:020d}.log"))
     assert (found.crc_ok(), found.leader_epoch, found.compression) == (True, 4, 4)
@@ -263,4 +262,4 @@ def test_many_records_are_looked_at_in_slices() -> None:
         except StopIteration:
             break
         turns += 1
-    assert turns >= 3000 // SLICE_RECORDS
+    assert turns >= 3000 // ITEMS_PER_STEP

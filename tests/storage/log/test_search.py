@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from gregor.protocol.records.batch import Record, build_batch
-from gregor.protocol.slices import Slices, run_slices
+from gregor.protocol.turns import ITEMS_PER_STEP, Steps, run_all
 from gregor.storage.log.log import Log
-from gregor.storage.log.search import SLICE_RECORDS
 from tests.storage.logs import NOW_MS, log_config, open_log
 from tests.storage.memory_files import MemoryFiles
 
@@ -24,7 +23,7 @@ def filled(files: MemoryFiles, batches: int, records: int = 5, **settings: objec
     return log
 
 
-def steps(work: Slices[Any]) -> tuple[Any, int, int]:
+def steps(work: Steps[Any]) -> tuple[Any, int, int]:
     """(what came of it, turns it gave, calls it asked for)."""
     turns = calls = 0
     result = None
@@ -85,7 +84,7 @@ def test_a_large_batch_is_looked_at_in_slices() -> None:
     log.append_as_leader(sent, 0, NOW_MS)
     found, turns, calls = steps(log.searching_timestamp(NOW_MS + 2990))
     assert found == (NOW_MS + 2990, 2990, 0)
-    assert turns >= 2990 // SLICE_RECORDS
+    assert turns >= 2990 // ITEMS_PER_STEP
     assert calls == 1  # the codec
 
 
@@ -118,7 +117,7 @@ def test_segments_deleted_during_the_search(unlinked: bool) -> None:
     for path in log.delete_segments(2, NOW_MS):
         if unlinked:
             files.unlink(path)
-    found = run_slices(work)
+    found = run_all(work)
     first = log.log_start_offset
     assert found == ((NOW_MS + first, first, first // 20) if unlinked else found)
     assert found is not None
