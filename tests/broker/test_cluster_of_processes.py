@@ -204,7 +204,7 @@ def test_a_broker_that_alone_has_no_zookeeper_leads_no_longer(cluster: GregorClu
         cluster.until_isr("cut-off", [0, 7])
         gate.shut()
         assert cluster.until_led("cut-off", not_by=7) == 0
-        until(lambda: "for the others this broker is dead" in cut_off.log(), "it has found out")
+        until(lambda: "fenced: the cluster considers this broker dead" in cut_off.log(), "it has found out")
         gate.open()
         until(lambda: 7 in cluster.registered(), "it is registered again")
         cluster.until_isr("cut-off", [0, 7])
