@@ -397,6 +397,7 @@ class GroupCoordinator:
             )
         topics = []
         for topic in fetched.topics:
+            await turns.next()
             partitions = []
             for number, partition in enumerate(topic.partitions, 1):
                 partitions.append(
