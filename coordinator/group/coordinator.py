@@ -69,8 +69,8 @@ class GroupCoordinator:
         partition_count: int = 50,
         new_uuid: Callable[[], str] | None = None,
     ) -> None:
-        """`clock_ms` is the wall clock; `new_uuid` makes the second half of member ids. `pause` is awaited from time to
-        time by requests about many groups or partitions, for others to have a turn."""
+        """`clock_ms` is the wall clock; `new_uuid` makes the second half of member ids. Requests about many groups or
+        partitions proceed in turns of `gate`."""
         self._config = config
         self._gate = gate
         self.partition_count = partition_count
@@ -397,6 +397,7 @@ class GroupCoordinator:
             )
         topics = []
         for topic in fetched.topics:
+            await turns.next()
             partitions = []
             for number, partition in enumerate(topic.partitions, 1):
                 partitions.append(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gregor.broker.jobs.turns import LoopTurns
 from gregor.coordinator.group import coordinator
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
@@ -17,6 +18,7 @@ from gregor.protocol.messages import (
     OffsetFetchRequest,
 )
 from tests.broker.harness import Harness, running
+from tests.coordinator.context import Context
 
 COMMITTED = {"a": [0, 1, 2, 5, 6, 9], "b": [3], "c": [0, 1, 2]}
 
@@ -141,3 +143,21 @@ def test_groups(groups: Harness, at_a_time: int, monkeypatch: pytest.MonkeyPatch
     refused = groups.ask(DeleteGroupsRequest(groups_names=[f"no{number}" for number in range(7)]), 2).results
     assert sorted(group.group_id for group in refused) == [f"no{number}" for number in range(7)]
     assert {group.error_code for group in refused} == {ErrorCode.GROUP_ID_NOT_FOUND}
+
+
+def test_many_small_topics_in_the_old_form_give_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = []
+
+    async def count(turns: LoopTurns) -> None:
+        passed.append(turns)
+
+    monkeypatch.setattr(LoopTurns, "next", count)
+    wanted = [
+        OffsetFetchRequest.OffsetFetchRequestTopic(name=f"t{number}", partition_indexes=[0]) for number in range(100)
+    ]
+    with Context() as context:
+        response = context.run(
+            context.coordinator.offset_fetch(OffsetFetchRequest(group_id="g", topics=wanted, require_stable=False), 7)
+        )
+    assert len(response.topics) == len(wanted)
+    assert len(passed) >= len(wanted)
