@@ -59,8 +59,6 @@ if TYPE_CHECKING:
 LISTED_ERRORS = 200
 """An answer with an error for each of 100,000 records would be a weapon."""
 
-"""A look at one takes a microsecond or two."""
-
 QUICK_BYTES = 20 * 1024
 QUICK_PLAIN_BYTES = 40 * 1024
 QUICK_RECORDS = 400
