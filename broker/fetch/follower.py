@@ -178,13 +178,13 @@ class FollowerRead(RepeatedRead):
         partition = place.find(self._broker)
         if partition is None or not partition.is_leader or partition.log is None:
             return False
-        log = partition.log
+        log, offsets = partition.log, partition.log.offsets
         return (
-            place.offset == log.log_end_offset
+            place.offset == offsets.log_end_offset
             and place.leader_epoch in (-1, partition.leader_epoch)
             and place.last_fetched_epoch in (-1, log.latest_epoch())
-            and place.told_log_start_offset == log.log_start_offset
-            and (place.told_high_watermark == log.high_watermark or not self.session.tells_at_once)
+            and place.told_log_start_offset == offsets.log_start_offset
+            and (place.told_high_watermark == offsets.high_watermark or not self.session.tells_at_once)
         )
 
     def _must_wait(self, place: Place, partition: Partition) -> bool:

@@ -143,9 +143,9 @@ class Maintenance:
         """What a follower truncated was synced; what it writes there since is not, and a start after a power cut must
         not take it for that. Returns when the checkpoints say so."""
         async with self._checkpointing:
-            fell = [log for log in list(self._logs.logs.values()) if log.recovery_point_fell]
+            fell = [log for log in list(self._logs.logs.values()) if log.offsets.recovery_point_fell]
             for log in fell:
-                log.recovery_point_fell = False
+                log.offsets.recovery_point_fell = False
             if fell:
                 await self._write_checkpoints()
 

@@ -4,7 +4,7 @@ Pure decisions; the bytes are the log's. Owner of the high watermark (HW):
 
 - HW = the smallest log end offset among the in-sync replicas and among followers about to rejoin them;
 - the HW moves only while at least min(min.insync.replicas, replicas) are in sync (KAFKA-15583);
-- the HW never falls while a broker leads, and lives in one place, `log.high_watermark`.
+- the HW never falls while a broker leads, and lives in one place, `log.offsets.high_watermark`.
 
 Not thread-safe: everything runs on the event loop's thread.
 """
@@ -116,17 +116,17 @@ class Partition:
     def high_watermark(self) -> int:
         """Consumers see offsets below it. -1 without a log."""
         log = self.log
-        return -1 if log is None else log.high_watermark
+        return -1 if log is None else log.offsets.high_watermark
 
     @property
     def log_end_offset(self) -> int:
         log = self.log
-        return -1 if log is None else log.log_end_offset
+        return -1 if log is None else log.offsets.log_end_offset
 
     @property
     def log_start_offset(self) -> int:
         log = self.log
-        return -1 if log is None else log.log_start_offset
+        return -1 if log is None else log.offsets.log_start_offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -169,7 +169,7 @@ class Partition:
         if self._sole_leader:
             log = self.log
             info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client)  # type: ignore[union-attr]
-            log.high_watermark = log.log_end_offset  # type: ignore[union-attr]
+            log.offsets.high_watermark = log.offsets.log_end_offset  # type: ignore[union-attr]
             if self._delayed.active:
                 self._delayed.run(self._commit_verdict)
             return info
@@ -214,7 +214,7 @@ class Partition:
     def _commit_verdict(self, offset: int) -> ErrorCode | None:
         if not self.is_leader or self.log is None:
             return self._resigned_with
-        if self.log.high_watermark < offset:
+        if self.log.offsets.high_watermark < offset:
             return None
         if self._sole_leader or len(self._maximal_isr) >= self._effective_min_isr():
             return ErrorCode.NONE
@@ -297,7 +297,7 @@ class Partition:
         log = self.log
         if log is None or (leader_only and not self.is_leader):
             raise KafkaError(self._resigned_with)
-        upper_offset = log.high_watermark if replica_id < 0 else log.log_end_offset
+        upper_offset = log.offsets.high_watermark if replica_id < 0 else log.offsets.log_end_offset
         read = log.read if waits_for_disk else log.read_cached
         return read(offset, max_bytes, upper_offset, min_one_batch)
 
@@ -328,13 +328,13 @@ class Partition:
         """
         if last_fetched_epoch < 0:
             return None
-        log = self.log
-        if log is None:
+        if self.log is None:
             raise KafkaError(self._resigned_with)
-        if log.latest_epoch() == last_fetched_epoch and log.log_start_offset <= offset <= log.log_end_offset:
+        log, offsets = self.log, self.log.offsets
+        if log.latest_epoch() == last_fetched_epoch and offsets.log_start_offset <= offset <= offsets.log_end_offset:
             return None  # nearly always
         epoch, end_offset = log.epoch_end_offset(last_fetched_epoch)
-        if epoch < 0 or end_offset < 0 or offset < log.log_start_offset:
+        if epoch < 0 or end_offset < 0 or offset < offsets.log_start_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {last_fetched_epoch}, offset {offset}")
         if epoch < last_fetched_epoch or end_offset < offset:
             return epoch, end_offset
@@ -410,18 +410,18 @@ class Partition:
 
         Whoever reads from this replica, or waits for more, is told. Raises KafkaError as the log does.
         """
-        log = self.log
-        assert log is not None
+        assert self.log is not None
+        log, offsets = self.log, self.log.offsets
         if len(records):
-            if log.log_start_offset == log.log_end_offset:
+            if offsets.log_start_offset == offsets.log_end_offset:
                 log.begin_with(records, now_ms)
             log.append_as_follower(records, now_ms)
-        before = log.high_watermark, log.log_start_offset
-        log.high_watermark = min(max(leader_high_watermark, log.log_start_offset), log.log_end_offset)
-        start_offset = min(leader_log_start_offset, log.high_watermark)
-        if start_offset > log.log_start_offset:
+        before = offsets.high_watermark, offsets.log_start_offset
+        offsets.high_watermark = min(max(leader_high_watermark, offsets.log_start_offset), offsets.log_end_offset)
+        start_offset = min(leader_log_start_offset, offsets.high_watermark)
+        if start_offset > offsets.log_start_offset:
             log.advance_log_start_offset(start_offset)
-        if self._delayed.active and before != (log.high_watermark, log.log_start_offset):
+        if self._delayed.active and before != (offsets.high_watermark, offsets.log_start_offset):
             self._delayed.run(self._commit_verdict)
 
     def truncate_to_epoch(self, leader_epoch: int, leader_end_offset: int, now_ms: int) -> None:
@@ -485,7 +485,7 @@ class Partition:
             self.check_follows(replica_id)
             return
         before, start_before = follower.log_end_offset, follower.log_start_offset
-        follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms)
+        follower.fetched(offset, log_start_offset, log.offsets.log_end_offset, now_ms)
         follower.broker_epoch = broker_epoch
         moved = before != offset and self._advance_high_watermark(now_ms)
         if (moved or log_start_offset != start_before) and self._delayed.active:
@@ -579,11 +579,11 @@ class Partition:
             self._delayed.run(self._commit_verdict)
 
     def _advance_high_watermark(self, now_ms: int) -> bool:
-        log = self.log
-        assert log is not None
+        assert self.log is not None
         if self.under_min_isr:
             return False
-        end_offset = new = log.log_end_offset
+        offsets = self.log.offsets
+        end_offset = new = offsets.log_end_offset
         for follower in self._followers.values():
             position = follower.log_end_offset
             # A caught-up follower outside the ISR is waited for: else the HW would run ahead of it for ever.
@@ -594,7 +594,7 @@ class Partition:
                 )
             ):
                 new = position
-        if new <= log.high_watermark:
+        if new <= offsets.high_watermark:
             return False
-        log.high_watermark = new
+        offsets.high_watermark = new
         return True

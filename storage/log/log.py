@@ -10,8 +10,9 @@
     Truncation      removes the end of the log
     Retention       removes its beginning
 
-The parts share three objects and nothing else: the offsets (the Log itself, as LogOffsets), the append limits and the
-health of the log. Methods raise KafkaError with KAFKA_STORAGE_ERROR when a file cannot be used.
+The parts share three objects and nothing else: the offsets, the append limits and the health of the log. None of them
+refers to the log, which is freed as soon as its last user drops it (a cycle may stay for good: broker.jobs.gc_policy).
+Methods raise KafkaError with KAFKA_STORAGE_ERROR when a file cannot be used.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import ReferenceType, ref
 
 from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.storage.log.append import Appender, AppendInfo
@@ -34,7 +36,6 @@ from gregor.storage.log.swap import SegmentSwap
 from gregor.storage.log.truncate import Truncation
 from gregor.storage.producers.replay import replay_producers
 from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS, ProducerEntry, ProducerStates
-from gregor.storage.segment.batches import HEADER_BYTES, BatchHeader
 from gregor.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
@@ -50,14 +51,13 @@ def ignore_error(_log: Log, _error: OSError) -> None:
     """The `on_error` of a log that no data folder depends on."""
 
 
-class Log(LogOffsets):
-    """Not thread-safe: everything is called on one thread, except FlushPlan.run.
-
-    The offsets are attributes of the log, and the four methods that requests call are its parts' own: both are reached
-    without a frame between.
-    """
+class Log:
+    """Not thread-safe: everything is called on one thread, except FlushPlan.run. The four methods that requests call
+    are the parts' own, and `offsets` is there for callers on the path of requests: both are reached without a frame
+    between."""
 
     __slots__ = (
+        "__weakref__",
         "_appender",
         "_config",
         "_flusher",
@@ -74,6 +74,7 @@ class Log(LogOffsets):
         "directory",
         "epochs",
         "moving",
+        "offsets",
         "partition",
         "producers",
         "read",
@@ -102,7 +103,7 @@ class Log(LogOffsets):
         now_ms: int,
         on_error: Callable[[Log, OSError], None],
     ) -> None:
-        super().__init__(log_start_offset, log_end_offset, recovery_point)
+        self.offsets = offsets = LogOffsets(log_start_offset, log_end_offset, recovery_point)
         self.directory = directory
         self.topic = topic
         self.partition = partition
@@ -116,15 +117,16 @@ class Log(LogOffsets):
         self._config = config
         self._segments = held = Segments(files, directory, segments, names_changed=names_changed)
         limits = AppendLimits()
-        self._health = health = LogHealth(directory, f"{topic}-{partition}", limits, partial(on_error, self))
-        self._flusher = flusher = Flusher(self, held, health, producers, epochs, config, now_ms)
-        self._roller = roller = Roller(self, held, limits, health, producers, flusher, config)
-        self._appender = appender = Appender(self, held, limits, health, producers, epochs, roller, config)
-        self._reader = reader = Reader(self, held, health)
-        self._searcher = Searcher(self, held, health)
-        self.swap = swap = SegmentSwap(self, held, health, producers)
-        self._truncation = Truncation(self, held, health, producers, epochs, flusher, roller, swap)
-        self._retention = Retention(self, held, health, producers, epochs, roller)
+        report = partial(_report, ref(self), on_error)
+        self._health = health = LogHealth(directory, f"{topic}-{partition}", limits, report)
+        self._flusher = flusher = Flusher(offsets, held, health, producers, epochs, config, now_ms)
+        self._roller = roller = Roller(offsets, held, limits, health, producers, flusher, config)
+        self._appender = appender = Appender(offsets, held, limits, health, producers, epochs, roller, config)
+        self._reader = reader = Reader(offsets, held, health)
+        self._searcher = Searcher(offsets, held, health)
+        self.swap = swap = SegmentSwap(offsets, held, health, producers)
+        self._truncation = Truncation(offsets, held, health, producers, epochs, flusher, roller, swap)
+        self._retention = Retention(offsets, held, health, producers, epochs, roller)
         self.append_as_leader = appender.append_as_leader
         self.append_as_follower = appender.append_as_follower
         self.read = reader.read
@@ -205,6 +207,34 @@ class Log(LogOffsets):
         self._flusher.configure(config)
 
     # State
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.offsets.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.offsets.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.offsets.high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        self.offsets.high_watermark = offset
+
+    @property
+    def recovery_point(self) -> int:
+        return self.offsets.recovery_point
+
+    @property
+    def cleaned_offset(self) -> int | None:
+        return self.offsets.cleaned_offset
+
+    @cleaned_offset.setter
+    def cleaned_offset(self, offset: int | None) -> None:
+        self.offsets.cleaned_offset = offset
 
     @property
     def offline(self) -> bool:
@@ -358,14 +388,8 @@ class Log(LogOffsets):
         self._truncation.restart_at(offset, now_ms)
 
     def begin_with(self, records: memoryview | bytes | bytearray, now_ms: int = 0) -> None:
-        """Of an empty log: move its begin back to that of the first of these batches, if the log was to begin in the
-        middle of it. A leader whose log starts there, after DeleteRecords, sends the batch as a whole. (Kafka's
-        Partition.appendRecordsToFollowerOrFutureReplica.)"""
-        if len(records) < HEADER_BYTES:
-            return
-        first = BatchHeader.read(records)
-        if 0 <= first.base_offset < self.log_end_offset <= first.last_offset:
-            self.truncate_fully_and_start_at(first.base_offset, now_ms)
+        """Of an empty log: move its begin back to that of the first of these batches. See `Truncation.begin_with`."""
+        self._truncation.begin_with(records, now_ms)
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Hide everything below the offset (DeleteRecords, or the leader's log start offset). Nothing happens if it
@@ -425,6 +449,12 @@ class Log(LogOffsets):
             self._flusher.flush(self.plan_close())
         for segment in self._segments.items:
             segment.close()
+
+
+def _report(log: ReferenceType[Log], on_error: Callable[[Log, OSError], None], error: OSError) -> None:
+    """Pass an error on, unless the log is gone: no table holds it then."""
+    if (failed := log()) is not None:
+        on_error(failed, error)
 
 
 def _activate(active: Segment) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gregor.storage.producers.replay import replay_producers
+from gregor.storage.segment.batches import HEADER_BYTES, BatchHeader
 
 if TYPE_CHECKING:
     from gregor.storage.log.epochs import LeaderEpochs
@@ -75,6 +76,16 @@ class Truncation:
         offsets.recovery_point_fell |= offset < offsets.recovery_point
         offsets.log_start_offset = offsets.log_end_offset = offsets.high_watermark = offsets.recovery_point = offset
         self._finish()
+
+    def begin_with(self, records: memoryview | bytes | bytearray, now_ms: int) -> None:
+        """Of an empty log: move its begin back to that of the first of these batches, if the log was to begin in the
+        middle of it. A leader whose log starts there, after DeleteRecords, sends the batch as a whole. (Kafka's
+        Partition.appendRecordsToFollowerOrFutureReplica.)"""
+        if len(records) < HEADER_BYTES:
+            return
+        first = BatchHeader.read(records)
+        if 0 <= first.base_offset < self._offsets.log_end_offset <= first.last_offset:
+            self.restart_at(first.base_offset, now_ms)
 
     def _truncate(self, offset: int, now_ms: int) -> None:
         offsets, segments, producers = self._offsets, self._segments, self._producers

@@ -34,6 +34,11 @@ class CountingLog:
         self.led_since_ms = since_ms
 
     @property
+    def offsets(self) -> CountingLog:
+        """It has no parts to share them with."""
+        return self
+
+    @property
     def config(self) -> Any:
         return SimpleNamespace(min_insync_replicas=self.min_insync_replicas)
 

@@ -66,7 +66,7 @@ MUTANTS = (
     ),
     mutant(
         "acks=all is answered at once",
-        Edit("replication", "_commit_verdict", "self.log.high_watermark < offset", "False"),
+        Edit("replication", "_commit_verdict", "self.log.offsets.high_watermark < offset", "False"),
     ),
     mutant(
         "min.insync.replicas is ignored",
@@ -192,7 +192,9 @@ MUTANTS = (
     ),
     mutant(
         "a follower counts as committed what its leader does, whether it has it or not",
-        Edit("replication", "append_as_follower", "min(max(ANY_1, ANY_2), log.log_end_offset)", "max(ANY_1, ANY_2)"),
+        Edit(
+            "replication", "append_as_follower", "min(max(ANY_1, ANY_2), offsets.log_end_offset)", "max(ANY_1, ANY_2)"
+        ),
     ),
     mutant(
         "of a high watermark alone no follower is told",
@@ -204,7 +206,7 @@ MUTANTS = (
     ),
     mutant(
         "a follower does not learn what was deleted",
-        Edit("replication", "append_as_follower", "start_offset > log.log_start_offset", "False"),
+        Edit("replication", "append_as_follower", "start_offset > offsets.log_start_offset", "False"),
     ),
     mutant(
         "a follower that lacks what was deleted does not begin anew",

@@ -118,7 +118,7 @@ def test_a_truncation_withdraws_what_a_checkpoint_vouches_for(
         append(harness, topic)
     harness.run(jobs._flush())
     assert recovery_point() == 2
-    assert not log.recovery_point_fell
+    assert not log.offsets.recovery_point_fell
 
 
 def test_flush_messages_counts_for_what_the_broker_writes(harness: Harness, jobs: Maintenance, topic: str) -> None:

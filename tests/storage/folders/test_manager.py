@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from pathlib import Path
+from weakref import ref
 
 import pytest
 
@@ -24,6 +25,7 @@ from gregor.storage.fs.folder_lock import FolderInUse
 from gregor.storage.log.log import Log
 from tests.storage.logs import NOW_MS, batch, log_config, read_offsets
 from tests.storage.memory_files import MemoryFiles
+from tests.support.cycles import left_in_cycles
 
 TOPIC_ID = uuid_from_text("ST_DYboMSwu29fD6Z_eltQ")
 OTHER_ID = uuid_from_text("XoSDzgrARomkabma0vbG8w")
@@ -217,6 +219,27 @@ class TestRemoval:
         assert manager.get("t", 0) is None
         assert len(held.read()) == 3 * len(batch(1))
         held.release()
+
+    @pytest.mark.parametrize("loaded", [False, True])
+    def test_the_log_is_freed_without_a_collection(self, loaded: bool) -> None:
+        files = MemoryFiles()
+        manager = started(files)
+        if loaded:
+            fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL_SEGMENTS), 10)
+            manager.close_all()
+            manager = started(files)
+        removed: list[ref[Log]] = []
+
+        def remove() -> None:
+            log = manager.get_or_create("orders", 0, TOPIC_ID, SMALL_SEGMENTS)
+            fill(log, 10)
+            log.flush(NOW_MS)
+            manager.checkpoints.write_all()
+            manager.remove("orders", 0)
+            removed.append(ref(log))
+
+        assert left_in_cycles(remove) == set()
+        assert [log() for log in removed] == [None]
 
     def test_what_is_not_there(self) -> None:
         with pytest.raises(KafkaError) as caught:

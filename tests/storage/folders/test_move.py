@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import struct
+from weakref import ref
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +16,11 @@ from gregor.protocol.ids import ZERO_UUID
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.folders.move import LogMove
 from gregor.storage.folders.move_progress import CopiedSegment, format_progress, parse_progress
+from gregor.storage.log.log import Log
 from gregor.storage.segment.index import SparseIndex
 from tests.storage.logs import NOW_MS, batch, log_config, read_offsets
 from tests.storage.memory_files import MemoryFiles
+from tests.support.cycles import left_in_cycles
 
 HOME, TARGET, OTHER = "/home", "/target", "/third"
 
@@ -77,6 +80,21 @@ def test_a_swap_that_is_tried_again_copies_nothing_twice(monkeypatch: pytest.Mon
     assert len(entries) == 14
     assert entries == sorted(set(entries))
     assert read_offsets(moved, 0) == list(range(15))
+
+
+def test_both_logs_of_a_move_are_freed_without_a_collection() -> None:
+    manager = begun(MemoryFiles())[0]
+    dropped: list[ref[Log]] = []
+
+    def move_and_remove() -> None:
+        move = manager.moves.under_way["t", 0]  # type: ignore[index]
+        copied(move)
+        moved, _ = manager.finish_move(move)
+        dropped.extend([ref(move.log), ref(moved)])
+        manager.remove("t", 0)
+
+    assert left_in_cycles(move_and_remove) == set()
+    assert [log() for log in dropped] == [None, None]
 
 
 def test_an_error_is_about_the_disk_that_it_came_from() -> None:

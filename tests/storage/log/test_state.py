@@ -1,0 +1,70 @@
+"""What the parts of a log share does not keep the log alive."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from weakref import ref
+
+import pytest
+
+from gregor.protocol.errors import KafkaError
+from gregor.storage.log.log import Log
+from tests.storage.log.test_log import BATCH_BYTES, filled_log
+from tests.storage.logs import NOW_MS, batch, log_config, open_log, sequenced
+from tests.storage.memory_files import MemoryFiles
+from tests.support.cycles import left_in_cycles
+
+
+def test_a_dropped_log_is_freed_without_a_collection() -> None:
+    """Whatever its parts have done before; what was handed out of it may outlive it."""
+    files = MemoryFiles()
+    handed_out: list[object] = []
+
+    def live() -> None:
+        complaints: list[Log] = []
+        log = filled_log(files, on_error=lambda failed, _error: complaints.append(failed), retention_bytes=3000)
+        log.append_as_leader(sequenced(7, 0, 0), 1, NOW_MS)
+        log.append_as_leader(sequenced(7, 0, 0), 1, NOW_MS)
+        log.config = log_config(segment_bytes=6 * BATCH_BYTES, retention_bytes=5 * BATCH_BYTES)
+        log.flush(NOW_MS)
+        log.offset_for_timestamp(NOW_MS + 1000)
+        log.offset_of_max_timestamp()
+        handed_out.extend([log.read(3, 1000, 20), log.read_cached(4, 1000, 20), log.append_as_leader])
+        handed_out.append(log.searching_timestamp(NOW_MS))
+        log.high_watermark = log.log_end_offset
+        for path in log.delete_old_segments(NOW_MS):
+            files.unlink(path)
+        log.truncate_to(17, NOW_MS)
+        copy = open_log(files, "/data/copy-0", log_start_offset=16)
+        copy.truncate_fully_and_start_at(16)
+        copy.append_as_follower(log.read(16, 1000, 17).read(), NOW_MS)
+        copy.close(clean=True)
+        log.roll(NOW_MS)
+        files.shorten(3)
+        with suppress(KafkaError):
+            log.append_as_leader(batch(), 1, NOW_MS)
+        assert complaints == [log]
+        complaints.clear()
+        log.close(clean=True)
+        dropped.append(ref(log))
+
+    dropped: list[ref[Log]] = []
+    assert left_in_cycles(live) == set()
+    assert [log() for log in dropped] == [None]
+    assert len(handed_out) == 4
+
+
+def test_an_error_of_a_part_that_outlives_its_log_is_reported_to_nobody() -> None:
+    files = MemoryFiles()
+    complaints: list[OSError] = []
+    log = filled_log(files, 2, on_error=lambda _log, error: complaints.append(error))
+    append = log.append_as_leader
+    files.fail("write")
+    with pytest.raises(KafkaError, match="cannot append"):
+        append(batch(), 0, NOW_MS)
+    assert len(complaints) == 1
+    del log
+    files.fail("write")
+    with pytest.raises(KafkaError, match="cannot append"):
+        append(batch(), 0, NOW_MS)
+    assert len(complaints) == 1
