@@ -13,6 +13,7 @@ from gregor.protocol.turns import run_all
 from gregor.replication.partition.partition import Partition
 from gregor.replication.partition.replica_manager import EPOCH_DURING_DELETE, EPOCH_UNKNOWN, ReplicaManager
 from tests.replication.fakes import CountingLog, CountingLogs, HandClock
+from tests.support.cycles import left_in_cycles
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16
 
@@ -102,6 +103,27 @@ def test_roles_are_taken_and_told_once(subject: Subject) -> None:
     assert subject.lead(1, 0, epoch=1) == [0, 0]
     assert subject.leadership[1:] == [([1], [0])]
     assert (first.is_leader, second.is_leader) == (False, True)
+
+
+def test_deleted_partitions_are_freed_without_a_collection(subject: Subject) -> None:
+    def lead_follow_and_delete() -> None:
+        verdicts: list[ErrorCode] = []
+        subject.lead(0, 1, epoch=1)
+        led = subject.manager.get("t", 0)
+        assert led is not None
+        led.append(b"abc", 1, -1)
+        led.watch(lambda: None)
+        led.when_committed(3, verdicts.append)
+        led.update_follower(1, 3, 2)
+        led.propose_isr([0, 1])
+        led.isr_decided([0, 1], 2, 3)
+        led.when_committed(9, verdicts.append)
+        subject.lead(1, 0, epoch=2)
+        subject.stop(0, 1, delete=True)
+        subject.stopped.clear()
+        assert verdicts == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    assert left_in_cycles(lead_follow_and_delete) == set()
 
 
 def test_what_is_set_aside_for_want_of_room_follows_again_afterwards(subject: Subject) -> None:
