@@ -179,10 +179,12 @@ class OsFile:
 
     __slots__ = ("_close_at_release", "_fd", "_files", "_holds", "path", "used", "write")
 
+    write: Callable[[ReadableBuffer], int]
+    """Set while the file is open."""
+
     def __init__(self, files: OsFiles, path: str) -> None:
         self.path = path
         self.used = False
-        self.write: Callable[[ReadableBuffer], int] = self._open_and_write
         self._files = files
         self._fd = -1
         self._holds = 0
@@ -266,7 +268,7 @@ class OsFile:
         elif self._fd >= 0:
             descriptor, self._fd = self._fd, -1
             self._close_at_release = False
-            self.write = self._open_and_write
+            del self.write
             self._files.closed(self)
             os.close(descriptor)
 
@@ -289,6 +291,15 @@ class OsFile:
         self.write = partial(os.write, descriptor)
         self._files.opened(self)
         return descriptor
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[[ReadableBuffer], int]:
+            """`write` of a file that is not open. As an attribute it would be a cycle, in which the file stays when its
+            segment is deleted (broker.jobs.gc_policy)."""
+            if name != "write":
+                raise AttributeError(name)
+            return self._open_and_write
 
     def _open_and_write(self, data: ReadableBuffer) -> int:
         return os.write(self.fileno(), data)

@@ -20,7 +20,7 @@ from gregor.storage.folders.identity import InconsistentFolder, MetaProperties
 from gregor.storage.folders.loading import DuplicatePartition
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.folders.names import FolderKind, parse_folder_name
-from gregor.storage.fs.files import DirectoryEntry, OsFiles
+from gregor.storage.fs.files import DirectoryEntry, Files, OsFiles
 from gregor.storage.fs.folder_lock import FolderInUse
 from gregor.storage.log.log import Log
 from tests.storage.logs import NOW_MS, batch, log_config, read_offsets
@@ -40,7 +40,7 @@ class Clock:
         return self.now_ms
 
 
-def new_manager(files: MemoryFiles, *folders: str, clock: Clock | None = None, **settings: str) -> LogManager:
+def new_manager(files: Files, *folders: str, clock: Clock | None = None, **settings: str) -> LogManager:
     folders = folders or ("/data",)
     for folder in folders:
         files.make_directory(folder)
@@ -48,7 +48,7 @@ def new_manager(files: MemoryFiles, *folders: str, clock: Clock | None = None, *
     return LogManager(config, files, clock or Clock())
 
 
-def started(files: MemoryFiles, *folders: str) -> LogManager:
+def started(files: Files, *folders: str) -> LogManager:
     manager = new_manager(files, *folders)
     for _ in manager.load(lambda topic: SMALL_SEGMENTS):
         pass
@@ -221,13 +221,12 @@ class TestRemoval:
         held.release()
 
     @pytest.mark.parametrize("loaded", [False, True])
-    def test_the_log_is_freed_without_a_collection(self, loaded: bool) -> None:
-        files = MemoryFiles()
-        manager = started(files)
+    def test_the_log_is_freed_without_a_collection(self, loaded: bool, tmp_path: Path) -> None:
+        manager = started(OsFiles(), str(tmp_path))
         if loaded:
             fill(manager.get_or_create("orders", 0, TOPIC_ID, SMALL_SEGMENTS), 10)
             manager.close_all()
-            manager = started(files)
+            manager = started(OsFiles(), str(tmp_path))
         removed: list[ref[Log]] = []
 
         def remove() -> None:

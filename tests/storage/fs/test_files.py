@@ -12,6 +12,7 @@ import pytest
 
 from gregor.storage.fs.files import SECOND_CHANCES, ContentCache, Files, OsFiles
 from tests.storage.memory_files import MemoryFiles
+from tests.support.cycles import left_in_cycles
 
 
 @pytest.fixture(params=["os", "memory"])
@@ -24,6 +25,24 @@ def directory(files: Files, tmp_path: Path) -> str:
     path = str(tmp_path / "data")
     files.make_directory(path)
     return path
+
+
+def test_a_dropped_file_is_freed_without_a_collection(tmp_path: Path) -> None:
+    files = OsFiles(limit=4)
+
+    def use() -> None:
+        for name in "ab":
+            file = files.create(f"{tmp_path}/{name}")
+            file.close()
+            assert file.write(b"hello") == 5
+            file.close()
+        files.open(f"{tmp_path}/a")
+        again = files.open(f"{tmp_path}/b")
+        assert again.write(b" world") == 6
+        again.close()
+        assert not hasattr(again, "read_at")
+
+    assert left_in_cycles(use) == set()
 
 
 def test_file_is_appended_to_read_cut_and_renamed(files: Files, directory: str) -> None:
