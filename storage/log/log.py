@@ -290,7 +290,7 @@ class Log:
 
     @property
     def unflushed_messages(self) -> int:
-        return self.log_end_offset - self.recovery_point
+        return self.offsets.log_end_offset - self.offsets.recovery_point
 
     def retire(self) -> None:
         """Write nothing any more: the files under the log's names may belong to another log by now."""
@@ -313,7 +313,7 @@ class Log:
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
         """(epoch, end offset): the largest epoch that is not above the given one, and where it ended; (-1, -1) if that
         is not known. (Kafka's LeaderEpochFileCache.endOffsetFor.)"""
-        return self.epochs.end_offset_for(leader_epoch, self.log_end_offset)
+        return self.epochs.end_offset_for(leader_epoch, self.offsets.log_end_offset)
 
     def epoch_for_offset(self, offset: int) -> int | None:
         return self.epochs.epoch_for_offset(offset)
