@@ -160,8 +160,9 @@ class Node:
             self._zookeeper, self._cluster_id = await open_zookeeper(config, logs, lifetimes)
             self._store = self._zookeeper
         else:
-            home = home_of_store(logs, self._files)
-            self._store, self._cluster_id = await open_own_store(config, logs, home, lifetimes, self._store_failed)
+            self._store, self._cluster_id = await open_own_store(
+                config, logs, self._files, lifetimes, self._store_failed
+            )
         return self._store
 
     async def join(
