@@ -17,7 +17,6 @@ from gregor.replication.controller.context import Cluster
 from gregor.replication.controller.election import elect_preferred
 
 FIRST_CHECK_S = 5.0
-_PARTITIONS_PER_STEP = 500
 
 
 class Controller(Protocol):
