@@ -20,7 +20,7 @@ FIRST_CHECK_S = 5.0
 
 
 class Controller(Protocol):
-    """What is needed of controller_loop.ControllerLoop."""
+    """What is needed of controller.loop.ControllerLoop."""
 
     cluster: Cluster | None
 
