@@ -127,11 +127,13 @@ class Node:
         self._zookeeper: ZooKeeperStore | None = None
         self._local: ControllerRequestHandler | None = None
         self._member: Member | None = None
+        self._mover: LogMover | None = None
         self._opened = False
         self.failed = False
         self.stalls = Stalls()
         self._lifetimes = AsyncExitStack()
         self._lifetimes.callback(self._close_logs)
+        self._lifetimes.callback(self._close_mover)
         self._lifetimes.callback(self._logs.release_reserves)
 
     async def open_storage(self) -> None:
@@ -160,8 +162,9 @@ class Node:
             self._zookeeper, self._cluster_id = await open_zookeeper(config, logs, lifetimes)
             self._store = self._zookeeper
         else:
-            home = home_of_store(logs, self._files)
-            self._store, self._cluster_id = await open_own_store(config, logs, home, lifetimes, self._store_failed)
+            self._store, self._cluster_id = await open_own_store(
+                config, logs, self._files, lifetimes, self._store_failed
+            )
         return self._store
 
     async def join(
@@ -202,7 +205,6 @@ class Node:
         self.broker = self._serving_parts(base, control, admin, groups, mover)
         stop_in_order(
             self._lifetimes,
-            mover=mover,
             background=self._background,
             member=member,
             scan_helper=self._scan_helper,
@@ -428,6 +430,11 @@ class Node:
         """Take everything apart, as far as it was built; the logs are closed cleanly, whatever else fails."""
         await self._lifetimes.aclose()
 
+    def _close_mover(self) -> None:
+        """After the store: its thread may be copying part of a log, and the registration must not last until then."""
+        if self._mover is not None:
+            self._mover.close()
+
     def _close_logs(self) -> None:
         if self._opened:
             self._logs.close_all(-1 if self._local is None else self._local.broker_epoch)
@@ -438,7 +445,6 @@ class Node:
 def stop_in_order(
     lifetimes: AsyncExitStack,
     *,
-    mover: LogMover,
     background: Background,
     member: Member | None,
     scan_helper: ScanHelper,
@@ -447,8 +453,7 @@ def stop_in_order(
     logs: LogManager,
     connections: Connections,
 ) -> None:
-    """Have the parts end with `lifetimes`, the last one first; the store and the logs follow."""
-    lifetimes.callback(mover.close)
+    """Have the parts end with `lifetimes`, the last one first; the store, the mover and the logs follow."""
     lifetimes.push_async_callback(background.close)
     if member is not None:  # what it waits for is on a thread of the background
         lifetimes.push_async_callback(member.close)

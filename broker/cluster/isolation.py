@@ -74,7 +74,10 @@ class Isolation:
             self._silent_s(),
             len(leading),
         )
-        await self._gate.run(self._replicas.resign(leading))
+        # The first partitions at once, before anything else has a turn.
+        rest = self._gate.start(self._replicas.resign(leading))
+        if rest is not None:
+            await rest
 
     async def _counts_as_dead(self) -> bool:
         """By the word of the first that answers and knows anybody."""

@@ -142,6 +142,8 @@ class Connection(asyncio.BufferedProtocol):
                         if answers:
                             self._transport.write(answers)
                             answers = b""
+                        if self.closed:  # by an earlier answer, which this append has completed
+                            return
                         if answer is not None:
                             self._dispatcher.enqueue(answer)
                         else:

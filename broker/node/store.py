@@ -26,13 +26,13 @@ class StartError(Exception):
 async def open_own_store(
     config: BrokerConfig,
     logs: LogManager,
-    home: DataFolder,
+    files: Files,
     lifetimes: AsyncExitStack,
     on_failed: Callable[[StoreError], None],
 ) -> tuple[EmbeddedStore, str]:
     """The store in one of the data folders, and the cluster's id."""
-    wanted = logs.load_meta(None, config.broker_id)
-    store = EmbeddedStore(f"{home.path}/{FILE_NAME}")
+    wanted = logs.load_meta(None, config.broker_id)  # folders where that fails are offline from here on
+    store = EmbeddedStore(f"{home_of_store(logs, files).path}/{FILE_NAME}")
     lifetimes.push_async_callback(store.close)
     store.on_failed.append(on_failed)
     await store.start()

@@ -45,7 +45,7 @@ ItemT = TypeVar("ItemT")
 
 
 class Controller(Protocol):
-    """What is needed of controller_loop.ControllerLoop."""
+    """What is needed of controller.loop.ControllerLoop."""
 
     cluster: Cluster | None
 

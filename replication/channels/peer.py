@@ -298,7 +298,8 @@ class Peer:
         return attempt.result()
 
     async def _exchange(self, request: ApiMessage, version: int) -> Any:
-        assert self._wire is not None
+        wire = self._wire
+        assert wire is not None
         key = request.API_KEY
         codec = RequestCodec(key, version, self._client_id)
         correlation_id = next(self._correlation_ids) & MAX_CORRELATION_ID
@@ -306,6 +307,8 @@ class Peer:
             frame = await self._gate.run(codec.frame_in_steps(request, correlation_id))
         else:
             frame = codec.frame(request, correlation_id)
+        if wire is not self._wire:  # closed while other work proceeded
+            raise PeerError("it is not wanted any more")
         came: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
 
         def settle(answer: memoryview) -> None:
@@ -316,7 +319,7 @@ class Peer:
             if not came.done():
                 came.set_exception(error)
 
-        self._wire.ask(frame, settle, fail)
+        wire.ask(frame, settle, fail)
         answer = await came
         if key in _LONG:
             message, _ = await self._gate.run(codec.decode_in_steps(answer, correlation_id))

@@ -17,11 +17,10 @@ from gregor.replication.controller.context import Cluster
 from gregor.replication.controller.election import elect_preferred
 
 FIRST_CHECK_S = 5.0
-_PARTITIONS_PER_STEP = 500
 
 
 class Controller(Protocol):
-    """What is needed of controller_loop.ControllerLoop."""
+    """What is needed of controller.loop.ControllerLoop."""
 
     cluster: Cluster | None
 

@@ -1,6 +1,6 @@
 """The controller's decisions, pure: `decide(cluster, event) -> (cluster, actions)`.
 
-The shell (controller_loop) watches the nodes, turns what it reads into events, does the actions in order, and only
+The shell (controller.loop) watches the nodes, turns what it reads into events, does the actions in order, and only
 then takes the new picture for true. If a write is refused because a node has changed meanwhile, it throws the decision
 away, reads everything again and goes on from `Elected`. Hence a decision may count on its writes: a conditional set
 of version v makes version v + 1.

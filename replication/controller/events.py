@@ -82,7 +82,7 @@ class IsrChanged(NamedTuple):
 
 
 class AlterPartitionReceived(NamedTuple):
-    """Leaders asked for these states of their partitions, and may have them (isr_proposals)."""
+    """Leaders asked for these states of their partitions, and may have them (controller.alter_partition)."""
 
     states: Mapping[TopicPartition, PartitionState]
 

@@ -199,7 +199,7 @@ class ControllerLoop:
         return await done
 
     async def elect(self, keys: Collection[TopicPartition], unclean: bool) -> dict[TopicPartition, int | KafkaError]:
-        """The new leader of each of these partitions, or why there is none; see leader_elections. Of a broker that is
+        """The new leader of each of these partitions, or why there is none; see elect_leaders. Of a broker that is
         not the controller: NOT_CONTROLLER for each."""
         return await controller_orders.elect(self, keys, unclean)
 

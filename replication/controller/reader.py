@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 
@@ -147,7 +147,9 @@ class ControllerReader:
             if node is not None:
                 try:
                     unclean = self._configs.log_config(name).unclean_leader_election_enable
-                    assignment = await self._gate.run(nodes.decode_topic(name, node[0]))
+                    assignment = self._gate.start(nodes.decode_topic(name, node[0]))
+                    if isinstance(assignment, Awaitable):
+                        assignment = await assignment
                     topics[name] = TopicRead(assignment, node[1].version, unclean)
                 except nodes.NodeFormatError as error:
                     _log.warning("Topic ignored: %s", error)

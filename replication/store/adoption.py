@@ -7,7 +7,7 @@ store's file. (In a cluster an unknown folder is a deleted topic's, and must not
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Protocol
 
 from gregor.protocol.ids import ZERO_UUID, Uuid, random_uuid
@@ -54,7 +54,9 @@ async def adopt(store: MetadataStore, broker_id: int, logs: Iterable[FoundLog], 
             continue
         await turns.next()
         node = await store.get(nodes.topic_path(name))
-        known = None if node is None else await gate.run(nodes.decode_topic(name, node[0]))
+        known = None if node is None else gate.start(nodes.decode_topic(name, node[0]))
+        if isinstance(known, Awaitable):
+            known = await known
         news = sorted(found.keys() - (known.partitions.keys() if known is not None else set()))
         if not news:
             continue

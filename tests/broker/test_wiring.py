@@ -267,9 +267,9 @@ def test_a_member_of_a_cluster_ends_while_there_are_threads(tmp_path: Path) -> N
         return SimpleNamespace(close=end, stop=end)
 
     member: Any = SimpleNamespace(close=close_member)
+    harness.node._mover = part("mover")
     stop_in_order(
         harness.node._lifetimes,
-        mover=part("mover"),
         background=harness.node._background,
         member=member,
         scan_helper=waited_for("scan helper"),

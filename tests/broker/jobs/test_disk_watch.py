@@ -214,6 +214,16 @@ def test_without_the_folder_of_the_metadata_nothing_is_begun_anew(tmp_path: Path
     assert not list((tmp_path / "b").glob("gregor-metadata*"))
 
 
+def test_the_metadata_is_not_opened_in_a_folder_that_failed_at_its_identity(tmp_path: Path) -> None:
+    filled(tmp_path).stop()
+    (tmp_path / "a" / "meta.properties").unlink()
+    (tmp_path / "a" / "meta.properties").mkdir()
+    harness = Harness(tmp_path / "a", log_dirs=folders(tmp_path))
+    with pytest.raises(StartError, match="metadata store is in none of the data folders"):
+        harness.run(harness.node.open_storage())
+    harness.stop()
+
+
 def test_a_broken_node_is_named_at_the_start(tmp_path: Path) -> None:
     async def broken() -> None:
         store = EmbeddedStore(f"{tmp_path}/{FILE_NAME}")

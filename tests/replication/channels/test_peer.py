@@ -13,6 +13,7 @@ import uvloop
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.protocol.messages import (
+    AlterPartitionRequest,
     ApiVersionsResponse,
     FetchRequest,
     FetchResponse,
@@ -275,6 +276,21 @@ async def test_a_cancelled_request_leaves_no_answer_behind() -> None:
             await task
         slow.append(True)
         assert (await peer.ask(MetadataRequest())).controller_id == 7
+
+
+@on_loop
+async def test_a_long_request_whose_connection_is_closed_while_it_waits_for_its_turn() -> None:
+    async with broker(metadata) as (peer, asked):
+        await peer.ask(MetadataRequest())
+        peer._versions = {**VERSIONS, AlterPartitionRequest.API_KEY: (0, 3)}
+        other = asyncio.ensure_future(peer._gate.wait())  # so that the request waits
+        await asyncio.sleep(0)
+        waiting = asyncio.ensure_future(peer.ask(AlterPartitionRequest()))
+        asyncio.get_running_loop().call_soon(peer.close)
+        with pytest.raises(PeerError, match="not wanted any more"):
+            await waiting
+        await other
+        assert asked == [(18, 0), (3, 9)]
 
 
 @on_loop
