@@ -159,7 +159,7 @@ class AlterPartitionManager:
             version = min(offered[1], AlterPartitionRequest.MAX_VERSION)
             if any(one.partition.topic_id == ZERO_UUID for one in wanted):
                 version = min(version, NAMES_UNTIL)
-            answer: AlterPartitionResponse = await self._link.ask(self._request(wanted, version), version)
+            answer: AlterPartitionResponse = await self._link.send(self._request(wanted, version), version)
         except (OSError, StoreError) as error:
             self._log_once(f"In-sync replicas cannot be altered, the controller is not reached: {error}")
             return False

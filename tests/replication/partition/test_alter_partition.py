@@ -42,7 +42,7 @@ class Controller:
         assert api_key == 56
         return self.versions
 
-    async def ask(self, request: AlterPartitionRequest, max_version: int) -> AlterPartitionResponse:
+    async def send(self, request: AlterPartitionRequest, max_version: int) -> AlterPartitionResponse:
         request, _ = AlterPartitionRequest.decode(memoryview(request.encode(max_version)), max_version)
         self.asked.append(request)
         await self.go.wait()
