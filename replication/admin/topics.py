@@ -230,7 +230,7 @@ class Admin:
     def _exists(self, name: str) -> KafkaError:
         cluster = self._controller.cluster
         known = None if cluster is None else cluster.topics.get(name)
-        doomed = known is not None and (known.deleting or known.doomed)
+        doomed = known is not None and (known.deleting or known.deletion_queued)
         what = f"topic {name} is still being deleted" if doomed else f"topic {name} already exists"
         return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, what)
 
