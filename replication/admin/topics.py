@@ -49,11 +49,11 @@ class Controller(Protocol):
 
     cluster: Cluster | None
 
-    def look(self) -> None: ...
+    def check_conditions(self) -> None: ...
 
     async def wait_until(self, predicate: Callable[[], bool], timeout_ms: int | None = None) -> bool: ...
 
-    async def until_notified(self, most_s: float) -> None: ...
+    async def until_notified(self, timeout_s: float) -> None: ...
 
     async def elect(
         self, keys: Collection[TopicPartition], unclean: bool
@@ -131,7 +131,7 @@ class Admin:
         self.settings = ConfigAdmin(store, config, broker_id, configs, gate, check_addresses)
         self._is_reserved = is_reserved
         # Who waits may learn from another controller how it ended.
-        image.on_update.append(controller.look)
+        image.on_update.append(controller.check_conditions)
 
     @property
     def is_controller(self) -> bool:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.channels.messages import BrokerRequest
+from gregor.replication.controller.context import Cluster
 from gregor.replication.store.metadata_store import Operation
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, TopicAssignment
 
@@ -135,8 +136,9 @@ Event = (
     | ShutdownAnnounced
 )
 
-Step = Callable[[Event], Awaitable[bool]]
-"""Decide on an event and act; False if the decision is void, as it was made on an old state of the cluster."""
+Step = Callable[[Event], Awaitable[Cluster | None]]
+"""Decide on an event, carry the decision out, and return the new context; None if the decision is void because the
+context was outdated: then all nodes will be read again."""
 
 # -- actions -----------------------------------------------------------------------------------------------------------
 
