@@ -109,10 +109,10 @@ async def test_what_waits_for_the_controller_s_turn_is_given_up(
             begun.append("work")
 
         async with asyncio.timeout(30):
-            elected = await admin.elect_leaders([("t", 0)], 10)
+            elected = await admin.replicas.elect_leaders([("t", 0)], 10)
         assert codes(elected.values()) == [ErrorCode.REQUEST_TIMED_OUT]
-        assert await code(admin.reassign({("t", 0): (0,)}, 10)) is ErrorCode.REQUEST_TIMED_OUT
-        assert await code(admin.reassignments(None, 10)) is ErrorCode.REQUEST_TIMED_OUT
+        assert await code(admin.replicas.reassign({("t", 0): (0,)}, 10)) is ErrorCode.REQUEST_TIMED_OUT
+        assert await code(admin.replicas.reassignments(None, 10)) is ErrorCode.REQUEST_TIMED_OUT
         assert await code(time_limit.TimeLimit().within(lambda: loop.in_turn(work))) is ErrorCode.REQUEST_TIMED_OUT
         answers = ControllerAnswers(loop, running.store)
         told = await answers.alter_partition(AlterPartitionRequest(broker_id=0), 3)
@@ -120,7 +120,7 @@ async def test_what_waits_for_the_controller_s_turn_is_given_up(
         assert away.waiting == 1  # the controller itself
         away.open.set()
         monkeypatch.undo()
-        assert await admin.elect_leaders([("t", 0)], 30_000) != {}
+        assert await admin.replicas.elect_leaders([("t", 0)], 30_000) != {}
         assert begun == []
 
 

@@ -21,7 +21,8 @@ from gregor.protocol.records.batch import build_batch
 from gregor.protocol.turns import run_all
 from gregor.replication.admin.config_changes import ConfigChange, ConfigOperation
 from gregor.replication.admin.configs import incremental, replacement
-from gregor.replication.admin.topics import NOTIFIED_WITHIN_MS, Admin, NewTopic
+from gregor.replication.admin.controller_wait import NOTIFIED_WITHIN_MS
+from gregor.replication.admin.topics import Admin, NewTopic
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.loop import ControllerLoop
 from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
