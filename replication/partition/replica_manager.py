@@ -237,7 +237,7 @@ class ReplicaManager:
         config = self._topic_config(partition.topic)
         log = self._logs.get_or_create(partition.topic, partition.partition, partition.topic_id, config, is_new=is_new)
         # From the checkpoint; recovery may have cut the log below it, retention moved its start above it.
-        log.high_watermark = min(max(log.high_watermark, log.log_start_offset), log.log_end_offset)
+        log.restore_high_watermark(log.high_watermark)
         partition.log = log
 
     # -- disks ---------------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def test_new_settings_hold_from_the_next_append_on() -> None:
         log.append_as_leader(batch(), 0, NOW_MS)
     smaller = log.config.with_overrides({"max.message.bytes": "90"})
     smaller.segment_bytes = 2 * BATCH_BYTES
-    log.config = smaller
+    log.configure(smaller)
     log.append_as_leader(batch(size=0), 0, NOW_MS)
     assert base_offsets(log) == [0, 3]
     with pytest.raises(KafkaError) as raised:
