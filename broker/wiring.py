@@ -29,6 +29,7 @@ from gregor.broker.log import logger
 from gregor.broker.net.advertised_addresses import OwnAddresses
 from gregor.broker.net.connections import Connections
 from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
+from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.node.base_parts import base_parts
 from gregor.broker.node.controller_parts import controller_parts
 from gregor.broker.node.log_loading import StartupLoading
@@ -296,6 +297,7 @@ class Node:
             connections=self._connections,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
+            route_slots=RouteSlots(),
             max_request_bytes=config["socket.request.max.bytes"],
             background=self._background,
             gate=self._gate,
