@@ -88,7 +88,7 @@ def harness(crashed: Path, gate: Gate) -> Iterator[Harness]:
 
 
 def loaded(harness: Harness) -> bool:
-    return harness.node._loading.is_over
+    return harness.node.loading.is_over
 
 
 def leaders(harness: Harness, name: str) -> list[int]:
@@ -321,9 +321,9 @@ def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, g
 
 
 def test_what_was_said_to_an_earlier_life_is_not_done_late(harness: Harness, gate: Gate) -> None:
-    assert harness.node._local is not None
     # As after the end of a session, while the logs were being checked.
-    harness.node._local.registered(harness.node._local.broker_epoch + 1)
+    local = harness.broker.local_broker
+    local.registered(local.broker_epoch + 1)
     gate.open = True
     harness.until(lambda: loaded(harness))
     assert harness.node.broker.replicas.get("slow", 0) is None
