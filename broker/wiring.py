@@ -250,7 +250,7 @@ class Node:
         local, recovering = base.local, base.recovering
         await self._loading.finish(lambda log: recovering.loaded(log, local.broker_epoch))
         recovering.all_loaded(local.broker_epoch)
-        if recovering.must_be_asked:
+        if recovering.must_notify_controller:
             await disk_watch.tell_controller()
         await base.adoption.run()
         self._background.remove_later(self._logs.take_unlinkable(), 0)
@@ -320,7 +320,7 @@ class Node:
             listener=listener,
             delete_topics=config["delete.topic.enable"],
         )
-        base.recovering.on_late_answer.append(loop.answered_late)
+        base.recovering.on_deferred_response.append(loop.answered_late)
         answers = ControllerAnswers(loop, base.store)
         return _Control(
             loop, answers, lambda: ControllerChannel(config.broker_id, base.image, answers, listener, timeout_ms, gate)
@@ -378,7 +378,7 @@ class Node:
             local_broker=base.local,
             controller=control.answers,
             admin=admin,
-            topic_creator=TopicCreator(config, admin, member.topic_requests if member else None),
+            topic_creator=TopicCreator(config, admin, member.topic_forwarder if member else None),
             groups=groups,
             consumer_offsets=ConsumerOffsets(base.store),
             producer_ids=ProducerIdAllocator(base.store, config.broker_id, blocks.claim if self.in_cluster else None),

@@ -12,7 +12,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
 
 if TYPE_CHECKING:
-    from gregor.broker.cluster.topic_requests import TopicRequests
+    from gregor.broker.cluster.topic_forwarder import TopicForwarder
     from gregor.config.broker import BrokerConfig
     from gregor.replication.admin.topics import Admin
 
@@ -22,7 +22,7 @@ WARNED_EVERY_S = 30.0
 class TopicCreator:
     """Creates topics on first use, each once however many clients ask for it at the same time."""
 
-    def __init__(self, config: BrokerConfig, admin: Admin, requests: TopicRequests | None = None) -> None:
+    def __init__(self, config: BrokerConfig, admin: Admin, requests: TopicForwarder | None = None) -> None:
         """`requests`: in a cluster, the way to a controller that is another broker."""
         self._config = config
         self._admin = admin

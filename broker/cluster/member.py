@@ -13,7 +13,7 @@ from gregor.broker.cluster.controlled_shutdown import hand_over
 from gregor.broker.cluster.isolation import Isolation
 from gregor.broker.cluster.membership import Membership
 from gregor.broker.cluster.replication_service import Replicating
-from gregor.broker.cluster.topic_requests import TopicRequests
+from gregor.broker.cluster.topic_forwarder import TopicForwarder
 from gregor.replication.controller.auto_leader_rebalance import AutoLeaderRebalance
 from gregor.replication.partition.alter_partition import AlterPartitionManager
 
@@ -64,7 +64,7 @@ class Member:
         self._controller = controller
         self._background = background
         self._shutdown_link = link()
-        self.topic_requests = TopicRequests(config, image, background.gate)
+        self.topic_forwarder = TopicForwarder(config, image, background.gate)
         session_timeout_ms: int = config["zookeeper.session.timeout.ms"]
         self._membership = Membership(
             store,

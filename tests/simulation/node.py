@@ -144,7 +144,7 @@ class Node:
         self.controller = ControllerLoop(
             broker_id, self.store, channels, self.configs, clock_ms, gate, listener=LISTENER
         )
-        self.recovering.on_late_answer.append(self.controller.answered_late)
+        self.recovering.on_deferred_response.append(self.controller.answered_late)
         self.answers = ControllerAnswers(self.controller, self.store)
         self.handlers = load_handlers()
         self.broker: Any = None
@@ -211,7 +211,7 @@ class Node:
                 self.recovering.loaded(log, self.local.broker_epoch)
                 await asyncio.sleep(self._loading_s)
         self.recovering.all_loaded(self.local.broker_epoch)
-        while self.recovering.must_be_asked:
+        while self.recovering.must_notify_controller:
             try:
                 await announce_disk_event(self.store, self.broker_id)
                 return

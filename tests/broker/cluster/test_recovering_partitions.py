@@ -163,7 +163,7 @@ def test_a_topic_deleted_meanwhile_is_gone_when_its_logs_are_ready(harness: Harn
 
 
 def test_a_controller_on_another_broker_hears_of_late_deletions_too(harness: Harness, gate: Gate) -> None:
-    harness.node.recovering.on_late_answer.clear()  # the short way to a controller in the same process
+    harness.node.recovering.on_deferred_response.clear()  # the short way to a controller in the same process
     deletion = harness.begin(DeleteTopicsRequest(topic_names=["slow"], timeout_ms=30_000), 5)
     gate.open = True
     assert harness.run(deletion).responses[0].error_code == 0
