@@ -185,7 +185,7 @@ class Server:
             apply(self._config, texts, broker.topic_configs.broker_changed, self._listeners.check)
 
     async def stop(self) -> None:
-        await self._node.hand_over()
+        await self._node.controlled_shutdown()
         self._listeners.close()
         self._node.stalls.stop()
         if self._control_socket is not None:

@@ -107,6 +107,7 @@ class Node:
     controller: ControllerLoop
     recovering: RecoveringPartitions
     cleaner: LogCleaner
+    maintenance: Maintenance
     control: Control
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -135,6 +136,17 @@ class Node:
         self._lifetimes.callback(self._close_logs)
         self._lifetimes.callback(self._close_mover)
         self._lifetimes.callback(self._logs.release_reserves)
+
+    @property
+    def store(self) -> MetadataStore:
+        """The metadata store, from `open_storage` on."""
+        assert self._store is not None
+        return self._store
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether logs are still being loaded, as a crash has left them to be checked."""
+        return not self._loading.is_over
 
     async def open_storage(self) -> None:
         """Lock the data folders, open the metadata store, agree on whose they are. Raises StartError."""
@@ -177,7 +189,7 @@ class Node:
         ConfigError where other listeners cannot be opened."""
         base = self._base_parts()
         mover = self._mover = LogMover(self._config, self._logs, base.replicas, self._background)
-        maintenance = Maintenance(
+        maintenance = self.maintenance = Maintenance(
             self._config,
             self._logs,
             self._background,
@@ -329,15 +341,11 @@ class Node:
     def _cluster_member(self, base: _Base, control: _Control, maintenance: Maintenance) -> Member | None:
         if self._zookeeper is None:
             return None
-        from gregor.broker.cluster.member import Member  # a broker that is alone starts faster without
+        from gregor.broker.cluster.member import ClusterState, Member  # a single broker starts faster without
 
         return Member(
             self._config,
-            self._zookeeper,
-            base.local,
-            base.replicas,
-            base.image,
-            base.configs,
+            ClusterState(self._zookeeper, base.local, base.replicas, base.image, base.configs),
             control.loop,
             control.new_link,
             self._background,
@@ -420,11 +428,11 @@ class Node:
         self.failed = True
         signal.raise_signal(signal.SIGTERM)
 
-    async def hand_over(self) -> None:
+    async def controlled_shutdown(self) -> None:
         """Before the listeners are closed. A broker that is alone, or at its end by a fault of its own, has no other
         to hand anything to."""
         if self._member is not None and not self.failed:
-            await self._member.hand_over()
+            await self._member.controlled_shutdown()
 
     async def close(self) -> None:
         """Take everything apart, as far as it was built; the logs are closed cleanly, whatever else fails."""

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, cast
 
-from gregor.broker.cluster.controlled_shutdown import hand_over
+from gregor.broker.cluster.controlled_shutdown import controlled_shutdown
 from gregor.broker.cluster.membership import Membership
 from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.cluster.replication_service import Replicating
@@ -265,9 +265,9 @@ class Node:
         )
 
     async def stop(self) -> None:
-        """What gregor.broker.wiring's hand_over and close do."""
+        """What gregor.broker.wiring's controlled_shutdown and close do."""
         epoch = self.local.broker_epoch
-        if await hand_over(self.config, self._link(), self.store, self.image, self.replicas, epoch):
+        if await controlled_shutdown(self.config, self._link(), self.store, self.image, self.replicas, epoch):
             await self.replicating.close()
         await self.controller.until_notified(TOLD_WITHIN_S)
         self._network.stop_listening(host_of(self.broker_id), self.process)

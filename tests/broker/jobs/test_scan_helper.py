@@ -56,7 +56,7 @@ def crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def loaded(folder: Path) -> tuple[dict[str, Any], int]:
     """What a start makes of the folder, and how many walks were another's."""
     harness = Harness(folder).start()
-    harness.until(lambda: harness.node._loading.is_over, 30)
+    harness.until(lambda: not harness.node.is_loading, 30)
     found = {
         path.name: [
             (log.log_end_offset, log.producer_ids()[7].batches, log.epoch_entries()[:1]),
@@ -130,7 +130,7 @@ def test_a_stop_in_the_middle_leaves_no_process(crashed: Path, monkeypatch: pyte
     harness = Harness(crashed)
     harness.start()
     processes = harness.node._scan_helper._processes
-    harness.until(lambda: bool(processes) or harness.node._loading.is_over)
+    harness.until(lambda: bool(processes) or not harness.node.is_loading)
     harness.stop()
     assert all(one.done() for one in processes)
     again, _ = loaded(crashed)
