@@ -65,7 +65,7 @@ async def controlled_shutdown(
 async def _request_shutdown(channel: ControllerChannel, request: ControlledShutdownRequest) -> bool:
     """Send the request; return whether the controller has moved all leaderships."""
     try:
-        answer: ControlledShutdownResponse = await channel.ask(request)
+        answer: ControlledShutdownResponse = await channel.send(request)
     except OSError as error:
         logger.info("controlled shutdown: the controller cannot be reached: %s", error)
         return False

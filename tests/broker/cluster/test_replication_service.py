@@ -34,22 +34,23 @@ def replicating(background: Background, partitions: list[Led] | None = None) -> 
 class Led:
     """A partition that this broker leads, and whether its check fails."""
 
-    topic, is_leader = "t", True
+    topic, is_leader, log_end_offset = "t", True, 0
 
     def __init__(self, partition: int, broken: bool) -> None:
         self.partition = partition
         self.broken = broken
         self.checks = 0
         self.checked_often = asyncio.Event()
+        self.in_sync = self
 
-    def isr_to_shrink(self, _now_ms: int) -> None:
+    def isr_to_shrink(self, _log_end_offset: int, _now_ms: int) -> None:
         self.checks += 1
         if self.checks >= 3:
             self.checked_often.set()
         if self.broken:
             raise AssertionError("a bug")
 
-    def look_again(self, _now_ms: int) -> None:
+    def check_progress(self, _now_ms: int) -> None:
         return
 
 
