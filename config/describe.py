@@ -20,7 +20,7 @@ from gregor.config.broker import (
     broker_definition,
     listener_key,
 )
-from gregor.config.definitions import READ_ONLY, ConfigDef, ConfigError
+from gregor.config.definitions import LISTED, READ_ONLY, ConfigDef, ConfigError
 from gregor.config.tables.broker_keys import BROKER_KEYS, broker_synonyms
 from gregor.config.tables.no_effect_keys import inert_keys
 from gregor.config.tables.topic_keys import TOPIC_KEYS
@@ -101,7 +101,7 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[C
     return [
         describe_topic_key(key, overrides, broker)
         for key, definition in TOPIC_KEYS.items()
-        if not definition.internal or key in overrides
+        if definition.visibility == LISTED or key in overrides
     ]
 
 
@@ -122,7 +122,7 @@ def describe_broker_key(key: str, broker: BrokerConfig) -> ConfigEntry:
 def described_broker_keys(broker: BrokerConfig) -> list[str]:
     """All settings of this broker; of internal and retired ones, and unknown ones, those that somebody set."""
     table = {**BROKER_KEYS, **inert_keys()}
-    listed = [key for key, definition in table.items() if not (definition.internal or definition.retired)]
+    listed = [key for key, definition in table.items() if definition.visibility == LISTED]
     given = (*broker.static_texts, *broker.unknown_texts, *broker.dynamic_default_texts, *broker.dynamic_texts)
     return list(dict.fromkeys((*listed, *given)))
 

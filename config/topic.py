@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gregor.config.broker import BrokerConfig, nearest_key_hint
-from gregor.config.definitions import ConfigDef, ConfigError, ConfigValue
+from gregor.config.definitions import ConfigDef, ConfigError
 from gregor.config.tables.topic_keys import TOPIC_KEYS
+from gregor.config.validators import ConfigValue
 
 # Broker keys count in hours or minutes where the topic's key counts in milliseconds.
 _UNIT_MS = {"hours": 3_600_000, "minutes": 60_000}

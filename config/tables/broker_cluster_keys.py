@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gregor.config.definitions import CLUSTER_WIDE, LONG_MAX, ConfigDef
+from gregor.config.definitions import CLUSTER_WIDE, INTERNAL, LONG_MAX, RETIRED, ConfigDef
+from gregor.config.validators import at_least
 
 _W = CLUSTER_WIDE  # rows without `dynamic` are read-only
 
@@ -14,36 +15,36 @@ _METADATA_STORE = (
         "string",
         "",
         "host:port[,host:port][/chroot] of the ZooKeeper ensemble; empty keeps the metadata in an embedded store.",
-        retired=True,
+        visibility=RETIRED,
     ),
     ConfigDef(
         "zookeeper.session.timeout.ms",
         "int",
         18000,
         "Time without a sign of life after which a broker loses its registration.",
-        retired=True,
+        visibility=RETIRED,
     ),
     ConfigDef(
         "zookeeper.connection.timeout.ms",
         "int",
         None,
         "How long to wait for the first connection; unset takes zookeeper.session.timeout.ms.",
-        retired=True,
+        visibility=RETIRED,
     ),
     ConfigDef(
         "zookeeper.set.acl",
         "boolean",
         False,
         "Whether nodes are created with access control lists.",
-        retired=True,
+        visibility=RETIRED,
     ),
     ConfigDef(
         "zookeeper.max.in.flight.requests",
         "int",
         10,
         "Unanswered requests to ZooKeeper before waiting.",
-        minimum=1,
-        retired=True,
+        at_least(1),
+        visibility=RETIRED,
     ),
 )
 
@@ -53,7 +54,7 @@ _TRANSACTIONS = (
         "int",
         900000,
         "Longest transaction timeout a producer may ask.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -61,7 +62,7 @@ _TRANSACTIONS = (
         "int",
         604800000,
         "An idle transactional id is forgotten after it.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -69,7 +70,7 @@ _TRANSACTIONS = (
         "short",
         3,
         "Replicas of __transaction_state.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -77,7 +78,7 @@ _TRANSACTIONS = (
         "int",
         50,
         "Partitions of __transaction_state.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -85,7 +86,7 @@ _TRANSACTIONS = (
         "int",
         104857600,
         "Segment size of __transaction_state.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -93,7 +94,7 @@ _TRANSACTIONS = (
         "int",
         2,
         "min.insync.replicas of __transaction_state.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -101,7 +102,7 @@ _TRANSACTIONS = (
         "int",
         5242880,
         "Bytes per read when one loads.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -109,7 +110,7 @@ _TRANSACTIONS = (
         "int",
         10000,
         "How often overdue transactions are aborted.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -117,7 +118,7 @@ _TRANSACTIONS = (
         "int",
         3600000,
         "How often expired transactional ids are removed.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -137,26 +138,14 @@ _REPLICATION = (
         30000,
         "Time behind the leader after which a follower leaves the in-sync replicas.",
     ),
-    ConfigDef(
-        "replica.fetch.max.bytes",
-        "int",
-        1048576,
-        "Bytes a follower asks for per partition.",
-        minimum=0,
-    ),
-    ConfigDef(
-        "replica.fetch.response.max.bytes",
-        "int",
-        10485760,
-        "Bytes a follower asks for in all.",
-        minimum=0,
-    ),
+    ConfigDef("replica.fetch.max.bytes", "int", 1048576, "Bytes a follower asks for per partition.", at_least(0)),
+    ConfigDef("replica.fetch.response.max.bytes", "int", 10485760, "Bytes a follower asks for in all.", at_least(0)),
     ConfigDef("replica.fetch.min.bytes", "int", 1, "Bytes a follower's fetch waits for."),
     ConfigDef("replica.fetch.wait.max.ms", "int", 500, "Longest a follower's fetch waits."),
-    ConfigDef("replica.fetch.backoff.ms", "int", 1000, "Pause after a failed fetch.", minimum=0),
+    ConfigDef("replica.fetch.backoff.ms", "int", 1000, "Pause after a failed fetch.", at_least(0)),
     ConfigDef("replica.socket.timeout.ms", "int", 30000, "Socket timeout of a follower's requests."),
     ConfigDef("replica.socket.receive.buffer.bytes", "int", 65536, "SO_RCVBUF of a follower's connections."),
-    ConfigDef("num.replica.fetchers", "int", 1, "Fetchers per leader broker.", minimum=1, dynamic=_W),
+    ConfigDef("num.replica.fetchers", "int", 1, "Fetchers per leader broker.", at_least(1), dynamic=_W),
     ConfigDef(
         "replica.selector.class",
         "string",
@@ -168,46 +157,35 @@ _REPLICATION = (
         "long",
         LONG_MAX,
         "Bytes a second that a leader sends of throttled replicas.",
-        minimum=0,
+        at_least(0),
         dynamic=_W,
-        internal=True,
+        visibility=INTERNAL,
     ),
     ConfigDef(
         "follower.replication.throttled.rate",
         "long",
         LONG_MAX,
         "Bytes a second that a follower takes of throttled replicas.",
-        minimum=0,
+        at_least(0),
         dynamic=_W,
-        internal=True,
+        visibility=INTERNAL,
     ),
     ConfigDef("replica.high.watermark.checkpoint.interval.ms", "long", 5000, "How often high watermarks are saved."),
     ConfigDef("controller.socket.timeout.ms", "int", 30000, "Socket timeout from controller to broker."),
-    ConfigDef(
-        "auto.leader.rebalance.enable",
-        "boolean",
-        True,
-        "Whether preferred leaders are restored by and by.",
-    ),
-    ConfigDef(
-        "leader.imbalance.check.interval.seconds",
-        "long",
-        300,
-        "How often that is looked at.",
-        minimum=1,
-    ),
+    ConfigDef("auto.leader.rebalance.enable", "boolean", True, "Whether preferred leaders are restored by and by."),
+    ConfigDef("leader.imbalance.check.interval.seconds", "long", 300, "How often that is looked at.", at_least(1)),
     ConfigDef(
         "leader.imbalance.per.broker.percentage",
         "int",
         10,
         "Share of foreign leaders that sets it off.",
-        retired=True,
+        visibility=RETIRED,
     ),
     ConfigDef(
         "controlled.shutdown.enable", "boolean", True, "Whether other brokers become leaders before this one stops."
     ),
-    ConfigDef("controlled.shutdown.max.retries", "int", 3, "Attempts at that.", retired=True),
-    ConfigDef("controlled.shutdown.retry.backoff.ms", "long", 5000, "Pause between them.", retired=True),
+    ConfigDef("controlled.shutdown.max.retries", "int", 3, "Attempts at that.", visibility=RETIRED),
+    ConfigDef("controlled.shutdown.retry.backoff.ms", "long", 5000, "Pause between them.", visibility=RETIRED),
 )
 
 CLUSTER_SETTINGS = (*_METADATA_STORE, *_TRANSACTIONS, *_REPLICATION)

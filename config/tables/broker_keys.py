@@ -7,8 +7,18 @@ store). Rows with ``no_effect`` change nothing here and say why; the other keys 
 
 from __future__ import annotations
 
-from gregor.config.definitions import CLUSTER_WIDE, DOUBLE_MAX, INT_MAX, LONG_MAX, PER_BROKER, ConfigDef
+from gregor.config.definitions import (
+    CLUSTER_WIDE,
+    DOUBLE_MAX,
+    INT_MAX,
+    INTERNAL,
+    LONG_MAX,
+    PER_BROKER,
+    RETIRED,
+    ConfigDef,
+)
 from gregor.config.tables.broker_cluster_keys import CLUSTER_SETTINGS
+from gregor.config.validators import at_least, between, one_of
 
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -21,19 +31,23 @@ _NO_REMOTE = "gregor has no remote storage"
 
 _IDENTITY = (
     ConfigDef(
-        "node.id", "int", -1, "Number of this broker in its cluster; wins over broker.id.", minimum=0, also=(-1,)
+        "node.id", "int", -1, "Number of this broker in its cluster; wins over broker.id.", at_least(0, also=(-1,))
     ),
     ConfigDef("broker.id", "int", -1, "Number of this broker in its cluster; -1 leaves the choice to the broker."),
     ConfigDef(
-        "broker.id.generation.enable", "boolean", True, "Whether a broker without a number may get one.", retired=True
+        "broker.id.generation.enable",
+        "boolean",
+        True,
+        "Whether a broker without a number may get one.",
+        visibility=RETIRED,
     ),
     ConfigDef(
         "reserved.broker.max.id",
         "int",
         1000,
         "Generated broker numbers start above this one.",
-        minimum=0,
-        retired=True,
+        at_least(0),
+        visibility=RETIRED,
     ),
     ConfigDef(
         "broker.rack", "string", None, "Rack or zone of this broker, for clients and for the assignment of replicas."
@@ -63,7 +77,7 @@ _NETWORK = (
         "string",
         "PLAINTEXT",
         "Picks the listener among brokers by protocol when inter.broker.listener.name is unset.",
-        choices=_SECURITY_PROTOCOLS,
+        one_of(*_SECURITY_PROTOCOLS),
     ),
     ConfigDef(
         "control.plane.listener.name",
@@ -71,15 +85,15 @@ _NETWORK = (
         None,
         "The listener the controller uses towards brokers.",
         no_effect="there are no other brokers",
-        retired=True,
+        visibility=RETIRED,
     ),
-    ConfigDef("socket.request.max.bytes", "int", 104857600, "Largest request frame that is taken.", minimum=1),
-    ConfigDef("socket.listen.backlog.size", "int", 50, "Connections the kernel queues before accept.", minimum=1),
+    ConfigDef("socket.request.max.bytes", "int", 104857600, "Largest request frame that is taken.", at_least(1)),
+    ConfigDef("socket.listen.backlog.size", "int", 50, "Connections the kernel queues before accept.", at_least(1)),
     ConfigDef("socket.send.buffer.bytes", "int", 102400, "SO_SNDBUF of a connection; -1 leaves the system's."),
     ConfigDef("socket.receive.buffer.bytes", "int", 102400, "SO_RCVBUF of a connection; -1 leaves the system's."),
-    ConfigDef("max.connections", "int", INT_MAX, "Connections this broker holds at any time.", minimum=0, dynamic=_W),
+    ConfigDef("max.connections", "int", INT_MAX, "Connections this broker holds at any time.", at_least(0), dynamic=_W),
     ConfigDef(
-        "max.connections.per.ip", "int", INT_MAX, "Connections from one address at any time.", minimum=0, dynamic=_W
+        "max.connections.per.ip", "int", INT_MAX, "Connections from one address at any time.", at_least(0), dynamic=_W
     ),
     ConfigDef(
         "max.connections.per.ip.overrides",
@@ -88,7 +102,7 @@ _NETWORK = (
         "host:count pairs: limits for single addresses instead of max.connections.per.ip.",
         dynamic=_W,
     ),
-    ConfigDef("max.connection.creation.rate", "int", INT_MAX, "New connections per second.", minimum=0, dynamic=_W),
+    ConfigDef("max.connection.creation.rate", "int", INT_MAX, "New connections per second.", at_least(0), dynamic=_W),
     ConfigDef(
         "connections.max.idle.ms",
         "long",
@@ -100,7 +114,7 @@ _NETWORK = (
         "int",
         500,
         "Requests that wait, read, for an earlier one of their connection; with so many no more are read behind one.",
-        minimum=1,
+        at_least(1),
     ),
     ConfigDef(
         "queued.max.request.bytes",
@@ -109,15 +123,17 @@ _NETWORK = (
         "Bytes of requests read and not yet handled, over all connections; reading pauses above it. -1: no limit.",
     ),
     ConfigDef(
-        "num.network.threads", "int", 3, "Threads that serve connections.", minimum=1, dynamic=_W, no_effect=_ONE_LOOP
+        "num.network.threads", "int", 3, "Threads that serve connections.", at_least(1), dynamic=_W, no_effect=_ONE_LOOP
     ),
-    ConfigDef("num.io.threads", "int", 8, "Threads that answer requests.", minimum=1, dynamic=_W, no_effect=_ONE_LOOP),
+    ConfigDef(
+        "num.io.threads", "int", 8, "Threads that answer requests.", at_least(1), dynamic=_W, no_effect=_ONE_LOOP
+    ),
     ConfigDef(
         "background.threads",
         "int",
         10,
         "Threads for deletion and the like.",
-        minimum=1,
+        at_least(1),
         dynamic=_W,
         no_effect=_ONE_LOOP,
     ),
@@ -128,23 +144,23 @@ _NETWORK = (
         "How long this broker waits for another broker's answer.",
         no_effect="controller.socket.timeout.ms and replica.socket.timeout.ms say how long it waits",
     ),
-    ConfigDef("max.request.partition.size.limit", "int", 2000, "Partitions one describe answer may list.", minimum=1),
+    ConfigDef("max.request.partition.size.limit", "int", 2000, "Partitions one describe answer may list.", at_least(1)),
     ConfigDef(
         "gregor.allow.unprotected",
         "boolean",
         False,
         "Whether the broker starts, with a warning, although authorizer.class.name or zookeeper.ssl.client.enable asks "
         "for a protection that gregor does not have.",
-        internal=True,
+        visibility=INTERNAL,
     ),
 )
 
 _TOPICS = (
-    ConfigDef("num.partitions", "int", 1, "Partitions of a topic whose creator names no number.", minimum=1),
+    ConfigDef("num.partitions", "int", 1, "Partitions of a topic whose creator names no number.", at_least(1)),
     ConfigDef("default.replication.factor", "int", 1, "Replicas of a topic whose creator names no number."),
     ConfigDef("auto.create.topics.enable", "boolean", True, "Whether asking for an unknown topic may create it."),
     ConfigDef("delete.topic.enable", "boolean", True, "Whether topics may be deleted."),
-    ConfigDef("min.insync.replicas", "int", 1, "Replicas in sync that acks=all needs.", minimum=1, dynamic=_W),
+    ConfigDef("min.insync.replicas", "int", 1, "Replicas in sync that acks=all needs.", at_least(1), dynamic=_W),
     ConfigDef(
         "unclean.leader.election.enable",
         "boolean",
@@ -157,7 +173,7 @@ _TOPICS = (
         "int",
         1048588,
         "Largest record batch (as stored, compressed) that is taken.",
-        minimum=0,
+        at_least(0),
         dynamic=_W,
     ),
     ConfigDef(
@@ -165,31 +181,24 @@ _TOPICS = (
         "string",
         "producer",
         "Codec of stored batches; producer keeps what came in.",
-        choices=_COMPRESSIONS,
+        one_of(*_COMPRESSIONS),
         dynamic=_W,
     ),
     ConfigDef(
-        "compression.gzip.level",
-        "int",
-        -1,
-        "gzip level; -1: its default.",
-        minimum=1,
-        maximum=9,
-        also=(-1,),
-        dynamic=_W,
+        "compression.gzip.level", "int", -1, "gzip level; -1: its default.", between(1, 9, also=(-1,)), dynamic=_W
     ),
-    ConfigDef("compression.lz4.level", "int", 9, "lz4 level.", minimum=1, maximum=17, dynamic=_W),
-    ConfigDef("compression.zstd.level", "int", 3, "zstd level.", minimum=-131072, maximum=22, dynamic=_W),
+    ConfigDef("compression.lz4.level", "int", 9, "lz4 level.", between(1, 17), dynamic=_W),
+    ConfigDef("compression.zstd.level", "int", 3, "zstd level.", between(-131072, 22), dynamic=_W),
 )
 
 _LOG = (
     ConfigDef("log.dir", "list", ["./gregor-data"], "Data folder, when log.dirs is unset."),
     ConfigDef("log.dirs", "list", None, "Data folders, separated by commas; unset takes log.dir."),
     ConfigDef(
-        "log.segment.bytes", "int", 1073741824, "Size at which a segment is closed.", minimum=1048576, dynamic=_W
+        "log.segment.bytes", "int", 1073741824, "Size at which a segment is closed.", at_least(1048576), dynamic=_W
     ),
     ConfigDef("log.roll.ms", "long", None, "Age at which a segment is closed; unset takes log.roll.hours.", dynamic=_W),
-    ConfigDef("log.roll.hours", "int", 168, "Age at which a segment is closed, in hours.", minimum=1),
+    ConfigDef("log.roll.hours", "int", 168, "Age at which a segment is closed, in hours.", at_least(1)),
     ConfigDef(
         "log.roll.jitter.ms",
         "long",
@@ -197,7 +206,7 @@ _LOG = (
         "Random amount taken off the age, so that segments close one by one; unset takes log.roll.jitter.hours.",
         dynamic=_W,
     ),
-    ConfigDef("log.roll.jitter.hours", "int", 0, "As log.roll.jitter.ms, in hours.", minimum=0),
+    ConfigDef("log.roll.jitter.hours", "int", 0, "As log.roll.jitter.ms, in hours.", at_least(0)),
     ConfigDef(
         "log.retention.ms",
         "long",
@@ -215,7 +224,7 @@ _LOG = (
         "long",
         -2,
         "Local share of log.retention.bytes with remote storage; -2: the same.",
-        minimum=-2,
+        at_least(-2),
         dynamic=_W,
         no_effect=_NO_REMOTE,
     ),
@@ -224,17 +233,17 @@ _LOG = (
         "long",
         -2,
         "Local share of log.retention.ms with remote storage; -2: the same.",
-        minimum=-2,
+        at_least(-2),
         dynamic=_W,
         no_effect=_NO_REMOTE,
     ),
-    ConfigDef("log.retention.check.interval.ms", "long", 300000, "How often retention looks.", minimum=1),
+    ConfigDef("log.retention.check.interval.ms", "long", 300000, "How often retention looks.", at_least(1)),
     ConfigDef(
         "log.cleanup.policy",
         "list",
         ["delete"],
         "What happens to old segments: delete, compact (the last value per key stays), both, or neither.",
-        choices=("compact", "delete"),
+        one_of("compact", "delete"),
         dynamic=_W,
     ),
     ConfigDef(
@@ -242,18 +251,18 @@ _LOG = (
         "int",
         10485760,
         "Largest index; a full one closes the segment.",
-        minimum=4,
+        at_least(4),
         dynamic=_W,
     ),
     ConfigDef(
-        "log.index.interval.bytes", "int", 4096, "Bytes of log per index entry, at least.", minimum=0, dynamic=_W
+        "log.index.interval.bytes", "int", 4096, "Bytes of log per index entry, at least.", at_least(0), dynamic=_W
     ),
     ConfigDef(
         "log.segment.delete.delay.ms",
         "long",
         60000,
         "How long a removed segment's file stays on disk under another name.",
-        minimum=0,
+        at_least(0),
         dynamic=_W,
     ),
     ConfigDef("log.preallocate", "boolean", False, "Whether a new segment gets its full size on disk.", dynamic=_W),
@@ -262,7 +271,7 @@ _LOG = (
         "string",
         "CreateTime",
         "Whose clock stamps a record: the producer's or the broker's.",
-        choices=("CreateTime", "LogAppendTime"),
+        one_of("CreateTime", "LogAppendTime"),
         dynamic=_W,
     ),
     ConfigDef(
@@ -270,7 +279,7 @@ _LOG = (
         "long",
         LONG_MAX,
         "A record older than this is refused.",
-        minimum=0,
+        at_least(0),
         dynamic=_W,
     ),
     ConfigDef(
@@ -278,11 +287,16 @@ _LOG = (
         "long",
         3600000,
         "A record this far in the future is refused.",
-        minimum=0,
+        at_least(0),
         dynamic=_W,
     ),
     ConfigDef(
-        "log.flush.interval.messages", "long", LONG_MAX, "Records between forced writes to disk.", minimum=1, dynamic=_W
+        "log.flush.interval.messages",
+        "long",
+        LONG_MAX,
+        "Records between forced writes to disk.",
+        at_least(1),
+        dynamic=_W,
     ),
     ConfigDef(
         "log.flush.interval.ms",
@@ -293,14 +307,14 @@ _LOG = (
     ),
     ConfigDef("log.flush.scheduler.interval.ms", "long", LONG_MAX, "How often log.flush.interval.ms is looked at."),
     ConfigDef(
-        "log.flush.offset.checkpoint.interval.ms", "int", 60000, "How often recovery points are saved.", minimum=0
+        "log.flush.offset.checkpoint.interval.ms", "int", 60000, "How often recovery points are saved.", at_least(0)
     ),
     ConfigDef(
         "log.flush.start.offset.checkpoint.interval.ms",
         "int",
         60000,
         "How often log starts are saved.",
-        minimum=0,
+        at_least(0),
         no_effect="log starts are saved together with recovery points",
     ),
     ConfigDef(
@@ -308,7 +322,7 @@ _LOG = (
         "int",
         2,
         "Processes per data folder that help with recovery at start, if there are processors for them.",
-        minimum=1,
+        at_least(1),
         dynamic=_W,
     ),
     ConfigDef(
@@ -316,8 +330,8 @@ _LOG = (
         "long",
         30000,
         "Wait before the periodic log tasks start.",
-        minimum=0,
-        internal=True,
+        at_least(0),
+        visibility=INTERNAL,
         no_effect="the periodic log tasks begin at once",
     ),
     ConfigDef(
@@ -325,88 +339,61 @@ _LOG = (
         "long",
         30000,
         "Time to report a failed data folder.",
-        minimum=1,
+        at_least(1),
         no_effect="no notification is needed: the controller is in the same process",
     ),
 )
 
 _CLEANER = (
     ConfigDef("log.cleaner.enable", "boolean", True, "Whether compacted topics are compacted."),
-    ConfigDef("log.cleaner.threads", "int", 1, "Workers that compact.", minimum=0, dynamic=_W),
+    ConfigDef("log.cleaner.threads", "int", 1, "Workers that compact.", at_least(0), dynamic=_W),
+    ConfigDef("log.cleaner.backoff.ms", "long", 15000, "Pause when nothing is to compact.", at_least(0), dynamic=_W),
+    ConfigDef("log.cleaner.dedupe.buffer.size", "long", 134217728, "Memory of all key maps, in bytes.", dynamic=_W),
     ConfigDef(
-        "log.cleaner.backoff.ms",
-        "long",
-        15000,
-        "Pause when nothing is to compact.",
-        minimum=0,
-        dynamic=_W,
+        "log.cleaner.io.buffer.size", "int", 524288, "Read and write buffers, in bytes.", at_least(0), dynamic=_W
     ),
-    ConfigDef(
-        "log.cleaner.dedupe.buffer.size",
-        "long",
-        134217728,
-        "Memory of all key maps, in bytes.",
-        dynamic=_W,
-    ),
-    ConfigDef(
-        "log.cleaner.io.buffer.size",
-        "int",
-        524288,
-        "Read and write buffers, in bytes.",
-        minimum=0,
-        dynamic=_W,
-    ),
-    ConfigDef(
-        "log.cleaner.io.buffer.load.factor",
-        "double",
-        0.9,
-        "How full a key map may get.",
-        dynamic=_W,
-    ),
+    ConfigDef("log.cleaner.io.buffer.load.factor", "double", 0.9, "How full a key map may get.", dynamic=_W),
     ConfigDef(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "long",
         LONG_MAX,
         "Bytes a second that moves between data folders may take; 0 holds them up.",
-        minimum=0,
+        at_least(0),
         dynamic=_W,
-        internal=True,
+        visibility=INTERNAL,
     ),
     ConfigDef(
-        "log.cleaner.io.max.bytes.per.second",
-        "double",
-        DOUBLE_MAX,
-        "Most bytes read and written a second.",
-        dynamic=_W,
+        "log.cleaner.io.max.bytes.per.second", "double", DOUBLE_MAX, "Most bytes read and written a second.", dynamic=_W
     ),
     ConfigDef(
         "log.cleaner.min.cleanable.ratio",
         "double",
         0.5,
         "Share of a log not yet compacted from which it is compacted.",
-        minimum=0,
-        maximum=1,
+        between(0, 1),
         dynamic=_W,
     ),
     ConfigDef(
-        "log.cleaner.delete.retention.ms", "long", 86400000, "How long a delete marker stays.", minimum=0, dynamic=_W
+        "log.cleaner.delete.retention.ms", "long", 86400000, "How long a delete marker stays.", at_least(0), dynamic=_W
     ),
     ConfigDef(
-        "log.cleaner.min.compaction.lag.ms", "long", 0, "A record younger than this stays.", minimum=0, dynamic=_W
+        "log.cleaner.min.compaction.lag.ms", "long", 0, "A record younger than this stays.", at_least(0), dynamic=_W
     ),
     ConfigDef(
         "log.cleaner.max.compaction.lag.ms",
         "long",
         LONG_MAX,
         "A record older than this makes its log due for compaction.",
-        minimum=1,
+        at_least(1),
         dynamic=_W,
     ),
 )
 
 _FETCH_AND_PRODUCERS = (
-    ConfigDef("fetch.max.bytes", "int", 57671680, "Most bytes of records in one fetch answer.", minimum=1024),
-    ConfigDef("max.incremental.fetch.session.cache.slots", "int", 1000, "Incremental fetch sessions held.", minimum=0),
+    ConfigDef("fetch.max.bytes", "int", 57671680, "Most bytes of records in one fetch answer.", at_least(1024)),
+    ConfigDef(
+        "max.incremental.fetch.session.cache.slots", "int", 1000, "Incremental fetch sessions held.", at_least(0)
+    ),
     ConfigDef(
         "fetch.purgatory.purge.interval.requests", "int", 1000, "Parked fetches between clean-ups.", no_effect=_NO_PURGE
     ),
@@ -429,7 +416,7 @@ _FETCH_AND_PRODUCERS = (
         "int",
         86400000,
         "Time without a batch after which the state of an idempotent producer is removed.",
-        minimum=1,
+        at_least(1),
         dynamic=_W,
     ),
     ConfigDef(
@@ -437,8 +424,8 @@ _FETCH_AND_PRODUCERS = (
         "int",
         600000,
         "How often such producers are looked for.",
-        minimum=1,
-        internal=True,
+        at_least(1),
+        visibility=INTERNAL,
     ),
 )
 
@@ -446,12 +433,12 @@ _GROUPS = (
     ConfigDef("group.initial.rebalance.delay.ms", "int", 3000, "Wait for more members when a new group forms."),
     ConfigDef("group.min.session.timeout.ms", "int", 6000, "Shortest session timeout a member may ask for."),
     ConfigDef("group.max.session.timeout.ms", "int", 1800000, "Longest session timeout a member may ask for."),
-    ConfigDef("group.max.size", "int", INT_MAX, "Most members in a group.", minimum=1),
+    ConfigDef("group.max.size", "int", INT_MAX, "Most members in a group.", at_least(1)),
     ConfigDef("offset.metadata.max.bytes", "int", 4096, "Longest text that goes with a committed offset."),
-    ConfigDef("offsets.load.buffer.size", "int", 5242880, "Bytes per read when a coordinator loads.", minimum=1),
-    ConfigDef("offsets.topic.replication.factor", "short", 3, "Replicas of __consumer_offsets.", minimum=1),
-    ConfigDef("offsets.topic.num.partitions", "int", 50, "Partitions of __consumer_offsets.", minimum=1),
-    ConfigDef("offsets.topic.segment.bytes", "int", 104857600, "Segment size of __consumer_offsets.", minimum=1),
+    ConfigDef("offsets.load.buffer.size", "int", 5242880, "Bytes per read when a coordinator loads.", at_least(1)),
+    ConfigDef("offsets.topic.replication.factor", "short", 3, "Replicas of __consumer_offsets.", at_least(1)),
+    ConfigDef("offsets.topic.num.partitions", "int", 50, "Partitions of __consumer_offsets.", at_least(1)),
+    ConfigDef("offsets.topic.segment.bytes", "int", 104857600, "Segment size of __consumer_offsets.", at_least(1)),
     ConfigDef(
         "offsets.topic.compression.codec",
         "int",
@@ -460,18 +447,18 @@ _GROUPS = (
         no_effect="committed offsets are stored as they are",
     ),
     ConfigDef(
-        "offsets.retention.minutes", "int", 10080, "How long offsets outlive their group's last member.", minimum=1
+        "offsets.retention.minutes", "int", 10080, "How long offsets outlive their group's last member.", at_least(1)
     ),
     ConfigDef(
-        "offsets.retention.check.interval.ms", "long", 600000, "How often expired offsets are looked for.", minimum=1
+        "offsets.retention.check.interval.ms", "long", 600000, "How often expired offsets are looked for.", at_least(1)
     ),
-    ConfigDef("offsets.commit.timeout.ms", "int", 5000, "How long a commit waits for its replicas.", minimum=1),
+    ConfigDef("offsets.commit.timeout.ms", "int", 5000, "How long a commit waits for its replicas.", at_least(1)),
     ConfigDef(
         "offsets.commit.required.acks",
         "short",
         -1,
         "Acknowledgements a commit waits for; only -1 is served.",
-        retired=True,
+        visibility=RETIRED,
         no_effect="a commit always waits for all replicas in sync",
     ),
 )

@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from gregor.config.definitions import ConfigDef
+from gregor.config.definitions import INTERNAL, LISTED, ConfigDef
+from gregor.config.validators import ANY_VALUE, Validator, at_least, between, one_of
 
 NULL = "null"
 
@@ -40,11 +41,9 @@ def _definition(
         type,
         None,
         help,
-        minimum=_number(minimum),
-        maximum=_number(maximum),
-        choices=tuple(choices.split("|")) if choices else (),
+        validator=_validator(minimum, maximum, choices),
         dynamic=dynamic,
-        internal=bool(internal),
+        visibility=INTERNAL if internal else LISTED,
         no_effect=reason,
     )
     if default != NULL:
@@ -52,7 +51,13 @@ def _definition(
     return definition
 
 
-def _number(text: str) -> int | float | None:
-    if not text:
-        return None
+def _validator(minimum: str, maximum: str, choices: str) -> Validator:
+    if choices:
+        return one_of(*choices.split("|"))
+    if not minimum:
+        return ANY_VALUE
+    return between(_number(minimum), _number(maximum)) if maximum else at_least(_number(minimum))
+
+
+def _number(text: str) -> int | float:
     return float(text) if "." in text else int(text)
