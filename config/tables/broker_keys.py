@@ -26,26 +26,26 @@ _DEFAULT_PROTOCOL_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAI
 _W = CLUSTER_WIDE  # rows without `dynamic` are read-only
 
 _ONE_LOOP = "one event loop serves all connections, and each kind of disk work has a thread of its own"
-_NO_PURGE = "a request that is answered is forgotten at once"
+_NO_PURGE = "an answered request leaves the purgatory at once"
 _NO_REMOTE = "gregor has no remote storage"
 
 _IDENTITY = (
     ConfigDef(
-        "node.id", "int", -1, "Number of this broker in its cluster; wins over broker.id.", at_least(0, also=(-1,))
+        "node.id", "int", -1, "Number of this broker in its cluster; overrides broker.id.", at_least(0, also=(-1,))
     ),
-    ConfigDef("broker.id", "int", -1, "Number of this broker in its cluster; -1 leaves the choice to the broker."),
+    ConfigDef("broker.id", "int", -1, "Number of this broker in its cluster; -1: the broker generates one."),
     ConfigDef(
         "broker.id.generation.enable",
         "boolean",
         True,
-        "Whether a broker without a number may get one.",
+        "Whether a broker without a number may generate one.",
         visibility=RETIRED,
     ),
     ConfigDef(
         "reserved.broker.max.id",
         "int",
         1000,
-        "Generated broker numbers start above this one.",
+        "The largest number that is never generated; generated broker numbers start above it.",
         at_least(0),
         visibility=RETIRED,
     ),
@@ -59,8 +59,8 @@ _NETWORK = (
         "listeners",
         "list",
         ["PLAINTEXT://localhost:9092"],
-        "NAME://host:port to listen on. An empty host means every address of the default interface, 0.0.0.0 all IPv4 "
-        "ones, [::] all; localhost both loopbacks.",
+        "NAME://host:port addresses that the broker binds. An empty host means the default interface, 0.0.0.0 all IPv4 "
+        "addresses, [::] all addresses, localhost the loopback addresses of IPv4 and IPv6.",
         dynamic=PER_BROKER,
     ),
     ConfigDef("advertised.listeners", "list", None, "Addresses that clients connect to; those of listeners if unset."),
@@ -68,32 +68,42 @@ _NETWORK = (
         "listener.security.protocol.map",
         "string",
         _DEFAULT_PROTOCOL_MAP,
-        "NAME:PROTOCOL pairs: which security protocol a listener name speaks.",
+        "NAME:PROTOCOL pairs: the security protocol of each listener name.",
         dynamic=PER_BROKER,
     ),
-    ConfigDef("inter.broker.listener.name", "string", None, "The listener that brokers use among themselves."),
+    ConfigDef(
+        "inter.broker.listener.name", "string", None, "The listener through which brokers connect to each other."
+    ),
     ConfigDef(
         "security.inter.broker.protocol",
         "string",
         "PLAINTEXT",
-        "Picks the listener among brokers by protocol when inter.broker.listener.name is unset.",
+        "The security protocol of the listener between brokers, when inter.broker.listener.name is unset.",
         one_of(*_SECURITY_PROTOCOLS),
     ),
     ConfigDef(
         "control.plane.listener.name",
         "string",
         None,
-        "The listener the controller uses towards brokers.",
+        "The listener through which the controller connects to brokers.",
         no_effect="there are no other brokers",
         visibility=RETIRED,
     ),
-    ConfigDef("socket.request.max.bytes", "int", 104857600, "Largest request frame that is taken.", at_least(1)),
-    ConfigDef("socket.listen.backlog.size", "int", 50, "Connections the kernel queues before accept.", at_least(1)),
-    ConfigDef("socket.send.buffer.bytes", "int", 102400, "SO_SNDBUF of a connection; -1 leaves the system's."),
-    ConfigDef("socket.receive.buffer.bytes", "int", 102400, "SO_RCVBUF of a connection; -1 leaves the system's."),
-    ConfigDef("max.connections", "int", INT_MAX, "Connections this broker holds at any time.", at_least(0), dynamic=_W),
+    ConfigDef("socket.request.max.bytes", "int", 104857600, "Largest request that is accepted.", at_least(1)),
     ConfigDef(
-        "max.connections.per.ip", "int", INT_MAX, "Connections from one address at any time.", at_least(0), dynamic=_W
+        "socket.listen.backlog.size",
+        "int",
+        50,
+        "Connections that the kernel queues before the broker accepts them.",
+        at_least(1),
+    ),
+    ConfigDef("socket.send.buffer.bytes", "int", 102400, "SO_SNDBUF of a connection; -1: the default of the system."),
+    ConfigDef(
+        "socket.receive.buffer.bytes", "int", 102400, "SO_RCVBUF of a connection; -1: the default of the system."
+    ),
+    ConfigDef("max.connections", "int", INT_MAX, "Open connections of this broker, at most.", at_least(0), dynamic=_W),
+    ConfigDef(
+        "max.connections.per.ip", "int", INT_MAX, "Open connections from one address, at most.", at_least(0), dynamic=_W
     ),
     ConfigDef(
         "max.connections.per.ip.overrides",
@@ -102,7 +112,9 @@ _NETWORK = (
         "host:count pairs: limits for single addresses instead of max.connections.per.ip.",
         dynamic=_W,
     ),
-    ConfigDef("max.connection.creation.rate", "int", INT_MAX, "New connections per second.", at_least(0), dynamic=_W),
+    ConfigDef(
+        "max.connection.creation.rate", "int", INT_MAX, "New connections per second, at most.", at_least(0), dynamic=_W
+    ),
     ConfigDef(
         "connections.max.idle.ms",
         "long",
@@ -113,14 +125,16 @@ _NETWORK = (
         "queued.max.requests",
         "int",
         500,
-        "Requests that wait, read, for an earlier one of their connection; with so many no more are read behind one.",
+        "Requests that were read and wait for an earlier request of their connection, at most; at this number "
+        "the broker reads no request behind an unanswered one.",
         at_least(1),
     ),
     ConfigDef(
         "queued.max.request.bytes",
         "long",
         -1,
-        "Bytes of requests read and not yet handled, over all connections; reading pauses above it. -1: no limit.",
+        "Bytes of requests that were read and not yet handled, over all connections; above it the broker stops "
+        "reading. -1: no limit.",
     ),
     ConfigDef(
         "num.network.threads", "int", 3, "Threads that serve connections.", at_least(1), dynamic=_W, no_effect=_ONE_LOOP
@@ -141,38 +155,57 @@ _NETWORK = (
         "request.timeout.ms",
         "int",
         30000,
-        "How long this broker waits for another broker's answer.",
-        no_effect="controller.socket.timeout.ms and replica.socket.timeout.ms say how long it waits",
+        "How long this broker waits for a response of another broker.",
+        no_effect="controller.socket.timeout.ms and replica.socket.timeout.ms limit these waits",
     ),
-    ConfigDef("max.request.partition.size.limit", "int", 2000, "Partitions one describe answer may list.", at_least(1)),
+    ConfigDef(
+        "max.request.partition.size.limit",
+        "int",
+        2000,
+        "Partitions in one DescribeTopicPartitions response, at most.",
+        at_least(1),
+    ),
     ConfigDef(
         "gregor.allow.unprotected",
         "boolean",
         False,
-        "Whether the broker starts, with a warning, although authorizer.class.name or zookeeper.ssl.client.enable asks "
-        "for a protection that gregor does not have.",
+        "Whether the broker starts, with a warning, although authorizer.class.name or zookeeper.ssl.client.enable "
+        "requests a protection that gregor does not have.",
         visibility=INTERNAL,
     ),
 )
 
 _TOPICS = (
-    ConfigDef("num.partitions", "int", 1, "Partitions of a topic whose creator names no number.", at_least(1)),
-    ConfigDef("default.replication.factor", "int", 1, "Replicas of a topic whose creator names no number."),
-    ConfigDef("auto.create.topics.enable", "boolean", True, "Whether asking for an unknown topic may create it."),
+    ConfigDef(
+        "num.partitions", "int", 1, "Partitions of a topic that is created without a number of partitions.", at_least(1)
+    ),
+    ConfigDef(
+        "default.replication.factor", "int", 1, "Replicas of a topic that is created without a replication factor."
+    ),
+    ConfigDef(
+        "auto.create.topics.enable", "boolean", True, "Whether a metadata request for an unknown topic may create it."
+    ),
     ConfigDef("delete.topic.enable", "boolean", True, "Whether topics may be deleted."),
-    ConfigDef("min.insync.replicas", "int", 1, "Replicas in sync that acks=all needs.", at_least(1), dynamic=_W),
+    ConfigDef(
+        "min.insync.replicas",
+        "int",
+        1,
+        "In-sync replicas that a write with acks=all needs, at least.",
+        at_least(1),
+        dynamic=_W,
+    ),
     ConfigDef(
         "unclean.leader.election.enable",
         "boolean",
         False,
-        "Whether a replica out of sync may lead when no other is left; records can be lost.",
+        "Whether a replica that is not in sync may lead when no in-sync replica is alive; records can be lost.",
         dynamic=_W,
     ),
     ConfigDef(
         "message.max.bytes",
         "int",
         1048588,
-        "Largest record batch (as stored, compressed) that is taken.",
+        "Largest record batch (as stored, compressed) that is accepted.",
         at_least(0),
         dynamic=_W,
     ),
@@ -180,12 +213,17 @@ _TOPICS = (
         "compression.type",
         "string",
         "producer",
-        "Codec of stored batches; producer keeps what came in.",
+        "Codec of stored batches; producer keeps the codec of the producer.",
         one_of(*_COMPRESSIONS),
         dynamic=_W,
     ),
     ConfigDef(
-        "compression.gzip.level", "int", -1, "gzip level; -1: its default.", between(1, 9, also=(-1,)), dynamic=_W
+        "compression.gzip.level",
+        "int",
+        -1,
+        "gzip level; -1: the default of gzip.",
+        between(1, 9, also=(-1,)),
+        dynamic=_W,
     ),
     ConfigDef("compression.lz4.level", "int", 9, "lz4 level.", between(1, 17), dynamic=_W),
     ConfigDef("compression.zstd.level", "int", 3, "zstd level.", between(-131072, 22), dynamic=_W),
@@ -193,17 +231,17 @@ _TOPICS = (
 
 _LOG = (
     ConfigDef("log.dir", "list", ["./gregor-data"], "Data folder, when log.dirs is unset."),
-    ConfigDef("log.dirs", "list", None, "Data folders, separated by commas; unset takes log.dir."),
+    ConfigDef("log.dirs", "list", None, "Data folders, separated by commas; unset: log.dir."),
     ConfigDef(
         "log.segment.bytes", "int", 1073741824, "Size at which a segment is closed.", at_least(1048576), dynamic=_W
     ),
-    ConfigDef("log.roll.ms", "long", None, "Age at which a segment is closed; unset takes log.roll.hours.", dynamic=_W),
+    ConfigDef("log.roll.ms", "long", None, "Age at which a segment is closed; unset: log.roll.hours.", dynamic=_W),
     ConfigDef("log.roll.hours", "int", 168, "Age at which a segment is closed, in hours.", at_least(1)),
     ConfigDef(
         "log.roll.jitter.ms",
         "long",
         None,
-        "Random amount taken off the age, so that segments close one by one; unset takes log.roll.jitter.hours.",
+        "Random time that the age is reduced by, so that segments do not close together; unset: log.roll.jitter.hours.",
         dynamic=_W,
     ),
     ConfigDef("log.roll.jitter.hours", "int", 0, "As log.roll.jitter.ms, in hours.", at_least(0)),
@@ -211,19 +249,23 @@ _LOG = (
         "log.retention.ms",
         "long",
         None,
-        "Age at which a closed segment is deleted, -1: never; unset takes log.retention.minutes.",
+        "Age at which a closed segment is deleted, -1: never; unset: log.retention.minutes.",
         dynamic=_W,
     ),
-    ConfigDef(
-        "log.retention.minutes", "int", None, "As log.retention.ms, in minutes; unset takes log.retention.hours."
-    ),
+    ConfigDef("log.retention.minutes", "int", None, "As log.retention.ms, in minutes; unset: log.retention.hours."),
     ConfigDef("log.retention.hours", "int", 168, "As log.retention.ms, in hours."),
-    ConfigDef("log.retention.bytes", "long", -1, "Size per partition above which it loses old segments.", dynamic=_W),
+    ConfigDef(
+        "log.retention.bytes",
+        "long",
+        -1,
+        "Size of a partition above which its oldest segments are deleted; -1: no limit.",
+        dynamic=_W,
+    ),
     ConfigDef(
         "log.local.retention.bytes",
         "long",
         -2,
-        "Local share of log.retention.bytes with remote storage; -2: the same.",
+        "Local share of log.retention.bytes with remote storage; -2: the same value.",
         at_least(-2),
         dynamic=_W,
         no_effect=_NO_REMOTE,
@@ -232,17 +274,17 @@ _LOG = (
         "log.local.retention.ms",
         "long",
         -2,
-        "Local share of log.retention.ms with remote storage; -2: the same.",
+        "Local share of log.retention.ms with remote storage; -2: the same value.",
         at_least(-2),
         dynamic=_W,
         no_effect=_NO_REMOTE,
     ),
-    ConfigDef("log.retention.check.interval.ms", "long", 300000, "How often retention looks.", at_least(1)),
+    ConfigDef("log.retention.check.interval.ms", "long", 300000, "How often retention is checked.", at_least(1)),
     ConfigDef(
         "log.cleanup.policy",
         "list",
         ["delete"],
-        "What happens to old segments: delete, compact (the last value per key stays), both, or neither.",
+        "Treatment of old segments: delete, compact (keep the last value of each key), both, or neither.",
         one_of("compact", "delete"),
         dynamic=_W,
     ),
@@ -250,27 +292,34 @@ _LOG = (
         "log.index.size.max.bytes",
         "int",
         10485760,
-        "Largest index; a full one closes the segment.",
+        "Largest index file; a full index closes the segment.",
         at_least(4),
         dynamic=_W,
     ),
     ConfigDef(
-        "log.index.interval.bytes", "int", 4096, "Bytes of log per index entry, at least.", at_least(0), dynamic=_W
+        "log.index.interval.bytes",
+        "int",
+        4096,
+        "Bytes of log between two index entries, at least.",
+        at_least(0),
+        dynamic=_W,
     ),
     ConfigDef(
         "log.segment.delete.delay.ms",
         "long",
         60000,
-        "How long a removed segment's file stays on disk under another name.",
+        "How long the files of a deleted segment stay on disk, with the suffix .deleted.",
         at_least(0),
         dynamic=_W,
     ),
-    ConfigDef("log.preallocate", "boolean", False, "Whether a new segment gets its full size on disk.", dynamic=_W),
+    ConfigDef(
+        "log.preallocate", "boolean", False, "Whether the file of a new segment is allocated in full.", dynamic=_W
+    ),
     ConfigDef(
         "log.message.timestamp.type",
         "string",
         "CreateTime",
-        "Whose clock stamps a record: the producer's or the broker's.",
+        "Source of the timestamp of a record: the producer (CreateTime) or the broker (LogAppendTime).",
         one_of("CreateTime", "LogAppendTime"),
         dynamic=_W,
     ),
@@ -278,7 +327,7 @@ _LOG = (
         "log.message.timestamp.before.max.ms",
         "long",
         LONG_MAX,
-        "A record older than this is refused.",
+        "Age above which a record is refused.",
         at_least(0),
         dynamic=_W,
     ),
@@ -286,7 +335,7 @@ _LOG = (
         "log.message.timestamp.after.max.ms",
         "long",
         3600000,
-        "A record this far in the future is refused.",
+        "How far the timestamp of a record may be in the future; a later one is refused.",
         at_least(0),
         dynamic=_W,
     ),
@@ -302,26 +351,32 @@ _LOG = (
         "log.flush.interval.ms",
         "long",
         None,
-        "Longest a record stays only in the page cache; unset takes log.flush.scheduler.interval.ms.",
+        "Longest time that a record stays only in the page cache; unset: log.flush.scheduler.interval.ms.",
         dynamic=_W,
     ),
-    ConfigDef("log.flush.scheduler.interval.ms", "long", LONG_MAX, "How often log.flush.interval.ms is looked at."),
     ConfigDef(
-        "log.flush.offset.checkpoint.interval.ms", "int", 60000, "How often recovery points are saved.", at_least(0)
+        "log.flush.scheduler.interval.ms", "long", LONG_MAX, "How often logs are checked against log.flush.interval.ms."
+    ),
+    ConfigDef(
+        "log.flush.offset.checkpoint.interval.ms",
+        "int",
+        60000,
+        "How often recovery points are written to their checkpoint file.",
+        at_least(0),
     ),
     ConfigDef(
         "log.flush.start.offset.checkpoint.interval.ms",
         "int",
         60000,
-        "How often log starts are saved.",
+        "How often log start offsets are written to their checkpoint file.",
         at_least(0),
-        no_effect="log starts are saved together with recovery points",
+        no_effect="log start offsets are written together with recovery points",
     ),
     ConfigDef(
         "num.recovery.threads.per.data.dir",
         "int",
         2,
-        "Processes per data folder that help with recovery at start, if there are processors for them.",
+        "Processes per data folder that recover logs at start, as far as there are processors for them.",
         at_least(1),
         dynamic=_W,
     ),
@@ -329,7 +384,7 @@ _LOG = (
         "log.initial.task.delay.ms",
         "long",
         30000,
-        "Wait before the periodic log tasks start.",
+        "Time before the first run of the periodic log tasks.",
         at_least(0),
         visibility=INTERNAL,
         no_effect="the periodic log tasks begin at once",
@@ -338,77 +393,122 @@ _LOG = (
         "log.dir.failure.timeout.ms",
         "long",
         30000,
-        "Time to report a failed data folder.",
+        "Time within which a failed data folder must be reported to the controller.",
         at_least(1),
         no_effect="no notification is needed: the controller is in the same process",
     ),
 )
 
 _CLEANER = (
-    ConfigDef("log.cleaner.enable", "boolean", True, "Whether compacted topics are compacted."),
-    ConfigDef("log.cleaner.threads", "int", 1, "Workers that compact.", at_least(0), dynamic=_W),
-    ConfigDef("log.cleaner.backoff.ms", "long", 15000, "Pause when nothing is to compact.", at_least(0), dynamic=_W),
-    ConfigDef("log.cleaner.dedupe.buffer.size", "long", 134217728, "Memory of all key maps, in bytes.", dynamic=_W),
     ConfigDef(
-        "log.cleaner.io.buffer.size", "int", 524288, "Read and write buffers, in bytes.", at_least(0), dynamic=_W
+        "log.cleaner.enable",
+        "boolean",
+        True,
+        "Whether the log cleaner runs and compacts topics with cleanup.policy=compact.",
     ),
-    ConfigDef("log.cleaner.io.buffer.load.factor", "double", 0.9, "How full a key map may get.", dynamic=_W),
+    ConfigDef("log.cleaner.threads", "int", 1, "Workers that compact logs.", at_least(0), dynamic=_W),
+    ConfigDef(
+        "log.cleaner.backoff.ms",
+        "long",
+        15000,
+        "Pause after a run that found no log to compact.",
+        at_least(0),
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.cleaner.dedupe.buffer.size",
+        "long",
+        134217728,
+        "Memory of the key maps of all workers, in bytes.",
+        dynamic=_W,
+    ),
+    ConfigDef(
+        "log.cleaner.io.buffer.size",
+        "int",
+        524288,
+        "Memory of the read and write buffers, in bytes.",
+        at_least(0),
+        dynamic=_W,
+    ),
+    ConfigDef("log.cleaner.io.buffer.load.factor", "double", 0.9, "Share of a key map that may be used.", dynamic=_W),
     ConfigDef(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "long",
         LONG_MAX,
-        "Bytes a second that moves between data folders may take; 0 holds them up.",
+        "Bytes per second of moves between data folders, at most; 0 pauses the moves.",
         at_least(0),
         dynamic=_W,
         visibility=INTERNAL,
     ),
     ConfigDef(
-        "log.cleaner.io.max.bytes.per.second", "double", DOUBLE_MAX, "Most bytes read and written a second.", dynamic=_W
+        "log.cleaner.io.max.bytes.per.second",
+        "double",
+        DOUBLE_MAX,
+        "Bytes per second that the log cleaner reads and writes, at most.",
+        dynamic=_W,
     ),
     ConfigDef(
         "log.cleaner.min.cleanable.ratio",
         "double",
         0.5,
-        "Share of a log not yet compacted from which it is compacted.",
+        "Share of a log that is not compacted yet at which its compaction is due.",
         between(0, 1),
         dynamic=_W,
     ),
     ConfigDef(
-        "log.cleaner.delete.retention.ms", "long", 86400000, "How long a delete marker stays.", at_least(0), dynamic=_W
+        "log.cleaner.delete.retention.ms",
+        "long",
+        86400000,
+        "How long compaction keeps a delete marker.",
+        at_least(0),
+        dynamic=_W,
     ),
     ConfigDef(
-        "log.cleaner.min.compaction.lag.ms", "long", 0, "A record younger than this stays.", at_least(0), dynamic=_W
+        "log.cleaner.min.compaction.lag.ms",
+        "long",
+        0,
+        "Age below which compaction leaves a record alone.",
+        at_least(0),
+        dynamic=_W,
     ),
     ConfigDef(
         "log.cleaner.max.compaction.lag.ms",
         "long",
         LONG_MAX,
-        "A record older than this makes its log due for compaction.",
+        "Age of a record that is not compacted yet at which the compaction of its log is due.",
         at_least(1),
         dynamic=_W,
     ),
 )
 
 _FETCH_AND_PRODUCERS = (
-    ConfigDef("fetch.max.bytes", "int", 57671680, "Most bytes of records in one fetch answer.", at_least(1024)),
+    ConfigDef("fetch.max.bytes", "int", 57671680, "Bytes of records in one fetch response, at most.", at_least(1024)),
     ConfigDef(
-        "max.incremental.fetch.session.cache.slots", "int", 1000, "Incremental fetch sessions held.", at_least(0)
+        "max.incremental.fetch.session.cache.slots",
+        "int",
+        1000,
+        "Incremental fetch sessions that the broker keeps, at most.",
+        at_least(0),
     ),
     ConfigDef(
-        "fetch.purgatory.purge.interval.requests", "int", 1000, "Parked fetches between clean-ups.", no_effect=_NO_PURGE
+        "fetch.purgatory.purge.interval.requests",
+        "int",
+        1000,
+        "Delayed fetches between two clean-ups of the purgatory.",
+        no_effect=_NO_PURGE,
     ),
     ConfigDef(
         "producer.purgatory.purge.interval.requests",
         "int",
         1000,
-        "Parked produces between clean-ups.",
+        "Delayed produce requests between two clean-ups of the purgatory.",
         no_effect=_NO_PURGE,
     ),
     ConfigDef(
         "delete.records.purgatory.purge.interval.requests",
         "int",
         1,
-        "As above, for record deletions.",
+        "Delayed record deletions between two clean-ups of the purgatory.",
         no_effect=_NO_PURGE,
     ),
     ConfigDef(
@@ -423,19 +523,26 @@ _FETCH_AND_PRODUCERS = (
         "producer.id.expiration.check.interval.ms",
         "int",
         600000,
-        "How often such producers are looked for.",
+        "How often expired producer states are removed.",
         at_least(1),
         visibility=INTERNAL,
     ),
 )
 
 _GROUPS = (
-    ConfigDef("group.initial.rebalance.delay.ms", "int", 3000, "Wait for more members when a new group forms."),
-    ConfigDef("group.min.session.timeout.ms", "int", 6000, "Shortest session timeout a member may ask for."),
-    ConfigDef("group.max.session.timeout.ms", "int", 1800000, "Longest session timeout a member may ask for."),
-    ConfigDef("group.max.size", "int", INT_MAX, "Most members in a group.", at_least(1)),
-    ConfigDef("offset.metadata.max.bytes", "int", 4096, "Longest text that goes with a committed offset."),
-    ConfigDef("offsets.load.buffer.size", "int", 5242880, "Bytes per read when a coordinator loads.", at_least(1)),
+    ConfigDef(
+        "group.initial.rebalance.delay.ms",
+        "int",
+        3000,
+        "How long a new group waits for more members before its first rebalance.",
+    ),
+    ConfigDef("group.min.session.timeout.ms", "int", 6000, "Shortest session timeout that a member may request."),
+    ConfigDef("group.max.session.timeout.ms", "int", 1800000, "Longest session timeout that a member may request."),
+    ConfigDef("group.max.size", "int", INT_MAX, "Members of a group, at most.", at_least(1)),
+    ConfigDef("offset.metadata.max.bytes", "int", 4096, "Longest metadata text of a committed offset, in bytes."),
+    ConfigDef(
+        "offsets.load.buffer.size", "int", 5242880, "Bytes per read while a coordinator loads its groups.", at_least(1)
+    ),
     ConfigDef("offsets.topic.replication.factor", "short", 3, "Replicas of __consumer_offsets.", at_least(1)),
     ConfigDef("offsets.topic.num.partitions", "int", 50, "Partitions of __consumer_offsets.", at_least(1)),
     ConfigDef("offsets.topic.segment.bytes", "int", 104857600, "Segment size of __consumer_offsets.", at_least(1)),
@@ -444,22 +551,32 @@ _GROUPS = (
         "int",
         0,
         "Codec number of __consumer_offsets; 0: none.",
-        no_effect="committed offsets are stored as they are",
+        no_effect="committed offsets are stored without compression",
     ),
     ConfigDef(
-        "offsets.retention.minutes", "int", 10080, "How long offsets outlive their group's last member.", at_least(1)
+        "offsets.retention.minutes",
+        "int",
+        10080,
+        "How long committed offsets are kept after the last member has left the group.",
+        at_least(1),
     ),
     ConfigDef(
-        "offsets.retention.check.interval.ms", "long", 600000, "How often expired offsets are looked for.", at_least(1)
+        "offsets.retention.check.interval.ms", "long", 600000, "How often expired offsets are removed.", at_least(1)
     ),
-    ConfigDef("offsets.commit.timeout.ms", "int", 5000, "How long a commit waits for its replicas.", at_least(1)),
+    ConfigDef(
+        "offsets.commit.timeout.ms",
+        "int",
+        5000,
+        "How long an offset commit waits for the in-sync replicas.",
+        at_least(1),
+    ),
     ConfigDef(
         "offsets.commit.required.acks",
         "short",
         -1,
-        "Acknowledgements a commit waits for; only -1 is served.",
+        "Acknowledgements that an offset commit waits for; -1: all in-sync replicas.",
         visibility=RETIRED,
-        no_effect="a commit always waits for all replicas in sync",
+        no_effect="an offset commit always waits for all in-sync replicas",
     ),
 )
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from gregor.config.definitions import ConfigDef, ConfigError
 
-_NO_EFFECT = "clients are not asked for metrics yet"
+_NO_EFFECT = "gregor does not request metrics of clients yet"
 _MATCHED = (
     "client_instance_id",
     "client_id",
@@ -23,8 +23,14 @@ _MATCHED = (
 CLIENT_METRICS_KEYS: dict[str, ConfigDef] = {
     definition.key: definition
     for definition in (
-        ConfigDef("interval.ms", "int", 300000, "How often a client sends them.", no_effect=_NO_EFFECT),
-        ConfigDef("match", "list", [], "name=pattern of the clients that are asked; empty: all.", no_effect=_NO_EFFECT),
+        ConfigDef("interval.ms", "int", 300000, "How often a client sends its metrics.", no_effect=_NO_EFFECT),
+        ConfigDef(
+            "match",
+            "list",
+            [],
+            "name=pattern of the clients whose metrics are requested; empty: all.",
+            no_effect=_NO_EFFECT,
+        ),
         ConfigDef("metrics", "list", [], "Prefixes of the metrics to send; * means all.", no_effect=_NO_EFFECT),
     )
 }

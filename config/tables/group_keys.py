@@ -46,7 +46,7 @@ def _group(key: str, type: str, default: ConfigValue, help: str, validator: Vali
 def _timing(kind: str) -> tuple[ConfigDef, ...]:
     """What the three protocols have in common."""
     return (
-        _group(f"{kind}.assignment.interval.ms", "int", 1000, "Least time between two assignments.", at_least(0)),
+        _group(f"{kind}.assignment.interval.ms", "int", 1000, "Shortest time between two assignments.", at_least(0)),
         _group(
             f"{kind}.heartbeat.interval.ms", "int", _HEARTBEAT_MS, "How often a member sends a heartbeat.", at_least(1)
         ),
@@ -63,29 +63,41 @@ def _timing(kind: str) -> tuple[ConfigDef, ...]:
 _DEFINITIONS = (
     *_timing("consumer"),
     *_timing("streams"),
-    _group("streams.initial.rebalance.delay.ms", "int", 3000, "Wait for more members of a new group.", at_least(0)),
+    _group(
+        "streams.initial.rebalance.delay.ms", "int", 3000, "How long a new group waits for more members.", at_least(0)
+    ),
     _group("streams.num.standby.replicas", "int", 0, "Standby copies of each task.", at_least(0)),
     *_timing("share"),
     _group(
         "share.auto.offset.reset",
         "string",
         "latest",
-        "Where a new group begins: latest, earliest, or a time before now (by_duration:PnDTnHnMn.nS).",
+        "Offset at which a new group starts: latest, earliest, or a time before now (by_duration:PnDTnHnMn.nS).",
         _RESET,
     ),
-    _group("share.delivery.count.limit", "int", 5, "How often a record is handed out.", at_least(2)),
+    _group("share.delivery.count.limit", "int", 5, "Deliveries of a record, at most.", at_least(2)),
     _group(
         "share.isolation.level",
         "string",
         "read_uncommitted",
-        "Whether records of transactions are handed out before they are committed.",
+        "Whether records of transactions are delivered before they are committed.",
         one_of("read_committed", "read_uncommitted"),
     ),
     _group(
-        "share.partition.max.record.locks", "int", 2000, "Records handed out at a time per partition.", at_least(100)
+        "share.partition.max.record.locks",
+        "int",
+        2000,
+        "Records of a partition that are delivered and not acknowledged yet, at most.",
+        at_least(100),
     ),
-    _group("share.record.lock.duration.ms", "int", 30000, "How long a record is kept for one member.", at_least(1000)),
-    _group("share.renew.acknowledge.enable", "boolean", True, "Whether a member may keep a record for longer."),
+    _group(
+        "share.record.lock.duration.ms",
+        "int",
+        30000,
+        "How long a delivered record is locked for its member.",
+        at_least(1000),
+    ),
+    _group("share.renew.acknowledge.enable", "boolean", True, "Whether a member may renew the lock of a record."),
 )
 
 GROUP_KEYS: dict[str, ConfigDef] = {definition.key: definition for definition in _DEFINITIONS}
