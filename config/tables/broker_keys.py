@@ -1,8 +1,8 @@
-"""Every broker setting that gregor knows with its meaning, in Kafka's names and with Kafka's defaults.
+"""The broker settings, with Kafka's names, types, defaults and ranges.
 
-Apache Kafka 4.3.1 decides names, types, defaults and ranges; 3.9.1 those of ZooKeeper mode. On purpose different:
+They are those of Apache Kafka 4.3.1; for ZooKeeper mode, those of 3.9.1. Different on purpose:
 ``listeners`` (the loopback only), ``log.dir``, ``node.id`` (optional), ``zookeeper.connect`` (empty: the embedded
-store). Rows with ``no_effect`` change nothing here and say why; the other keys of 4.3.1 are in ``no_effect.tsv``.
+store). Rows with ``no_effect`` change nothing here and give the reason; ``no_effect.tsv`` has the other keys of 4.3.1.
 """
 
 from __future__ import annotations
@@ -595,8 +595,8 @@ BROKER_KEYS: dict[str, ConfigDef] = {
     for definition in group
 }
 
-# Keys that set the same thing, the first of highest rank; the later ones count only while the earlier are unset.
-# (node.id over broker.id and log.dirs over log.dir too, but those are never described as synonyms.)
+# Keys of one setting, the first of highest rank; a later one counts only while the earlier ones are unset. (node.id
+# and broker.id, log.dirs and log.dir have such ranks too, but are not described as synonyms.)
 BROKER_SYNONYMS: tuple[tuple[str, ...], ...] = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.ms", "log.roll.hours"),
@@ -606,7 +606,7 @@ BROKER_SYNONYMS: tuple[tuple[str, ...], ...] = (
 
 
 def broker_synonyms(key: str) -> tuple[str, ...]:
-    """The broker keys that decide ``key`` together, by falling rank; ``(key,)`` when it stands alone."""
+    """Return the broker keys that set the same as ``key``, by falling rank; ``(key,)`` if there are no others."""
     for group in BROKER_SYNONYMS:
         if key in group:
             return group

@@ -1,6 +1,6 @@
 """Settings of client metrics subscriptions (CLIENT_METRICS resources, KIP-714), as Apache Kafka 4.3.1 checks them.
 
-They are checked, kept and described. No client is asked for its metrics yet.
+They are checked, kept and described. The broker does not request metrics of clients yet.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ CLIENT_METRICS_KEYS: dict[str, ConfigDef] = {
 
 
 class UnknownClientMetricsKey(ConfigError):
-    """No such setting, or an interval out of range: Apache Kafka has another error code for these two."""
+    """The setting is unknown, or the interval out of range: Apache Kafka has its own error code for these two."""
 
 
 def check_client_metrics(texts: Mapping[str, str]) -> None:
-    """ConfigError, UnknownClientMetricsKey in its two cases, unless a subscription may have these settings."""
+    """Raise ConfigError, or UnknownClientMetricsKey in its two cases, unless these settings are legal."""
     for key, text in texts.items():
         definition = CLIENT_METRICS_KEYS.get(key)
         if definition is None:

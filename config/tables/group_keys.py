@@ -1,6 +1,6 @@
 """Settings of single groups (GROUP resources, KIP-848 and after), in the names, types and ranges of Apache Kafka 4.3.1.
 
-They are checked, kept and described; none acts yet, because they belong to the group protocols after the classic one.
+They are checked, kept and described; none has an effect yet, as they belong to newer protocols than the classic one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from gregor.config.broker import BrokerConfig, nearest_key_hint
 from gregor.config.definitions import ConfigDef, ConfigError
-from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.no_effect_keys import keys_without_effect
 from gregor.config.validators import ANY_VALUE, ConfigValue, Form, Validator, at_least, one_of
 
 _WITHOUT = {
@@ -39,12 +39,12 @@ def _group(key: str, type: str, default: ConfigValue, help: str, validator: Vali
         help,
         validator,
         no_effect=_WITHOUT[key.partition(".")[0]],
-        broker_synonyms=(synonym,) if synonym in inert_keys() else (),
+        broker_synonyms=(synonym,) if synonym in keys_without_effect() else (),
     )
 
 
 def _timing(kind: str) -> tuple[ConfigDef, ...]:
-    """What the three protocols have in common."""
+    """Return the settings that each of the three protocols has."""
     return (
         _group(f"{kind}.assignment.interval.ms", "int", 1000, "Shortest time between two assignments.", at_least(0)),
         _group(
@@ -104,7 +104,7 @@ GROUP_KEYS: dict[str, ConfigDef] = {definition.key: definition for definition in
 
 
 def check_group(texts: Mapping[str, str], broker: BrokerConfig) -> None:
-    """ConfigError unless a group may have these settings of its own beside this broker's limits for groups."""
+    """Raise ConfigError unless these settings of a group are legal and within this broker's limits for groups."""
     values: dict[str, Any] = {}
     for key, text in texts.items():
         definition = GROUP_KEYS.get(key)
@@ -122,12 +122,12 @@ def check_group(texts: Mapping[str, str], broker: BrokerConfig) -> None:
 
 
 def _check_limits(key: str, value: Any, broker: BrokerConfig) -> None:
-    """The broker's group.<kind>.min.<setting> and .max.<setting>, where it has them."""
+    """Check a value against the broker's group.<kind>.min.<setting> and .max.<setting>, where they exist."""
     kind, _, setting = key.partition(".")
     setting = {"num.standby.replicas": "standby.replicas"}.get(setting, setting)
     for bound in ("min", "max"):
         limit_key = f"group.{kind}.{bound}.{setting}"
-        if limit_key not in inert_keys():
+        if limit_key not in keys_without_effect():
             continue
         limit = broker.value_without_effect(limit_key)
         if value < limit if bound == "min" else value > limit:

@@ -1,8 +1,8 @@
-"""Broker settings of Apache Kafka 4.3.1 that change nothing here: checked, kept and described, and each says why.
+"""Broker settings of Apache Kafka 4.3.1 without effect here: checked, kept and described, each with a reason.
 
-They stand in ``no_effect.tsv``, one a line: key, type, default, minimum, maximum, choices, who may alter it, whether it
-is internal, why it is without effect, help. A default of ``null`` is none. The file is read when the first of them is
-set or described: a broker that starts without them does not hold them.
+``no_effect.tsv`` has one per line: key, type, default, minimum, maximum, choices, ``dynamic``, whether it is internal,
+the reason, help. ``null`` stands for no default. The file is read when the first of these settings is set or
+described, so that a broker without them does not hold them in memory.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ NULL = "null"
 
 
 @functools.cache
-def inert_keys() -> dict[str, ConfigDef]:
-    """Return all of them by name."""
+def keys_without_effect() -> dict[str, ConfigDef]:
+    """Return the settings of the file by key."""
     lines = Path(__file__).with_name("no_effect.tsv").read_text("utf-8").splitlines()
     definitions = [_definition(*line.split("\t")) for line in lines if not line.startswith("#")]
     return {definition.key: definition for definition in definitions}

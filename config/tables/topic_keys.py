@@ -1,7 +1,7 @@
-"""Every topic setting, in the names, types, defaults and ranges of Apache Kafka 4.3.1 (``LogConfig``); those of our
-own begin with ``gregor.`` and are described only where they are set.
+"""The topic settings, with the names, types, defaults and ranges of Apache Kafka 4.3.1 (``LogConfig``).
 
-``broker_synonyms`` are the broker keys that a topic without its own value takes it from, by falling rank.
+gregor's own begin with ``gregor.`` and are described only where they are set. ``broker_synonyms`` are the broker keys
+whose value a topic without its own has, by falling rank.
 """
 
 from __future__ import annotations

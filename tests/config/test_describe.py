@@ -16,7 +16,7 @@ from gregor.config.describe import (
     described_broker_keys,
 )
 from gregor.config.tables.broker_keys import BROKER_KEYS
-from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.no_effect_keys import keys_without_effect
 from gregor.config.tables.topic_keys import TOPIC_KEYS
 
 
@@ -92,7 +92,7 @@ def test_a_broker_setting() -> None:
 def test_all_settings_of_a_broker() -> None:
     broker = BrokerConfig()
     names = [entry.name for entry in described(broker)]
-    table = {**BROKER_KEYS, **inert_keys()}
+    table = {**BROKER_KEYS, **keys_without_effect()}
     assert names == [key for key, definition in table.items() if definition.visibility == LISTED]
     internal = BrokerConfig({"log.initial.task.delay.ms": "0"})
     assert "log.initial.task.delay.ms" in [entry.name for entry in described(internal)]

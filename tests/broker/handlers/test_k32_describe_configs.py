@@ -9,7 +9,7 @@ import pytest
 
 from gregor.config.definitions import LISTED
 from gregor.config.tables.broker_keys import BROKER_KEYS
-from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.no_effect_keys import keys_without_effect
 from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest
@@ -120,7 +120,7 @@ def test_documentation_is_told_to_those_who_ask(harness: Harness, known: str, ve
 @pytest.mark.parametrize("version", VERSIONS)
 def test_this_broker(harness: Harness, known: str, version: int) -> None:
     found = entries(describe(harness, version, BROKER, "0"))
-    table = {**BROKER_KEYS, **inert_keys()}
+    table = {**BROKER_KEYS, **keys_without_effect()}
     assert set(found) == {key for key, row in table.items() if row.visibility == LISTED}
     assert (found["message.max.bytes"].value, found["message.max.bytes"].config_source) == ("2000000", DYNAMIC_BROKER)
     assert not found["message.max.bytes"].read_only

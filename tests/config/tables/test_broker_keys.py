@@ -10,7 +10,7 @@ import pytest
 from gregor.config.definitions import LONG_MAX, RETIRED, ConfigDef
 from gregor.config.tables.broker_keys import BROKER_KEYS, BROKER_SYNONYMS, broker_synonyms
 from gregor.config.tables.known_keys import NO_EFFECT_KEYS
-from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.no_effect_keys import keys_without_effect
 from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.config.validators import Range
 from tests.config.kafka_facts import FILE, default_text, read_facts, sorted_choices, validator_text
@@ -44,7 +44,7 @@ ZOOKEEPER_MODE = {
 # Settings that Apache Kafka has not.
 OURS = {"gregor.allow.unprotected": False}
 
-ALL_KEYS = {**BROKER_KEYS, **inert_keys()}
+ALL_KEYS = {**BROKER_KEYS, **keys_without_effect()}
 # Of brokers, too, but in a table of their own; the tool that moves partitions sets them.
 THROTTLES = (
     "leader.replication.throttled.rate",
@@ -81,9 +81,9 @@ def test_every_setting_of_kafka_is_known() -> None:
 
 
 def test_each_setting_is_in_one_table() -> None:
-    assert sorted(set(BROKER_KEYS) & set(inert_keys())) == []
+    assert sorted(set(BROKER_KEYS) & set(keys_without_effect())) == []
     assert sorted(set(ALL_KEYS) & NO_EFFECT_KEYS) == []
-    assert all(definition.no_effect for definition in inert_keys().values())
+    assert all(definition.no_effect for definition in keys_without_effect().values())
 
 
 @pytest.mark.parametrize("definition", ALL_KEYS.values(), ids=lambda definition: definition.key)
