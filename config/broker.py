@@ -45,11 +45,18 @@ class BrokerConfig:
     broker_id: int
     """The number of this broker; -1 when it has to be generated (in ZooKeeper mode; without, a broker is number 0)."""
 
-    def __init__(self, values: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, str] | None = None,
+        *,
+        path: str | None = None,
+        overrides: Mapping[str, str] | None = None,
+        environment: Collection[str] = (),
+    ) -> None:
         """Parse texts by key, as a properties file has them; raise ConfigError if one of them is refused."""
-        self.path: str | None = None
-        self.overrides: dict[str, str] = {}
-        self.environment: frozenset[str] = frozenset()
+        self.path = path
+        self.overrides = dict(overrides or {})
+        self.environment = frozenset(environment)
         self.warnings: list[str] = []
         self.notes: list[str] = []
         self.static_texts: dict[str, str] = {}
@@ -82,10 +89,13 @@ class BrokerConfig:
         Raise OSError if the file cannot be read, ConfigError if a setting is refused.
         """
         given = {**(environment or {}), **dict(overrides)}
-        config = cls({**read_file(path), **given})
-        config.path, config.overrides = path, given
-        config.environment = frozenset(given.keys() - dict(overrides).keys())
-        return config
+        from_environment = given.keys() - dict(overrides).keys()
+        return cls({**read_file(path), **given}, path=path, overrides=given, environment=from_environment)
+
+    def prepend_lines(self, notes: Sequence[str], warnings: Sequence[str]) -> None:
+        """Put further lines for the log before those of the settings."""
+        self.notes[:0] = notes
+        self.warnings[:0] = warnings
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]

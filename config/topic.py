@@ -85,24 +85,31 @@ class LogConfig:
     segment_ms: int
     unclean_leader_election_enable: bool
 
+    def __init__(self, values: Mapping[str, ConfigValue], base: LogConfig | None = None) -> None:
+        """Set these typed values by topic key; the others are those of ``base``."""
+        if base is not None:
+            for name in self.__slots__:
+                setattr(self, name, getattr(base, name))
+        for key, value in values.items():
+            self._set(key, value)
+
     @classmethod
     def defaults(cls, broker: BrokerConfig | None = None) -> LogConfig:
         """Return the settings of a topic that has none of its own on this broker."""
-        config = cls()
-        for key, definition in TOPIC_KEYS.items():
-            config._set(key, definition.default if broker is None else broker_default(definition, broker))
-        return config
+        return cls(
+            {
+                key: definition.default if broker is None else broker_default(definition, broker)
+                for key, definition in TOPIC_KEYS.items()
+            }
+        )
 
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
         """Return a copy with a topic's own values; raise ConfigError for an unknown key or an illegal value."""
-        config = LogConfig()
-        for name in self.__slots__:
-            setattr(config, name, getattr(self, name))
-        for key, value in parse_overrides(overrides).items():
-            config._set(key, value)
+        values = parse_overrides(overrides)
         # Set after segment.bytes, so that the order in `overrides` does not matter.
-        if (text := overrides.get("internal.segment.bytes")) is not None:
-            config._set("internal.segment.bytes", TOPIC_KEYS["internal.segment.bytes"].parse(text))
+        if "internal.segment.bytes" in values:
+            values["internal.segment.bytes"] = values.pop("internal.segment.bytes")
+        config = LogConfig(values, self)
         low, high = config.min_compaction_lag_ms, config.max_compaction_lag_ms
         if low > high:
             raise ConfigError("min.compaction.lag.ms", low, f"must be at most max.compaction.lag.ms, {high}")

@@ -233,6 +233,7 @@ def load_config(given: argparse.Namespace, environ: Mapping[str, str]) -> tuple[
         if error.key in found.settings and error.key not in dict(given.override):
             raise ConfigError(error.key, error.value, f"{error.message} (it comes from the environment)") from None
         raise
-    config.notes = [f"environment: {line}" for line in found.notes] + config.notes
-    config.warnings = [f"environment: {line}" for line in found.warnings] + config.warnings
+    config.prepend_lines(
+        [f"environment: {line}" for line in found.notes], [f"environment: {line}" for line in found.warnings]
+    )
     return config, found.topics
