@@ -81,7 +81,7 @@ class DiskWatch:
     def full(self, folder: DataFolder, cause: str) -> None:
         """There is no room in a data folder. Says so once, until there is some again."""
         if not folder.full and folder.failure is None:
-            folder.full = True
+            folder.mark_full()
             logger.error(
                 "%s is full (%s): nothing can be written to it, reading continues. Writing resumes by itself when "
                 "there is room: free some of its volume, or lower retention.ms or retention.bytes of large topics. "
@@ -189,7 +189,7 @@ class DiskWatch:
                 return
             if await self._background.run(_has_room, folder):
                 break
-        folder.full = False
+        folder.mark_writable()
         logger.info("%s has room again after %.0f s: writing resumes", folder.path, time.monotonic() - began_s)
         await self._background.run(folder.keep_reserve)
         self._replicas.take_up(aside)
@@ -208,4 +208,4 @@ def _has_room(folder: DataFolder) -> bool:
         return False
     free_bytes = volume.f_bavail * volume.f_frsize
     enough_bytes = min(_ENOUGH_BYTES, volume.f_blocks * volume.f_frsize // _ENOUGH_SHARE)
-    return free_bytes >= enough_bytes and folder.takes(min(enough_bytes, _TRIED_BYTES))
+    return free_bytes >= enough_bytes and folder.has_room_for(min(enough_bytes, _TRIED_BYTES))
