@@ -128,11 +128,11 @@ MUTANTS = (
     ),
     mutant(
         "a restart between two looks goes unnoticed",
-        Edit("replication", "_brokers_now", "registrations[id_][1] != broker.epoch", "False"),
+        Edit("replication", "_brokers_registered", "registrations[id_][1] != broker.epoch", "False"),
     ),
     mutant(
         "a restart while there was no controller goes unnoticed",
-        Edit("replication", "take", "self._pass_over_returned()", "None"),
+        Edit("replication", "_elected", "demote_returned(ANY)", "None"),
     ),
     mutant(
         "proposals of an ISR made on an older one are granted",
@@ -196,7 +196,7 @@ MUTANTS = (
     ),
     mutant(
         "of a high watermark alone no follower is told",
-        Edit("broker", "response", "for place in self._quiet: ANY", "pass"),
+        Edit("broker", "response", "for position in self._quiet: ANY", "pass"),
     ),
     mutant(
         "a deletion is answered before followers have heard of it",
@@ -295,7 +295,7 @@ MUTANTS = (
     ),
     mutant(
         "settings of a topic do not reach its logs",
-        Edit("broker", "_settings_changed", "partition.log.config = ANY", "None"),
+        Edit("broker", "_settings_changed", "partition.log.configure(ANY)", "None"),
     ),
     mutant(
         "a throttled follower does not fetch again",
