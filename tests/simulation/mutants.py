@@ -94,11 +94,11 @@ MUTANTS = (
     ),
     mutant(
         "a follower does not cut off what differs",
-        Edit("replication", "_write", "truncate_to_epoch(ANY_1, ANY_2, ANY_3, ANY_4)", "None"),
+        Edit("replication", "_write", "ANY.truncate_to(ANY_1, ANY_2)", "None"),
     ),
     mutant(
         "a follower cuts off one record too few",
-        Edit("replication", "truncate_to_epoch", "max(ANY_PLACE, 0)", "max(ANY_PLACE + 1, 0)"),
+        Edit("replication", "truncation_offset", "max(ANY_PLACE, 0)", "max(ANY_PLACE + 1, 0)"),
     ),
     mutant(
         "a leader does not say where logs differ",
@@ -216,11 +216,11 @@ MUTANTS = (
     ),
     mutant(
         "what is said of a log that is being checked is forgotten",
-        Edit("broker", "_roles_of_loaded", "self._kept[key] = ANY", "pass"),
+        Edit("broker", "hold_back", "self._kept[key] = ANY", "pass"),
     ),
     mutant(
         "a log deleted after its check is told to nobody",
-        Edit("broker", "_catch_up", "self.must_be_asked = True", "pass"),
+        Edit("broker", "_catch_up", "self.must_notify_controller = True", "pass"),
     ),
     mutant(
         "followers do not learn what idempotent producers did",

@@ -13,8 +13,8 @@ from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import FetchRequest, FetchResponse
 from gregor.protocol.turns import run_all
 from gregor.replication.partition.delete_records import delete_records_before
-from gregor.replication.partition.divergence import truncate_to_epoch
 from gregor.replication.partition.fetcher import Fetcher, FetcherSettings
+from gregor.replication.partition.offset_lookup import truncation_offset
 from gregor.replication.partition.throttle import ReplicaThrottle
 from tests.replication.replicas import NOW, TOPIC_ID, Replica, answer, exchange, pair, state, sync
 from tests.storage.logs import batch, log_config
@@ -151,7 +151,7 @@ def test_a_log_of_no_epoch_is_cut_back_to_what_is_committed() -> None:
     follower = Replica(1)
     follower.log.append_as_leader(batch(3), -1, NOW)
     assert follower.log.latest_epoch() is None
-    follower.log.high_watermark = 0
+    follower.log.restore_high_watermark(0)
     follower.partition.become_follower(state(0, 0, [0, 1], [0, 1], 0))
     follower.fetcher.follow(follower.partition)
     assert follower.log.log_end_offset == 0
@@ -232,7 +232,7 @@ def test_a_leader_that_cannot_tell_where_an_epoch_ends() -> None:
     leader, follower = pair(5)
     while follower.log.high_watermark < 5:
         exchange(follower, leader)
-    truncate_to_epoch(follower.log, 0, -1, NOW)
+    follower.log.truncate_to(truncation_offset(follower.log, 0, -1), NOW)
     assert follower.log.log_end_offset == 5
 
 
@@ -468,7 +468,7 @@ def test_a_throttled_replica_that_lags_pauses_and_one_in_step_does_not() -> None
     leader.lead(0, [0], [0, 1], 0)
     for number in range(3):
         leader.append(value=number)
-    follower.log.config = log_config(follower_replication_throttled_replicas=["0:1"])
+    follower.log.configure(log_config(follower_replication_throttled_replicas=["0:1"]))
     follower.follow(0, 0, [0, 1], [0, 1], 0)
     exchange(follower, leader, max_bytes=1)
     assert follower.log.log_end_offset == 1
