@@ -348,7 +348,7 @@ class LeaderLink:
         for key, (leader_epoch, end_offset) in ends.items():
             start = starts.get(key)
             if start is not None and start[0] == leader_epoch:
-                self.fetcher.found_range(key, leader_epoch, start[1], end_offset, now_ms)
+                self.fetcher.reset_to_range(key, leader_epoch, start[1], end_offset, now_ms)
 
     async def _offsets(
         self, peer: Peer, keys: list[TopicPartitionKey], timestamp: int

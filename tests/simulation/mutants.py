@@ -208,7 +208,7 @@ MUTANTS = (
     ),
     mutant(
         "a follower that lacks what was deleted does not begin anew",
-        Edit("replication", "found_range", "start_offset > log.log_end_offset", "False"),
+        Edit("replication", "reset_to_range", "start_offset > log.log_end_offset", "False"),
     ),
     mutant(
         "the check of a log after a crash overlooks what producers did",
