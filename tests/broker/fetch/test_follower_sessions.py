@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.fetch.follower_sessions import FollowerSession
+from gregor.broker.fetch.follower_session import FollowerSession
 from gregor.broker.fetch.session_cache import EVICT_AFTER_MS
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
@@ -95,11 +95,11 @@ def partition_of(harness: Harness, topic: str, index: int = 0) -> Partition:
 
 def busy(harness: Harness) -> list[int]:
     (session,) = harness.broker.follower_sessions.cache
-    return [place.index for place in (*session.busy, *session.resting)]
+    return [position.index for position in (*session.busy, *session.resting)]
 
 
 def state_of(partition: Partition) -> Any:
-    return partition._followers[FOLLOWER]
+    return partition.in_sync.followers[FOLLOWER]
 
 
 def idle(harness: Harness, topic: str) -> tuple[Fetches, FollowerSession]:
@@ -129,7 +129,7 @@ def test_only_what_moves_is_looked_at(harness: Harness, topic: str, version: int
     assert busy(harness) == [2]
     third = follower.ask({})
     assert {index: [record.value for record in records_of(data)] for index, data in third.items()} == {2: [b"b"]}
-    assert partition_of(harness, topic).follower_epoch(FOLLOWER) == (77 if version >= 15 else -1)
+    assert partition_of(harness, topic).in_sync.broker_epoch(FOLLOWER) == (77 if version >= 15 else -1)
 
 
 def test_an_answer_that_was_lost_is_given_again(harness: Harness, topic: str) -> None:
@@ -145,8 +145,8 @@ def test_one_that_was_idle_was_level_until_its_sessions_last_fetch(harness: Harn
     _, session = idle(harness, topic)
     harness.produce(topic, b"a")
     assert state_of(partition).last_caught_up_ms == session.last_fetch_ms
-    assert partition.isr_to_shrink(session.last_fetch_ms + 30_000) is None
-    assert partition.isr_to_shrink(session.last_fetch_ms + 30_001) == [0]
+    assert partition.in_sync.isr_to_shrink(partition.log_end_offset, session.last_fetch_ms + 30_000) is None
+    assert partition.in_sync.isr_to_shrink(partition.log_end_offset, session.last_fetch_ms + 30_001) == [0]
 
 
 def test_one_that_was_idle_was_level_until_its_session_ended(harness: Harness, topic: str) -> None:
@@ -202,12 +202,12 @@ def test_where_retention_has_the_log_begin_is_told_of_a_partition_at_rest(harnes
         follower.ask({0: 2})
     waiting = follower.begin({})
     partition = partition_of(harness, topic)
-    partition.look_again(harness.broker.now_ms())
+    partition.check_progress(harness.broker.now_ms())
     harness.turn()
     assert not waiting.done()
     assert partition.log is not None
     partition.log.advance_log_start_offset(2)
-    partition.look_again(harness.broker.now_ms())
+    partition.check_progress(harness.broker.now_ms())
     (found,) = harness.run(waiting).responses
     assert [data.log_start_offset for data in found.partitions] == [2]
 
@@ -216,7 +216,7 @@ def test_how_far_records_are_committed_wakes_it_only_where_consumers_read_from_f
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for at_once in (False, True):
-        monkeypatch.setattr(harness.broker.follower_sessions, "tells_at_once", at_once)
+        monkeypatch.setattr(harness.broker.follower_sessions, "notifies_at_once", at_once)
         follower = Fetches(harness, topic)
         end = harness.produce(topic, b"a").base_offset + 1
         follower.ask({0: end - 1})
@@ -243,7 +243,7 @@ def test_a_fetcher_that_comes_back_takes_its_place_anew(harness: Harness, topic:
     assert len(harness.broker.follower_sessions) == 2
     harness.broker.follower_sessions.forget(lambda broker_id: broker_id != FOLLOWER)
     assert len(harness.broker.follower_sessions) == 0
-    assert not partition_of(harness, topic)._delayed.active
+    assert not partition_of(harness, topic).delayed.active
 
 
 def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
@@ -261,12 +261,12 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
         one.ask({0: 0})
         one.epoch = 1 if one.session_id else 0
     assert [one.session_id > 0 for one in (first, *others)] == [True] * 3 + [False] * 3
-    assert len(sessions) == len(sessions._by_fetcher) == sessions._places == 3
+    assert len(sessions) == len(sessions.fetchers) == sessions.position_count == 3
     # Who is not in the cluster gives way to who is, but not the other way round.
     alive.add(FOLLOWER + 1)
     follower = Fetches(harness, topic, client_id="follower", replica_id=FOLLOWER + 1)
     follower.ask({0: 0})
-    assert follower.session_id and len(sessions) == len(sessions._by_fetcher) == 3
+    assert follower.session_id and len(sessions) == len(sessions.fetchers) == 3
     assert first.error({1: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     # After a long rest anybody does.
     now_ms[0] += EVICT_AFTER_MS
@@ -275,7 +275,7 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
         assert one.session_id
     assert follower.error({1: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     sessions.forget(alive.__contains__)
-    assert len(sessions) == len(sessions._by_fetcher) == sessions._places == 0
+    assert len(sessions) == len(sessions.fetchers) == sessions.position_count == 0
     monkeypatch.setattr(sessions.cache, "slots", 0)
     first.begin_anew()
     first.ask({0: 0})
@@ -285,21 +285,21 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
 def test_sessions_remember_only_so_many_partitions(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gregor.broker.fetch.follower_sessions.MAX_PLACES", 4)
+    monkeypatch.setattr("gregor.broker.fetch.follower_sessions.MAX_POSITIONS", 4)
     sessions = harness.broker.follower_sessions
     follower, other = Fetches(harness, topic), Fetches(harness, topic, client_id="other")
     follower.ask({0: 0, 1: 0})
     other.ask({0: 0})
     follower.ask({2: 0})
-    assert sessions._places == 4
+    assert sessions.position_count == 4
     assert follower.error({7: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert sessions._places == 1
+    assert sessions.position_count == 1
     follower.begin_anew()
     assert len(follower.ask({0: 0, 1: 0, 2: 0, 7: 0})) == 4  # served, but not remembered
-    assert (follower.session_id, sessions._places) == (0, 1)
+    assert (follower.session_id, sessions.position_count) == (0, 1)
     follower.begin_anew()
     follower.ask({0: 0, 1: 0, 2: 0})
-    assert follower.session_id and sessions._places == 4
+    assert follower.session_id and sessions.position_count == 4
 
 
 def test_a_session_is_counted(harness: Harness, topic: str) -> None:
@@ -321,7 +321,7 @@ def test_a_session_is_counted(harness: Harness, topic: str) -> None:
     gone = follower.request({})
     gone.forgotten_topics_data = [FetchRequest.ForgottenTopic(topic_id=follower.name, partitions=[0])]
     assert harness.ask(gone, 17).responses == []
-    assert not partition_of(harness, topic)._delayed.active
+    assert not partition_of(harness, topic).delayed.active
 
 
 def test_who_catches_up_is_proposed(harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
