@@ -298,8 +298,7 @@ class Partition:
         if log is None or (leader_only and not self.is_leader):
             raise KafkaError(self._resigned_with)
         upper_offset = log.offsets.high_watermark if replica_id < 0 else log.offsets.log_end_offset
-        read = log.read if waits_for_disk else log.read_cached
-        return read(offset, max_bytes, upper_offset, min_one_batch)
+        return log.read(offset, max_bytes, upper_offset, min_one_batch, waits_for_disk)
 
     def end_offset(self, *, current_leader_epoch: int = -1, replica_id: int = CONSUMER) -> int:
         """How far the asker may look: clients to the HW, brokers and debugging tools to the log's end. The latter are

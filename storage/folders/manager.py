@@ -356,11 +356,11 @@ class LogManager:
 
     # From time to time
 
-    def looking_at_ages(self, now_ms: int) -> Steps[None]:
-        """To be gone through before `retention_pass`, which then reads nothing."""
+    def prefetching_ages(self, now_ms: int) -> Steps[None]:
+        """Fetch the ages of segments before a `retention_pass`, which then reads nothing."""
         for count, log in enumerate(list(self.logs.values()), 1):
             if not log.cleaning and not log.offline:
-                yield from log.looking(partial(log.old_segments_count, now_ms))
+                yield from log.prefetching(partial(log.old_segments_count, now_ms, waits_for_disk=False))
             if not count % ITEMS_PER_STEP:
                 yield None
 

@@ -1,8 +1,8 @@
-"""Reads that do not wait for the disk: they take what is in the page cache, or say what is missing.
+"""Reads that do not wait for the disk: they return what is in the page cache, or name what is missing.
 
-Who must not wait (the event loop) sets `Files.waits_for_disk` to False around a piece of work that only reads. A read
-on its thread that would wait then raises NotCached; what it names is fetched on another, and the piece of work done
-again. Linux can tell (RWF_NOWAIT) on the file systems that matter; where it cannot, a read waits.
+The event loop must not wait, so it passes `waits_for_disk=False` to what it reads. A read that would wait then raises
+NotCached; a thread fetches the bytes that it names, and the loop repeats the read. Linux reports what is not in memory
+(RWF_NOWAIT) on the file systems that matter; where it does not, a read waits.
 """
 
 from __future__ import annotations

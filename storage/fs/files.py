@@ -17,7 +17,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from threading import get_ident
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gregor.storage.fs.cached_reads import Fetch, NotCached, read_cached
@@ -56,9 +55,9 @@ class File(Protocol):
 
     def release(self) -> None: ...
 
-    def read(self, size_bytes: int, position: int) -> bytes:
-        """As pread(2): fewer bytes only at the end of the file. NotCached instead of a wait for the disk while
-        `Files.waits_for_disk` is False."""
+    def read(self, size_bytes: int, position: int, waits_for_disk: bool = True) -> bytes:
+        """Read as pread(2) does: fewer bytes only at the end of the file. Without `waits_for_disk`, on the
+        event loop, NotCached is raised instead of a wait."""
 
     def fetcher(self, size_bytes: int, position: int) -> Callable[[], None]:
         """What `NotCached.fetcher` returns."""
@@ -98,9 +97,6 @@ class Files(Protocol):
     """What storage asks of a file system. Paths are plain strings."""
 
     cache: ContentCache
-
-    waits_for_disk: bool
-    """False makes `File.read` raise NotCached rather than wait. To be set back before others get a turn."""
 
     def create(self, path: str) -> File:
         """A new, empty file; an old one of that name is emptied."""
@@ -208,8 +204,8 @@ class OsFile:
     def held(self) -> bool:
         return self._holds > 0
 
-    def read(self, size_bytes: int, position: int) -> bytes:
-        if self._files.waits_for_disk or get_ident() != self._files.thread:
+    def read(self, size_bytes: int, position: int, waits_for_disk: bool = True) -> bytes:
+        if waits_for_disk:
             return os.pread(self.fileno(), size_bytes, position)
         try:
             return read_cached(self.fileno(), size_bytes, position)
@@ -316,9 +312,6 @@ class OsFiles:
     def __init__(self, limit: int = DEFAULT_OPEN_FILES, cached_bytes: int = DEFAULT_CACHED_BYTES) -> None:
         self.limit = limit
         self.cache = ContentCache(cached_bytes)
-        self.waits_for_disk = True
-        self.thread = get_ident()
-        """The one that `waits_for_disk` is about; others that read what is held may always wait."""
         self._open_files: OrderedDict[OsFile, None] = OrderedDict()
 
     @property

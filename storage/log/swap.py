@@ -93,7 +93,9 @@ class SegmentSwap:
         self._plan: SwapPlan | None = None
         """The compacted segment that has begun to replace others."""
 
-    def dirty_range(self, config: LogConfig, now_ms: int, stable_offset: int | None) -> DirtyRange:
+    def dirty_range(
+        self, config: LogConfig, now_ms: int, stable_offset: int | None, waits_for_disk: bool
+    ) -> DirtyRange:
         """How far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
         offsets = self._offsets
         try:
@@ -106,9 +108,10 @@ class SegmentSwap:
                 min_lag_ms=config.min_compaction_lag_ms,
                 max_lag_ms=config.max_compaction_lag_ms,
                 now_ms=now_ms,
+                waits_for_disk=waits_for_disk,
             )
         except OSError as error:
-            self._health.fail(error, "cannot tell the age of a segment")
+            self._health.fail(error, "cannot read the age of a segment")
 
     def begin(self, base_offset: int, size_bytes: int, sources: Sequence[Segment], generation: int) -> SwapPlan:
         """The .cleaned files of a segment, of this size, are to replace `sources`: they get .swap names. `generation`

@@ -81,12 +81,14 @@ class MemoryFile:
         if self.holds == 0:
             self._held_content = None
 
-    def read(self, size_bytes: int, position: int) -> bytes:
+    def read(self, size_bytes: int, position: int, waits_for_disk: bool = True) -> bytes:
         self._files.count("read", self.path)
         content = self._content()
         wanted = content.evicted & _pages(size_bytes, position)
-        if wanted and not self._files.waits_for_disk:
+        if wanted and not waits_for_disk:
             raise NotCached(self, size_bytes, position)
+        if wanted:
+            self._files.calls["wait"] += 1
         content.evicted -= wanted
         return bytes(content.data[position : position + size_bytes])
 
@@ -170,7 +172,6 @@ class MemoryFiles:
 
     def __init__(self) -> None:
         self.cache = ContentCache()
-        self.waits_for_disk = True
         self.calls: Counter[str] = Counter()
         """How often each operation was called: write, read, truncate, sync, create, rename, unlink,
         sync_directory, write_atomically."""

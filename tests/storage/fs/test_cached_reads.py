@@ -47,11 +47,7 @@ def cached_up_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def without_waiting(file: OsFile, size_bytes: int, position: int) -> bytes:
-    file._files.waits_for_disk = False
-    try:
-        return file.read(size_bytes, position)
-    finally:
-        file._files.waits_for_disk = True
+    return file.read(size_bytes, position, waits_for_disk=False)
 
 
 def test_what_is_in_memory_is_read(file: OsFile, cached_up_to: Callable[[int], None]) -> None:
@@ -70,13 +66,17 @@ def test_a_part_in_memory_is_not_enough(file: OsFile, cached_up_to: Callable[[in
         assert file.read(size_bytes, position) == CONTENT[position : position + size_bytes]
 
 
-def test_other_threads_may_wait(file: OsFile, cached_up_to: Callable[[int], None]) -> None:
+def test_a_read_that_may_wait_is_independent_of_those_that_may_not(
+    file: OsFile, cached_up_to: Callable[[int], None]
+) -> None:
     cached_up_to(0)
+    with pytest.raises(NotCached):
+        without_waiting(file, 10, 3)
     found: list[bytes] = []
-    thread = threading.Thread(target=lambda: found.append(without_waiting(file, 10, 3)))
+    thread = threading.Thread(target=lambda: found.append(file.read(10, 3)))
     thread.start()
     thread.join()
-    assert found == [CONTENT[3:13]]
+    assert found == [CONTENT[3:13]] == [file.read(10, 3)]
 
 
 def test_a_fetcher_that_is_never_called_keeps_no_descriptor(file: OsFile) -> None:
