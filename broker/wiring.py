@@ -320,7 +320,7 @@ class Node:
             listener=listener,
             delete_topics=config["delete.topic.enable"],
         )
-        base.recovering.on_late_answer.append(loop.answered_late)
+        base.recovering.on_late_answer.append(loop.handle_deferred_response)
         answers = ControllerAnswers(loop, base.store)
         return _Control(
             loop, answers, lambda: ControllerChannel(config.broker_id, base.image, answers, listener, timeout_ms, gate)

@@ -63,7 +63,7 @@ async def hand_over(
 
 async def _asked(link: ControllerChannel, request: ControlledShutdownRequest) -> bool:
     try:
-        answer: ControlledShutdownResponse = await link.ask(request)
+        answer: ControlledShutdownResponse = await link.send(request)
     except OSError as error:
         logger.info("controlled shutdown: the controller cannot be reached: %s", error)
         return False

@@ -29,7 +29,7 @@ async def live_brokers(host: str, port: int, gate: Gate) -> set[int]:
     """The brokers that one of them takes for alive. Raises PeerError."""
     peer = Peer(host, port, "silence", ANSWER_TIMEOUT_MS, gate)
     try:
-        answer = await peer.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), newest=METADATA_VERSION)
+        answer = await peer.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), newest=METADATA_VERSION)
         return {broker.node_id for broker in answer.brokers}
     finally:
         peer.close()

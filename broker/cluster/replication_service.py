@@ -109,7 +109,7 @@ class Replicating:
             if not self._proposed:
                 asyncio.get_running_loop().call_later(_REQUESTS_LOGGED_EVERY_S, self._log_requests)
             self._proposed += 1
-            partition.propose_isr(isr)
+            partition.in_sync.propose(isr)
             self._alter_partition.submit(partition)
 
     def _log_requests(self) -> None:
@@ -132,9 +132,9 @@ class Replicating:
                 if not partition.is_leader:
                     continue
                 try:
-                    if (isr := partition.isr_to_shrink(self._clock_ms())) is not None:
+                    if (isr := partition.in_sync.isr_to_shrink(partition.log_end_offset, self._clock_ms())) is not None:
                         self.propose(partition, isr)
-                    partition.look_again(self._clock_ms())
+                    partition.check_progress(self._clock_ms())
                 except Exception:  # a bug: the other partitions, and the next look, must not be lost with it
                     logger.exception(
                         "%s-%d: its in-sync replicas could not be checked", partition.topic, partition.partition
@@ -151,4 +151,4 @@ class Replicating:
         turns = self._background.gate.turns()
         for partition in list(self._replicas.partitions.values()):
             await turns.next()
-            partition.look_again(self._clock_ms())
+            partition.check_progress(self._clock_ms())

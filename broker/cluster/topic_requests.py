@@ -66,7 +66,7 @@ class TopicRequests:
 
     async def _response(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         async def attempt() -> CreateTopicsResponse:
-            response: CreateTopicsResponse = await self._channel.ask(request)
+            response: CreateTopicsResponse = await self._channel.send(request)
             if any(topic.error_code == ErrorCode.NOT_CONTROLLER for topic in response.topics):
                 raise PeerError("it is not the controller any more")
             return response

@@ -91,7 +91,7 @@ class FollowerRead(RepeatedRead):
                     log_start_offset=place.log_start_offset,
                     broker_epoch=session.replica_epoch,
                 )
-                if replica_id not in partition.isr:
+                if replica_id not in partition.in_sync.isr:
                     self._sessions.look_in_sync(partition, replica_id)
             except KafkaError:
                 continue  # said in the answer
@@ -190,7 +190,11 @@ class FollowerRead(RepeatedRead):
     def _must_wait(self, place: Place, partition: Partition) -> bool:
         """A replica that is throttled, and not in sync: else the set would grow and shrink all the time."""
         throttle = self._sessions.throttle
-        if throttle is None or self.session.replica_id in partition.isr or not self._is_throttled(place, throttle):
+        if (
+            throttle is None
+            or self.session.replica_id in partition.in_sync.isr
+            or not self._is_throttled(place, throttle)
+        ):
             return False
         wait_s = throttle.wait_s()
         self.throttled_s = max(self.throttled_s, wait_s)

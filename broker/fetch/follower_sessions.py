@@ -88,12 +88,12 @@ class Place:
                 self.leave()
                 self.partition = partition
                 if partition is not None:
-                    self._handle = partition.watch(self._moved)
+                    self._handle = partition.delayed.watch(self._moved)
         return self.partition
 
     def leave(self) -> None:
         if self.partition is not None:
-            self.partition.unwatch(self._handle)
+            self.partition.delayed.unwatch(self._handle)
             self.partition = None
 
     @property
@@ -106,7 +106,7 @@ class Place:
             partition is not None
             and partition.log_end_offset == self.offset
             and self.told_high_watermark == partition.high_watermark
-            and (partition.is_in_step(self._session.replica_id, self.offset) or not partition.is_leader)
+            and (partition.in_sync.stays_in_sync(self._session.replica_id, self.offset) or not partition.is_leader)
         )
 
     def _moved(self) -> None:
@@ -114,7 +114,7 @@ class Place:
         assert partition is not None
         if self not in session.busy:
             if self not in session.resting:
-                partition.follower_was_level(session.replica_id, self.offset, session.last_fetch_ms)
+                partition.in_sync.record_caught_up(session.replica_id, self.offset, session.last_fetch_ms)
             session.wake(self)
         # Of a high watermark alone it is told in time: with the next records, or when its wait is over.
         if session.parked is not None and (
@@ -190,7 +190,7 @@ class FollowerSession:
 
     def _drop(self, place: Place) -> None:
         if place.partition is not None and place not in self.busy and place not in self.resting:
-            place.partition.follower_was_level(self.replica_id, place.offset, self.last_fetch_ms)
+            place.partition.in_sync.record_caught_up(self.replica_id, place.offset, self.last_fetch_ms)
         place.leave()
         self.settle(place)
 
@@ -247,8 +247,10 @@ class FollowerSessions:
 
     def look_in_sync(self, partition: Partition, replica_id: int) -> None:
         """A follower has fetched: it may have caught up."""
-        if self.propose_isr is not None and (isr := partition.isr_to_expand(replica_id)) is not None:
-            self.propose_isr(partition, isr)
+        if self.propose_isr is not None:
+            isr = partition.in_sync.isr_to_expand(replica_id, partition.high_watermark)
+            if isr is not None:
+                self.propose_isr(partition, isr)
 
     def _update(self, session: FollowerSession, request: FetchRequest) -> None:
         before = len(session.places)

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from gregor.storage.fs.files import Files
 
 
+MAX_SINGLE_SYNCS = 200
+"""More small files than this in one data folder are synced with its whole file system: 10,000 new partitions, each by
+itself, kept the disk and 5 % of a processor busy for 25 s, measured."""
+
+
 class CheckpointOrder:
     """Shared by all plans of a broker: what was written last, and one writer at a time."""
 
@@ -68,8 +73,8 @@ class CheckpointPlan:
         order = self._order
         errors: dict[str, OSError] = {}
         with order.lock:
-            for path in self._paths if sync else ():
-                self._in_folder(dirname(dirname(path)), errors, partial(self._files.sync_file, path))
+            if sync:
+                self._sync_paths(errors)
             for directory in self._directories if sync else ():
                 self._in_folder(directory, errors, partial(self._files.sync_directory, directory))
             for path, data in self._contents.items():
@@ -86,6 +91,20 @@ class CheckpointPlan:
                             order.offsets_written[path] = data, sync
         self.done = not errors
         return errors
+
+    def _sync_paths(self, errors: dict[str, OSError]) -> None:
+        by_folder: dict[str, list[str]] = {}
+        for path in self._paths:
+            by_folder.setdefault(dirname(dirname(path)), []).append(path)
+        for folder, paths in by_folder.items():
+            if len(paths) > MAX_SINGLE_SYNCS:
+                try:
+                    if self._files.sync_everything(folder):
+                        continue
+                except OSError as error:
+                    errors[folder] = error
+            for path in paths:
+                self._in_folder(folder, errors, partial(self._files.sync_file, path))
 
     def _stands(self, path: str, data: bytes | Mapping[TopicPartition, int], sync: bool) -> bool:
         """Whether the file holds this already, as durable as it is wanted."""

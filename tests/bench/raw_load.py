@@ -51,6 +51,10 @@ class Found(NamedTuple):
         return self.times_ms[min(len(self.times_ms) - 1, int(share * len(self.times_ms)))]
 
     @property
+    def requests_per_s(self) -> float:
+        return self.requests / self.seconds
+
+    @property
     def median_ms(self) -> float:
         return statistics.median(self.times_ms)
 

@@ -30,15 +30,15 @@ def test_ratios_are_those_of_each_round() -> None:
     assert failover.split() == ["failover,", "s", "3.00", "-"]
 
 
-def test_a_side_is_warm_when_it_does_not_become_faster() -> None:
-    def parts(*rates: float) -> int:
+def test_side_is_warm_when_two_passes_are_over_and_it_does_not_become_faster() -> None:
+    def passes(*rates: float) -> int:
         left = list(rates)
-        cluster.warm_up(lambda seconds: left.pop(0), 2.0)
+        cluster.warm_up(lambda: raw_load.Found(round(left.pop(0)), 0, 1.0, []))
         return len(rates) - len(left)
 
-    assert parts(100, 101, 0) == 2
-    assert parts(100, 120, 140, 142, 0) == 4
-    assert parts(*[1.1**number for number in range(20)]) == 10, "not for ever"
+    assert passes(100, 101, 0) == 2
+    assert passes(100, 120, 140, 142, 0) == 4
+    assert passes(*[100 * 1.1**number for number in range(20)]) == 5, "an upper limit"
 
 
 @pytest.mark.slow
@@ -58,5 +58,7 @@ def test_a_load_counts_what_was_acknowledged(tmp_path: Path) -> None:
 def test_the_command_works(capsys: pytest.CaptureFixture[str]) -> None:
     assert cluster.main(["--rounds", "1", "--side", "gregor", "--seconds", "0.3", "--only", "load"]) == 0
     told = capsys.readouterr().out
-    for figure in ("start to the first record", "batches of 16 KB", "batches of 1 MB", "64 producers that wait"):
-        assert told.count(figure) == 2
+    assert told.count("start to the first record") == 2
+    for load in ("batches of 16 KB", "batches of 1 MB", "1 producer that waits", "64 producers that wait"):
+        for state in ("cold", "warm"):
+            assert told.count(f"{load}, {state}") == 2

@@ -144,7 +144,7 @@ class Node:
         self.controller = ControllerLoop(
             broker_id, self.store, channels, self.configs, clock_ms, gate, listener=LISTENER
         )
-        self.recovering.on_late_answer.append(self.controller.answered_late)
+        self.recovering.on_late_answer.append(self.controller.handle_deferred_response)
         self.answers = ControllerAnswers(self.controller, self.store)
         self.handlers = load_handlers()
         self.broker: Any = None

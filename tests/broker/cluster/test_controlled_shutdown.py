@@ -36,7 +36,7 @@ class Cluster:
         self.replicas = SimpleNamespace(broker_id=1, partitions={("t", 0): self.led, ("u", 0): alone})
         self.store = SimpleNamespace(is_connected=True)
 
-    async def ask(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+    async def send(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
         self.asked.append(request)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):

@@ -19,22 +19,23 @@ from tests.storage.memory_files import MemoryFiles
 class Led:
     """A partition that this broker leads, and whether looking at it fails."""
 
-    topic, is_leader = "t", True
+    topic, is_leader, log_end_offset = "t", True, 0
 
     def __init__(self, partition: int, broken: bool) -> None:
         self.partition = partition
         self.broken = broken
         self.looks = 0
         self.looked_often = asyncio.Event()
+        self.in_sync = self
 
-    def isr_to_shrink(self, _now_ms: int) -> None:
+    def isr_to_shrink(self, _log_end_offset: int, _now_ms: int) -> None:
         self.looks += 1
         if self.looks >= 3:
             self.looked_often.set()
         if self.broken:
             raise AssertionError("a bug")
 
-    def look_again(self, _now_ms: int) -> None:
+    def check_progress(self, _now_ms: int) -> None:
         return
 
 

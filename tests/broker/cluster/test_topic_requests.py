@@ -29,7 +29,7 @@ class FakePeer:
     def __init__(self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate) -> None:
         self.address = host, port
 
-    async def ask(self, request: CreateTopicsRequest, *, newest: int | None = None) -> CreateTopicsResponse:
+    async def send(self, request: CreateTopicsRequest, *, newest: int | None = None) -> CreateTopicsResponse:
         self.asked.append((self.address[1], request))
         answer = self.answers[self.address[1]].pop(0)
         if isinstance(answer, PeerError):

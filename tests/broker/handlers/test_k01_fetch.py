@@ -334,9 +334,9 @@ def test_a_client_that_leaves_takes_its_long_poll_along(harness: Harness, topic:
     assert partition is not None
     wire = Wire(harness)
     wire.send(request_frame(fetch_request([(topic, 0, 0)], max_wait_ms=10_000), 12))
-    assert partition._delayed.active
+    assert partition.delayed.active
     wire.close()
-    assert not partition._delayed.active
+    assert not partition.delayed.active
     harness.produce(topic, b"a")
     harness.turn()
     assert not wire.transport.written

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 
-from gregor.storage.folders.checkpoint_plan import CheckpointOrder, CheckpointPlan
+import pytest
+
+from gregor.storage.folders.checkpoint_plan import MAX_SINGLE_SYNCS, CheckpointOrder, CheckpointPlan
 from gregor.storage.folders.checkpoints import parse_offsets
 from tests.storage.memory_files import MemoryFiles
 
@@ -51,6 +53,51 @@ def test_small_files_and_folders_are_synced_with_it() -> None:
     CheckpointPlan(files, CheckpointOrder(), {}, [path], ["/data/t-0"]).run()
     files.crash()
     assert files.read_bytes(path) == b"id"
+
+
+def many_small_files(folder: str) -> list[str]:
+    return [f"{folder}/t-{number}/partition.metadata" for number in range(MAX_SINGLE_SYNCS + 1)]
+
+
+def files_with_many(*folders: str) -> MemoryFiles:
+    files = MemoryFiles()
+    for folder in folders:
+        for path in many_small_files(folder):
+            files.make_directory(path.rpartition("/")[0])
+            files.write_atomically(path, b"id", sync=False)
+    return files
+
+
+def test_many_small_files_are_synced_with_their_file_system() -> None:
+    files = files_with_many("/data")
+    CheckpointPlan(files, CheckpointOrder(), {}, many_small_files("/data")).run()
+    assert files.calls["sync_everything"] == 1
+    assert files.calls["sync"] == 0
+    files.crash()
+    assert all(files.read_bytes(path) == b"id" for path in many_small_files("/data"))
+
+
+def test_without_sync_many_small_files_wait_for_the_next_plan() -> None:
+    files = files_with_many("/data")
+    CheckpointPlan(files, CheckpointOrder(), {}, many_small_files("/data")).run(sync=False)
+    assert files.calls["sync_everything"] == 0
+
+
+def test_many_small_files_are_synced_one_by_one_where_the_system_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = files_with_many("/data")
+    monkeypatch.setattr(files, "sync_everything", lambda _path: False)
+    CheckpointPlan(files, CheckpointOrder(), {}, many_small_files("/data")).run()
+    assert files.calls["sync"] == MAX_SINGLE_SYNCS + 1
+
+
+def test_file_system_that_cannot_be_synced_fails_its_folder_alone() -> None:
+    files = files_with_many("/data")
+    files.make_directory("/more")
+    files.fail("sync_everything")
+    plan = CheckpointPlan(files, CheckpointOrder(), {"/more/a": b"1"}, many_small_files("/data"))
+    assert list(plan.run()) == ["/data"]
+    assert files.read_bytes("/more/a") == b"1"
+    assert not plan.done
 
 
 def test_what_was_removed_meanwhile_is_passed_over() -> None:
