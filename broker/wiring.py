@@ -240,7 +240,7 @@ class Node:
         self.control = Control(
             self._config, self._logs, self.cleaner, maintenance, self._background, now_ms, self.stalls
         )
-        self._background.remove_later(self._logs.take_unlinkable(), 0)
+        self._background.remove_later(self._logs.pop_unlinkable(), 0)
         if self._loading.is_over:
             mover.resume()
         else:
@@ -253,7 +253,7 @@ class Node:
         if recovering.must_be_asked:
             await disk_watch.tell_controller()
         await base.adoption.run()
-        self._background.remove_later(self._logs.take_unlinkable(), 0)
+        self._background.remove_later(self._logs.pop_unlinkable(), 0)
         mover.resume()
 
     # -- the parts -------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class Node:
             lag_time_max_ms=config["replica.lag.time.max.ms"],
             is_alive=image.is_alive,
             folder_removed=lambda folder: self._background.remove_later(
-                [folder, *logs.take_unlinkable()], config["log.segment.delete.delay.ms"]
+                [folder, *logs.pop_unlinkable()], config["log.segment.delete.delay.ms"]
             ),
         )
         recovering = self.recovering = RecoveringPartitions(replicas, logs.is_loading)

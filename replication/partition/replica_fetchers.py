@@ -193,7 +193,7 @@ class _Link:
         except KafkaError as error:
             _log.error("%s-%d cannot be followed: %s", partition.topic, partition.partition, error)
             return False
-        if partition.log is not None and partition.log.is_cut:
+        if partition.log is not None and partition.log.is_truncated:
             self._followers.truncated_logs.sync(partition.log, self._synced)
         self._somebody_new()
         return True

@@ -201,6 +201,11 @@ class OsFile:
             self.close()
 
     @property
+    def is_open(self) -> bool:
+        """Whether it has a descriptor at the moment."""
+        return self._fd >= 0
+
+    @property
     def held(self) -> bool:
         return self._holds > 0
 
@@ -430,9 +435,9 @@ class OsFiles:
         """Closes descriptors until one more is within the limit, or all that are left are held."""
         queue = self._open_files
         chances = SECOND_CHANCES
-        looks = 2 * len(queue)
-        while len(queue) >= self.limit and looks:
-            looks -= 1
+        attempts = 2 * len(queue)
+        while len(queue) >= self.limit and attempts:
+            attempts -= 1
             file = next(iter(queue))
             if file.held or (file.used and chances):
                 chances = max(0, chances - 1)

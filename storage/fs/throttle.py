@@ -36,23 +36,23 @@ class Pace:
     """For an event loop, with a limit that may be another at any time. Ask `wait_s` right before each piece until there
     is nothing to wait for, and `charge` the piece afterwards."""
 
-    __slots__ = ("_clock_s", "_looked_s", "_owed_bytes")
+    __slots__ = ("_charged_bytes", "_clock_s", "_updated_s")
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
-        self._looked_s = clock_s()
-        self._owed_bytes = 0.0
+        self._updated_s = clock_s()
+        self._charged_bytes = 0.0
 
     def charge(self, size_bytes: int) -> None:
         """So many bytes were dealt with."""
-        self._owed_bytes += size_bytes
+        self._charged_bytes += size_bytes
 
     def wait_s(self, bytes_per_second: float) -> float:
         """Until everything charged is paid off at this rate, 0 if it is; for ever at a rate of 0. The time since the
         last call counts at the rate of now, and what of it was not needed is lost."""
         now_s = self._clock_s()
-        self._owed_bytes = max(0.0, self._owed_bytes - (now_s - self._looked_s) * bytes_per_second)
-        self._looked_s = now_s
+        self._charged_bytes = max(0.0, self._charged_bytes - (now_s - self._updated_s) * bytes_per_second)
+        self._updated_s = now_s
         if bytes_per_second <= 0:
             return float("inf")
-        return self._owed_bytes / bytes_per_second
+        return self._charged_bytes / bytes_per_second

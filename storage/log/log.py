@@ -230,9 +230,9 @@ class Log:
         self.moving = False
 
     @property
-    def is_cut(self) -> bool:
+    def is_truncated(self) -> bool:
         """Truncated, and not synced since."""
-        return self._flusher.is_cut
+        return self._flusher.is_truncated
 
     @property
     def is_special(self) -> bool:

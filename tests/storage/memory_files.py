@@ -196,6 +196,15 @@ class MemoryFiles:
         """Lets a write take only so many bytes, once `after` more writes have gone well."""
         self._faults["write", self.calls["write"] + after] = size_bytes
 
+    def refuse_reserve(self, after: int = 0) -> None:
+        """Let a `reserve` find no room, once `after` more have succeeded."""
+        self._faults["reserve", self.calls["reserve"] + after] = 0
+
+    def mend_syncs(self) -> None:
+        """Let files be synced again that an earlier failure has made unsyncable."""
+        for content in self._contents.values():
+            content.unsyncable = False
+
     def break_folder(self, path: str, error: OSError) -> None:
         """Everything below this path fails from now on."""
         self._broken[path + "/"] = error

@@ -81,6 +81,6 @@ def test_a_cut_log_is_flushed_on_the_thread_for_that(monkeypatch: pytest.MonkeyP
         await background.close()
 
     asyncio.run(flushing())
-    assert threads == ["fsync_0"] and not log.is_cut
+    assert threads == ["fsync_0"] and not log.is_truncated
     files.crash()
     assert open_log(files).log_end_offset == 1

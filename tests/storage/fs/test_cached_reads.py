@@ -80,16 +80,23 @@ def test_a_read_that_may_wait_is_independent_of_those_that_may_not(
 
 
 def test_a_fetcher_that_is_never_called_keeps_no_descriptor(file: OsFile) -> None:
-    fetcher = file.fetcher(10, 0)
-    assert isinstance(fetcher, Fetch)
-    descriptor = fetcher._descriptor
-    assert os.fstat(descriptor).st_size == len(CONTENT)
+    made: list[int] = []
     closed: list[int] = []
+    duplicate = os.dup
+
+    def noted(descriptor: int) -> int:
+        made.append(duplicate(descriptor))
+        return made[-1]
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "dup", noted)
+        fetcher = file.fetcher(10, 0)
+        assert isinstance(fetcher, Fetch)
+        assert os.fstat(made[0]).st_size == len(CONTENT)
         patch.setattr(os, "close", closed.append)
         del fetcher
-    assert closed == [descriptor]
-    os.close(descriptor)
+    assert closed == made
+    os.close(made[0])
 
 
 def test_a_fetch_of_a_file_that_was_removed_meanwhile(file: OsFile, cached_up_to: Callable[[int], None]) -> None:
