@@ -337,19 +337,13 @@ class Log:
     def offsets_before(self, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
         return self._reader.offsets_before(timestamp_ms, max_count, now_ms)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> Found | None:
+    def offset_for_timestamp(self, timestamp_ms: int) -> Steps[Found | None]:
+        """As in Searcher."""
         return self._searcher.offset_for_timestamp(timestamp_ms)
 
-    def offset_of_max_timestamp(self) -> Found | None:
+    def offset_of_max_timestamp(self) -> Steps[Found | None]:
+        """As in Searcher."""
         return self._searcher.offset_of_max_timestamp()
-
-    def searching_timestamp(self, timestamp_ms: int) -> Steps[Found | None]:
-        """`offset_for_timestamp` in slices."""
-        return self._searcher.searching_timestamp(timestamp_ms)
-
-    def searching_max_timestamp(self) -> Steps[Found | None]:
-        """`offset_of_max_timestamp` in slices."""
-        return self._searcher.searching_max_timestamp()
 
     def prefetching(self, read: Callable[[], object]) -> Steps[None]:
         """Fetch what `read` reads of this log without a wait for the disk. See `Searcher.prefetching`."""
