@@ -1,11 +1,11 @@
-"""Keeping work on files below so many bytes a second."""
+"""Limits of the rate, in bytes per second, at which files are read and written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 WINDOW_S = 0.3
-"""What was not used in one window cannot be made up for in a later one."""
+"""Capacity that is not used in one window is not available in a later one."""
 
 
 class Throttle:
@@ -33,8 +33,8 @@ class Throttle:
 
 
 class Pace:
-    """For an event loop, with a limit that may be another at any time. Ask `wait_s` right before each piece until there
-    is nothing to wait for, and `charge` the piece afterwards."""
+    """For an event loop, with a limit that may change at any time. Before each piece, wait until `wait_s` returns 0,
+    and `charge` the piece afterwards."""
 
     __slots__ = ("_charged_bytes", "_clock_s", "_updated_s")
 
@@ -44,12 +44,12 @@ class Pace:
         self._charged_bytes = 0.0
 
     def charge(self, size_bytes: int) -> None:
-        """So many bytes were dealt with."""
+        """Note that this many bytes were read or written."""
         self._charged_bytes += size_bytes
 
     def wait_s(self, bytes_per_second: float) -> float:
-        """Until everything charged is paid off at this rate, 0 if it is; for ever at a rate of 0. The time since the
-        last call counts at the rate of now, and what of it was not needed is lost."""
+        """Return the time until everything charged is within this rate; infinite at a rate of 0. The time since the
+        last call counts at the present rate, and its unused part is lost."""
         now_s = self._clock_s()
         self._charged_bytes = max(0.0, self._charged_bytes - (now_s - self._updated_s) * bytes_per_second)
         self._updated_s = now_s
