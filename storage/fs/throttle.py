@@ -1,4 +1,4 @@
-"""Keeping work on files below so many bytes a second."""
+"""Limits of the rate, in bytes per second, at which files are read and written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 WINDOW_S = 0.3
-"""What was not used in one window cannot be made up for in a later one."""
+"""Capacity that is not used in one window is not available in a later one."""
 
 
 class Throttle:
