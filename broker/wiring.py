@@ -83,6 +83,7 @@ class Node:
     controller: ControllerLoop
     recovering: RecoveringPartitions
     cleaner: LogCleaner
+    maintenance: Maintenance
     control: Control
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -155,7 +156,7 @@ class Node:
         base = self._base = base_parts(self._config, self._logs, self.store, self._background, now_ms, self.in_cluster)
         self.recovering = base.recovering
         mover = self._mover = LogMover(self._config, self._logs, base.replicas, self._background)
-        maintenance = Maintenance(
+        maintenance = self.maintenance = Maintenance(
             self._config,
             self._logs,
             self._background,
@@ -221,7 +222,7 @@ class Node:
         local, recovering = base.local, base.recovering
         await self.loading.finish(lambda log: recovering.loaded(log, local.broker_epoch))
         recovering.all_loaded(local.broker_epoch)
-        if recovering.must_be_asked:
+        if recovering.must_notify_controller:
             await disk_watch.tell_controller()
         await base.adoption.run()
         self._background.remove_later(self._logs.take_unlinkable(), 0)
@@ -259,15 +260,11 @@ class Node:
     def _cluster_member(self, base: BaseParts, control: ControllerParts, maintenance: Maintenance) -> Member | None:
         if self._zookeeper is None:
             return None
-        from gregor.broker.cluster.member import Member  # a broker that is alone starts faster without
+        from gregor.broker.cluster.member import ClusterState, Member  # a single broker starts faster without
 
         return Member(
             self._config,
-            self._zookeeper,
-            base.local,
-            base.replicas,
-            base.image,
-            base.configs,
+            ClusterState(self._zookeeper, base.local, base.replicas, base.image, base.configs),
             control.loop,
             control.new_link,
             self._background,
@@ -309,7 +306,7 @@ class Node:
             local_broker=base.local,
             controller=control.answers,
             admin=admin,
-            topic_creator=TopicCreator(config, admin, member.topic_requests if member else None),
+            topic_creator=TopicCreator(config, admin, member.topic_forwarder if member else None),
             groups=groups,
             consumer_offsets=ConsumerOffsets(base.store),
             producer_ids=ProducerIdAllocator(base.store, config.broker_id, blocks.claim if self.in_cluster else None),
@@ -356,11 +353,11 @@ class Node:
         self.failed = True
         signal.raise_signal(signal.SIGTERM)
 
-    async def hand_over(self) -> None:
+    async def controlled_shutdown(self) -> None:
         """Before the listeners are closed. A broker that is alone, or at its end by a fault of its own, has no other
         to hand anything to."""
         if self._member is not None and not self.failed:
-            await self._member.hand_over()
+            await self._member.controlled_shutdown()
 
     async def close(self) -> None:
         """End all parts that were made; the logs are closed cleanly, even if the end of another part fails."""

@@ -9,7 +9,7 @@ from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, release_records
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
-from gregor.replication.partition.replica_selector import closest_replica
+from gregor.replication.partition.replica_selector import preferred_read_replica
 from gregor.storage.fs.cached_reads import NotCached
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class FetchRead(RepeatedRead):
             for node in self._broker.metadata.brokers.values():
                 if listener in node.endpoints:
                     racks[node.id] = node.rack
-        return closest_replica(partition, offset, self._rack, racks)
+        return preferred_read_replica(partition, offset, self._rack, racks)
 
     def _known_to_client(self, error: ErrorCode) -> ErrorCode:
         return error if self._call.version >= STORAGE_ERROR_FROM else without_storage_errors(error)

@@ -104,9 +104,9 @@ class DelayedFetch(WaitingFetch):
     def __init__(self, loop: asyncio.AbstractEventLoop, read: FetchRead, max_wait_s: float) -> None:
         super().__init__(loop, read, max_wait_s)
         moved = self.moved
-        self._watched: list[tuple[Partition, int]] = [(part, part.watch(moved)) for part in read.partitions()]
+        self._watched: list[tuple[Partition, int]] = [(part, part.delayed.watch(moved)) for part in read.partitions()]
 
     def _let_go(self) -> None:
         for partition, handle in self._watched:
-            partition.unwatch(handle)
+            partition.delayed.unwatch(handle)
         self._watched.clear()

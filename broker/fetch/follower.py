@@ -95,7 +95,7 @@ class FollowerRead(RepeatedRead):
                     log_start_offset=position.log_start_offset,
                     broker_epoch=session.replica_epoch,
                 )
-                if replica_id not in partition.isr:
+                if replica_id not in partition.in_sync.isr:
                     propose_expansion(self._propose_isr, partition, replica_id)
             except KafkaError:
                 continue  # the response contains this error

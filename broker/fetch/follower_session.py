@@ -86,13 +86,13 @@ class FetchPosition:
                 self.leave()
                 self.partition = partition
                 if partition is not None:
-                    self._handle = partition.watch(self._moved)
+                    self._handle = partition.delayed.watch(self._moved)
         return self.partition
 
     def leave(self) -> None:
         """Stop watching the replica."""
         if self.partition is not None:
-            self.partition.unwatch(self._handle)
+            self.partition.delayed.unwatch(self._handle)
             self.partition = None
 
     @property
@@ -108,7 +108,7 @@ class FetchPosition:
             partition is not None
             and partition.log_end_offset == self.offset
             and self.last_sent_high_watermark == partition.high_watermark
-            and (partition.is_in_step(self._session.replica_id, self.offset) or not partition.is_leader)
+            and (partition.in_sync.stays_in_sync(self._session.replica_id, self.offset) or not partition.is_leader)
         )
 
     def _moved(self) -> None:
@@ -116,7 +116,7 @@ class FetchPosition:
         assert partition is not None
         if self not in session.busy:
             if self not in session.resting:
-                partition.follower_was_level(session.replica_id, self.offset, session.last_fetch_ms)
+                partition.in_sync.record_caught_up(session.replica_id, self.offset, session.last_fetch_ms)
             session.wake(self)
         # A high watermark alone is sent in time with the next records, or at the end of the wait.
         if session.waiting is not None and (
@@ -204,12 +204,15 @@ class FollowerSession:
 
     def _drop(self, position: FetchPosition) -> None:
         if position.partition is not None and position not in self.busy and position not in self.resting:
-            position.partition.follower_was_level(self.replica_id, position.offset, self.last_fetch_ms)
+            position.partition.in_sync.record_caught_up(self.replica_id, position.offset, self.last_fetch_ms)
         position.leave()
         self.make_idle(position)
 
 
 def propose_expansion(propose_isr: IsrProposal | None, partition: Partition, replica_id: int) -> None:
     """Propose the follower as in sync, if it has caught up with this fetch."""
-    if propose_isr is not None and (isr := partition.isr_to_expand(replica_id)) is not None:
+    if propose_isr is None:
+        return
+    isr = partition.in_sync.isr_to_expand(replica_id, partition.high_watermark)
+    if isr is not None:
         propose_isr(partition, isr)

@@ -24,7 +24,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
 from gregor.protocol.topic_partition import TopicPartitionKey
-from gregor.replication.partition.partition import CONSUMER
+from gregor.replication.partition.offset_lookup import CONSUMER, end_offset, hides_committed
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, DataContext
@@ -169,21 +169,21 @@ def _find(
     if time < 0 and version < _SINCE_VERSION.get(time, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     # Also the check that this broker leads, in the epoch that the client believes in.
-    end_offset = partition.end_offset(current_leader_epoch=wanted.current_leader_epoch, replica_id=replica_id)
+    end = end_offset(partition, current_leader_epoch=wanted.current_leader_epoch, replica_id=replica_id)
     log = partition.log
     if log is None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    may_hide = replica_id == CONSUMER and partition.hides_committed
+    may_hide = replica_id == CONSUMER and hides_committed(partition)
     if time == LATEST:
         if may_hide:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-        return -1, end_offset, partition.leader_epoch
+        return -1, end, partition.leader_epoch
     if time in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.log_start_offset, _epoch_at(log, log.log_start_offset)
     if time in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _UNKNOWN
-    work = log.searching_max_timestamp() if time == MAX_TIMESTAMP else log.searching_timestamp(time)
-    return _Search(work, end_offset, may_hide)
+    work = log.offset_of_max_timestamp() if time == MAX_TIMESTAMP else log.offset_for_timestamp(time)
+    return _Search(work, end, may_hide)
 
 
 def _segment_offsets(
@@ -192,13 +192,13 @@ def _segment_offsets(
     """The answer of version 0, the greatest first; raises KafkaError. (Kafka's legacyFetchOffsetsForTimestamp.)"""
     if wanted.timestamp < EARLIEST:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    end_offset = partition.end_offset(replica_id=replica_id)
+    end = end_offset(partition, replica_id=replica_id)
     log = partition.log
     if log is None:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     offsets = log.offsets_before(wanted.timestamp, wanted.max_num_offsets, broker.now_ms())
-    if offsets and offsets[0] > end_offset:
-        offsets = [end_offset, *(offset for offset in offsets if offset <= end_offset)]
+    if offsets and offsets[0] > end:
+        offsets = [end, *(offset for offset in offsets if offset <= end)]
     return offsets
 
 

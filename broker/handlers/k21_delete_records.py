@@ -20,6 +20,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from gregor.protocol.topic_names import INTERNAL_TOPICS
+from gregor.replication.partition.delete_records import delete_records_before, low_watermark
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, DataContext
@@ -78,9 +79,8 @@ class _Wait:
         except KafkaError as error:
             answer.error_code, answer.low_watermark = error.code, NO_LOW_WATERMARK
             return True
-        low_watermark = partition.low_watermark
-        answer.low_watermark = low_watermark
-        if low_watermark < self._target:
+        answer.low_watermark = low_watermark(partition)
+        if answer.low_watermark < self._target:
             return False
         answer.error_code = ErrorCode.NONE
         return True
@@ -92,7 +92,7 @@ def _begin(broker: DataContext, topic: str, index: int, offset: int, answer: Ans
     partition = broker.partition_of(topic, ZERO_UUID, index)
     if partition is None:
         raise KafkaError(why_absent(broker, topic, index))
-    return _Wait(partition, partition.delete_records(offset), answer)
+    return _Wait(partition, delete_records_before(partition, offset), answer)
 
 
 async def _all_reached(loop: asyncio.AbstractEventLoop, waits: list[_Wait], timeout_s: float) -> None:
@@ -107,7 +107,7 @@ async def _all_reached(loop: asyncio.AbstractEventLoop, waits: list[_Wait], time
         if not left:
             done.complete(None)
 
-    watched = [(wait.partition, wait.partition.watch(moved)) for wait in left]
+    watched = [(wait.partition, wait.partition.delayed.watch(moved)) for wait in left]
     try:
         async with asyncio.timeout(timeout_s):
             await outcome_of(done, loop.create_future())
@@ -115,4 +115,4 @@ async def _all_reached(loop: asyncio.AbstractEventLoop, waits: list[_Wait], time
         return
     finally:
         for partition, handle in watched:
-            partition.unwatch(handle)
+            partition.delayed.unwatch(handle)

@@ -14,6 +14,7 @@ from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from gregor.replication.partition.offset_lookup import epoch_end_offset
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, DataContext
@@ -42,8 +43,8 @@ def _answer(
                     raise KafkaError(
                         ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     )
-                answer.leader_epoch, answer.end_offset = partition.epoch_end_offset(
-                    wanted.leader_epoch, current_leader_epoch=wanted.current_leader_epoch
+                answer.leader_epoch, answer.end_offset = epoch_end_offset(
+                    partition, wanted.leader_epoch, current_leader_epoch=wanted.current_leader_epoch
                 )
             except KafkaError as error:
                 answer.error_code = error.code

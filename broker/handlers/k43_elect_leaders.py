@@ -48,7 +48,7 @@ async def elect_leaders(broker: AdminContext, request: ElectLeadersRequest, call
     try:
         if kind not in (PREFERRED, UNCLEAN):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election of type {kind}")
-        results = await broker.admin.elect_leaders(keys, request.timeout_ms, unclean=kind == UNCLEAN)
+        results = await broker.admin.replicas.elect_leaders(keys, request.timeout_ms, unclean=kind == UNCLEAN)
     except KafkaError as refusal:
         results = dict.fromkeys(keys, refusal)
         if refusal.code != ErrorCode.NOT_CONTROLLER:

@@ -74,6 +74,6 @@ def _lists(kind: int, changes: list[ConfigChange]) -> dict[str, ConfigDef]:
         return {}
     if all(change.key in BROKER_KEYS for change in changes):
         return BROKER_KEYS
-    from gregor.config.tables.no_effect_keys import inert_keys
+    from gregor.config.tables.no_effect_keys import keys_without_effect
 
-    return {**BROKER_KEYS, **inert_keys()}
+    return {**BROKER_KEYS, **keys_without_effect()}

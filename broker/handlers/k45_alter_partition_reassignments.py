@@ -45,7 +45,7 @@ async def alter_partition_reassignments(
                 None if replicas is None else tuple(replicas)
             )
     try:
-        refusals = await broker.admin.reassign(targets, request.timeout_ms, keep_factor=keep_factor)
+        refusals = await broker.admin.replicas.reassign(targets, request.timeout_ms, keep_factor=keep_factor)
     except KafkaError as error:
         return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
     for topic in request.topics:

@@ -34,7 +34,7 @@ async def list_partition_reassignments(
                 await turns.next()
                 wanted.add(TopicPartition(topic.name, index))
     try:
-        moving = await broker.admin.reassignments(wanted, request.timeout_ms)
+        moving = await broker.admin.replicas.reassignments(wanted, request.timeout_ms)
     except KafkaError as error:
         return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
     topics: dict[str, _Topic] = {}

@@ -41,7 +41,7 @@ def controller_parts(config: BrokerConfig, base: BaseParts, gate: Gate, clock_ms
         listener=listener,
         delete_topics=config["delete.topic.enable"],
     )
-    base.recovering.on_late_answer.append(loop.answered_late)
+    base.recovering.on_deferred_response.append(loop.handle_deferred_response)
     answers = ControllerAnswers(loop, base.store)
     return ControllerParts(
         loop, answers, lambda: ControllerChannel(config.broker_id, base.image, answers, listener, timeout_ms, gate)

@@ -46,7 +46,7 @@ class BlocksOfController:
         if await self._link.offered(ApiKey.ALLOCATE_PRODUCER_IDS) is None:
             return await claim_block(self._store, self._broker_id)
         request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
-        answer = await self._link.ask(request)
+        answer = await self._link.send(request)
         if answer.error_code or answer.producer_id_start < 0 or answer.producer_id_len < 1:
             raise PeerError(f"the controller gives no producer ids: error {answer.error_code}")
         return ProducerIdBlock(

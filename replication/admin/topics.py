@@ -1,15 +1,13 @@
-"""What the admin requests do: topics made, deleted, widened, all by writing nodes; settings: `config_admin`.
-
-To be used on the controller's broker: it waits for the controller of this process to act on what was written.
+"""Requests about topics: creation, deletion, more partitions. Each writes nodes, and waits until the controller of this
+process has acted on them: it is handled by the controller's broker.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 from gregor.config.addresses import Addresses
 from gregor.config.broker import BrokerConfig
@@ -18,10 +16,11 @@ from gregor.config.topic import LogConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import Uuid, random_uuid
 from gregor.protocol.topic_names import CLUSTER_METADATA_TOPIC, colliding, may_collide, name_problem
-from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import Gate, Turns, run_all
 from gregor.replication.admin.assignment import check_manual, spread
 from gregor.replication.admin.configs import ConfigAdmin
+from gregor.replication.admin.controller_wait import all_of, present_context, wait_until
+from gregor.replication.admin.replicas import Controller, ReplicaAdmin
 from gregor.replication.controller.context import Cluster
 from gregor.replication.controller.reassignment import is_moving
 from gregor.replication.partition.metadata_image import MetadataImage
@@ -37,35 +36,6 @@ from gregor.replication.store.metadata_store import (
 )
 from gregor.replication.store.time_limit import DEFAULT_TIMEOUT_MS, TimeLimit
 from gregor.replication.store.topic_configs import TopicConfigs
-
-NOTIFIED_WITHIN_MS = 1000
-"""So long, at most, an answer waits for the other brokers to know what it tells."""
-
-ItemT = TypeVar("ItemT")
-
-
-class Controller(Protocol):
-    """What is needed of controller.loop.ControllerLoop."""
-
-    cluster: Cluster | None
-
-    def look(self) -> None: ...
-
-    async def wait_until(self, predicate: Callable[[], bool], timeout_ms: int | None = None) -> bool: ...
-
-    async def until_notified(self, most_s: float) -> None: ...
-
-    async def elect(
-        self, keys: Collection[TopicPartition], unclean: bool
-    ) -> dict[TopicPartition, int | KafkaError]: ...
-
-    async def reassign(
-        self, targets: Mapping[TopicPartition, tuple[int, ...] | None], *, keep_factor: bool = False
-    ) -> dict[TopicPartition, KafkaError | None]: ...
-
-    async def reassignments(
-        self, wanted: Collection[TopicPartition] | None
-    ) -> dict[TopicPartition, nodes.ReplicaAssignment]: ...
 
 
 class NewTopic(NamedTuple):
@@ -88,23 +58,11 @@ class CreatedTopic(NamedTuple):
     configs: Mapping[str, str]
 
 
-def _all_of(items: Iterable[ItemT], holds: Callable[[ItemT], bool]) -> Callable[[], bool]:
-    """Whether something came true of each item: to be asked often, so of one of which it did it does not ask again."""
-    left = deque(items)
-
-    def all_hold() -> bool:
-        while left and holds(left[0]):
-            left.popleft()
-        return not left
-
-    return all_hold
-
-
 class Admin:
-    """Methods raise KafkaError; those for several things at once return one for each that failed, in order.
+    """Methods raise KafkaError; those for several topics at once return one for each that failed, in order.
 
-    A timeout of 0 or less does not wait: what was written is answered with REQUEST_TIMED_OUT and happens all the same,
-    as with Kafka. What could not be written in time has that error, too: see `time_limit`.
+    With a timeout of 0 or less the response is REQUEST_TIMED_OUT for everything that was written, and the change is
+    carried out all the same, as with Kafka. What could not be written in time has that error, too: see `time_limit`.
     """
 
     def __init__(
@@ -129,9 +87,10 @@ class Admin:
         self._configs = configs
         self._gate = gate
         self.settings = ConfigAdmin(store, config, broker_id, configs, gate, check_addresses)
+        self.replicas = ReplicaAdmin(controller, image, gate)
         self._is_reserved = is_reserved
-        # Who waits may learn from another controller how it ended.
-        image.on_update.append(controller.look)
+        # A request may be completed by the metadata of another controller.
+        image.on_update.append(controller.check_conditions)
 
     @property
     def is_controller(self) -> bool:
@@ -163,7 +122,7 @@ class Admin:
     ) -> list[CreatedTopic | KafkaError]:
         """Errors: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
         INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
-        self._check_controller()
+        present_context(self._controller)
         limit = TimeLimit(timeout_ms)
         results: list[CreatedTopic | KafkaError] = []
         turns = self._gate.turns()
@@ -176,7 +135,9 @@ class Admin:
         created = [result for result in results if isinstance(result, CreatedTopic)]
         if validate_only or not created:
             return results
-        await self._wait(_all_of(created, lambda topic: self._is_led(topic.name, topic.partitions)), limit)
+        await wait_until(
+            self._controller, all_of(created, lambda topic: self._is_led(topic.name, topic.partitions)), limit
+        )
         return [
             result
             if isinstance(result, KafkaError) or (timeout_ms > 0 and self._is_led(result.name, result.partitions))
@@ -210,7 +171,7 @@ class Admin:
         await turns.next()
         data = nodes.encode_topic(nodes.TopicAssignment(topic_id, replicas))
         await turns.next()
-        # The settings first: whoever sees the topic must find them.
+        # The settings first: they must be there as soon as the topic is.
         config_path = nodes.config_path("topics", name)
         while True:
             config = nodes.encode_config(configs)
@@ -230,8 +191,8 @@ class Admin:
     def _exists(self, name: str) -> KafkaError:
         cluster = self._controller.cluster
         known = None if cluster is None else cluster.topics.get(name)
-        doomed = known is not None and (known.deleting or known.doomed)
-        what = f"topic {name} is still being deleted" if doomed else f"topic {name} already exists"
+        leaving = known is not None and (known.deleting or known.deletion_queued)
+        what = f"topic {name} is still being deleted" if leaving else f"topic {name} already exists"
         return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, what)
 
     async def _assign(self, topic: NewTopic, turns: Turns) -> dict[int, tuple[int, ...]]:
@@ -250,9 +211,10 @@ class Admin:
         )
 
     async def _with_replicas(self, broker_ids: Collection[int], turns: Turns) -> set[int]:
-        """Those of them that have replicas: brokers of this cluster that are away, and not slips of the pen."""
+        """Return those of the brokers that have replicas: these are brokers of the cluster that are away, not typing
+        errors."""
         found: set[int] = set()
-        for topic in list(self._check_controller().topics.values()) if broker_ids else ():
+        for topic in list(present_context(self._controller).topics.values()) if broker_ids else ():
             await turns.next()
             for partition in topic.partitions.values():
                 found.update(partition.assignment.replicas)
@@ -284,11 +246,11 @@ class Admin:
     async def delete_topics(
         self, names: Sequence[str], timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> list[KafkaError | None]:
-        """Delete topics with their records; None for each that is gone when this returns, but for what lies with
-        brokers that are away: they delete it when they are back, and until then the name is not free.
+        """Delete topics with their records; None for each that is gone when this returns. Brokers that are away delete
+        their replicas when they are back, and until then the name is not free.
 
         Errors: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_DELETION_DISABLED, REQUEST_TIMED_OUT."""
-        self._check_controller()
+        present_context(self._controller)
         limit = TimeLimit(timeout_ms)
         results: list[KafkaError | None] = []
         turns = self._gate.turns()
@@ -298,10 +260,10 @@ class Admin:
                 results.append(await limit.within(partial(self._queue_for_deletion, name)))
             except KafkaError as error:
                 results.append(error)
-        doomed = [name for name, error in zip(names, results, strict=True) if error is None]
-        if not doomed:
+        queued = [name for name, error in zip(names, results, strict=True) if error is None]
+        if not queued:
             return results
-        await self._wait(_all_of(doomed, self._is_gone), limit)
+        await wait_until(self._controller, all_of(queued, self._is_gone), limit)
         return [
             error
             if error is not None or (timeout_ms > 0 and self._is_gone(name))
@@ -312,10 +274,10 @@ class Admin:
     async def _queue_for_deletion(self, name: str) -> KafkaError | None:
         if not self._config["delete.topic.enable"]:
             return KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-        # Not only for the answer: a name that is no topic's may be no node's either.
+        # Not only for the response: an illegal topic name may not be a legal node name either.
         if name_problem(name) is not None or await self._store.exists(nodes.topic_path(name)) is None:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-        # If it exists, somebody asked before: wait with them.
+        # If the node exists, the deletion was requested before: this request waits for the same one.
         with suppress(NodeExists):
             await self._store.create(nodes.delete_topic_path(name))
         return None
@@ -336,10 +298,10 @@ class Admin:
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
         INVALID_REPLICATION_FACTOR (too few brokers), POLICY_VIOLATION, REASSIGNMENT_IN_PROGRESS, REQUEST_TIMED_OUT."""
-        cluster = self._check_controller()
+        cluster = present_context(self._controller)
         limit = limit or TimeLimit()
         await limit.within(partial(self._write_wider, cluster, name, count, assignments, validate_only))
-        if not validate_only and not await self._wait(lambda: self._is_led(name, count), limit):
+        if not validate_only and not await wait_until(self._controller, lambda: self._is_led(name, count), limit):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{name} is being widened")
 
     async def _write_wider(
@@ -381,7 +343,7 @@ class Admin:
         brokers = sorted(self._image.brokers)
         first = topic.partitions[min(topic.partitions)].replicas if topic.partitions else (brokers[0],)
         if assignments is None:
-            # Go on where the first partition began, as if all had been made at once.
+            # Continue where the first partition began, as if all had been made at once.
             start = next((index for index, id_ in enumerate(brokers) if id_ >= first[0]), 0)
             return spread(
                 brokers,
@@ -401,86 +363,6 @@ class Admin:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the topic has replication factor {len(first)}")
         return checked
 
-    # -- replicas --------------------------------------------------------------------------------------------------
-
-    async def elect_leaders(
-        self, keys: Collection[TopicPartition], timeout_ms: int, *, unclean: bool = False
-    ) -> dict[TopicPartition, KafkaError | None]:
-        """Let the preferred replica lead each partition, or with `unclean`, where nobody leads, any that is alive; None
-        for each whose new leader this broker's metadata names when this returns.
-
-        Errors: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, REQUEST_TIMED_OUT. Raises NOT_CONTROLLER."""
-        self._check_controller()
-        limit = TimeLimit(timeout_ms)
-        try:
-            found = await limit.within(partial(self._controller.elect, keys, unclean))
-        except KafkaError as error:
-            return dict.fromkeys(keys, error)
-        turns = self._gate.turns()
-        results: dict[TopicPartition, KafkaError | None] = {}
-        elected: dict[TopicPartition, int] = {}
-        for key, result in found.items():
-            await turns.next()
-            results[key] = result if isinstance(result, KafkaError) else None
-            if not isinstance(result, KafkaError):
-                elected[key] = result
-
-        def is_notified(key: TopicPartition) -> bool:
-            state = self._image.partition(*key)
-            return state is not None and state.leader == elected[key]
-
-        if elected:
-            await self._wait(_all_of(elected, is_notified), limit)
-        for key in elected:
-            await turns.next()
-            if not is_notified(key):
-                results[key] = KafkaError(
-                    ErrorCode.REQUEST_TIMED_OUT, "the leader was elected, but is not known here yet"
-                )
-        return results
-
-    async def reassignments(
-        self, wanted: Collection[TopicPartition] | None = None, timeout_ms: int = DEFAULT_TIMEOUT_MS
-    ) -> dict[TopicPartition, nodes.ReplicaAssignment]:
-        """Of these partitions, or of all, those whose replicas are on their way. Raises KafkaError NOT_CONTROLLER,
-        REQUEST_TIMED_OUT."""
-        return await TimeLimit(timeout_ms).within(partial(self._controller.reassignments, wanted))
-
-    async def reassign(
-        self,
-        targets: Mapping[TopicPartition, tuple[int, ...] | None],
-        timeout_ms: int = DEFAULT_TIMEOUT_MS,
-        *,
-        keep_factor: bool = False,
-    ) -> dict[TopicPartition, KafkaError | None]:
-        """Send partitions to other brokers, or with None back to where they came from; for each why not, or None: it is
-        on its way, or there. `keep_factor`: to as many brokers as it has replicas only. Raises NOT_CONTROLLER, and
-        REQUEST_TIMED_OUT: it may have begun, or begin yet.
-
-        Errors: UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,
-        INVALID_REPLICATION_FACTOR (with `keep_factor`), NOT_CONTROLLER."""
-        self._check_controller()
-        work = partial(self._controller.reassign, targets, keep_factor=keep_factor)
-        return await TimeLimit(timeout_ms).within(work)
-
-    # -- waiting ---------------------------------------------------------------------------------------------------
-
-    def _check_controller(self) -> Cluster:
-        cluster = self._controller.cluster
-        if cluster is None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
-        return cluster
-
-    async def _wait(self, predicate: Callable[[], bool], limit: TimeLimit) -> bool:
-        """Until it holds here, and until the other brokers know, if they answer soon: a client asks any of them next.
-        (Beyond Apache Kafka, with which the next request may find nothing of what this one made.)"""
-        left_ms = limit.left_ms
-        holds = left_ms > 0 and await self._controller.wait_until(predicate, left_ms)
-        if holds:
-            await self._controller.until_notified(min(limit.left_ms, NOTIFIED_WITHIN_MS) / 1000)
-        return holds
-
     def _is_led(self, name: str, partitions: int) -> bool:
         topic = self._image.topic(name)
         return (
@@ -490,14 +372,14 @@ class Admin:
         )
 
     def _is_gone(self, name: str) -> bool:
-        """From the metadata, and with all replicas that can be deleted now."""
+        """Return whether the topic is gone from the metadata, with all replicas that can be deleted now."""
         if self._image.topic(name) is not None:
             return False
         cluster = self._controller.cluster
         topic = None if cluster is None else cluster.topics.get(name)
         if cluster is None or topic is None:
             return True
-        # None left: its nodes are about to go.
+        # With no replica left its nodes are about to be removed.
         return bool(topic.undeleted) and not any(
             broker_id in cluster.brokers and (name, partition, broker_id) not in cluster.failed
             for partition, broker_id in topic.undeleted or ()

@@ -1,7 +1,7 @@
-"""The controller's way to each broker: its own by a call, the others over the network.
+"""The controller's channel to each broker: a call to the broker of its own process, connections to the others.
 
-A connection lasts as long as the broker's registration. Who is asked when, and how often, is the controller loop's: it
-tries a request again until the broker has answered or its registration is gone, as Kafka's RequestSendThread does.
+A connection lasts as long as the broker's registration. The controller loop decides what is sent when: it repeats a
+request until the broker has responded or its registration is gone, as Kafka's RequestSendThread does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RegisteredBroker(Protocol):
-    """One life of a live broker."""
+    """A live broker under one registration."""
 
     @property
     def epoch(self) -> int: ...
@@ -45,25 +45,25 @@ class Brokers:
         timeout_ms: int,
         gate: Gate,
     ) -> None:
-        """`live` returns the controller's live brokers by id. `listener`: name of the one that brokers talk on.
-        `timeout_ms`: controller.socket.timeout.ms."""
+        """`live` returns the controller's live brokers by id. `listener` is the name of the inter-broker listener,
+        `timeout_ms` is controller.socket.timeout.ms."""
         self._live = live
         self._broker_id = broker_id
         self._local = local
         self._listener = listener
         self._timeout_ms = timeout_ms
         self._gate = gate
-        self._peers: dict[int, tuple[int, Peer]] = {}  # by broker id: the broker's epoch, and the way to it
+        self._peers: dict[int, tuple[int, Peer]] = {}  # by broker id: the broker's epoch, and its client
 
     async def send(self, broker_id: int, request: BrokerRequest) -> BrokerResponse:
-        """The answer. Raises PeerError when there is none, and when the broker is not registered any more."""
+        """Return the response. Raises PeerError where there is none, or the broker is not registered any more."""
         if broker_id == self._broker_id:
             return await self._local.handle(request)
-        response: BrokerResponse = await self._peer(broker_id, request.broker_epoch).ask(request)
+        response: BrokerResponse = await self._peer(broker_id, request.broker_epoch).send(request)
         return response
 
     def close(self, broker_id: int) -> None:
-        """The broker is gone, or this one no longer the controller."""
+        """Close the connection: the broker is gone, or this one is no longer the controller."""
         known = self._peers.pop(broker_id, None)
         if known is not None:
             known[1].close()
@@ -74,7 +74,7 @@ class Brokers:
             raise PeerError(f"broker {broker_id} of epoch {broker_epoch} is not registered")
         address = address_of(broker.registration.endpoints, self._listener)
         if address is None:
-            raise PeerError(f"broker {broker_id} has no listener {self._listener}, which brokers talk on")
+            raise PeerError(f"broker {broker_id} has no listener {self._listener}, the inter-broker listener")
         known = self._peers.get(broker_id)
         if known is not None and known[0] == broker_epoch and known[1].address == address:
             return known[1]
@@ -85,7 +85,7 @@ class Brokers:
 
 
 def address_of(endpoints: tuple[Listener, ...], listener: str) -> tuple[str, int] | None:
-    """Host and port of the endpoint with this name."""
+    """Return host and port of the endpoint with this name."""
     for endpoint in endpoints:
         if endpoint.name == listener:
             return endpoint.host, endpoint.port

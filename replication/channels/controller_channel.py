@@ -1,8 +1,9 @@
-"""The channel to the active controller, whichever broker that is: a call to the one of this process, else the network.
-Which broker it is, the metadata image says: the one that sent this broker its metadata last.
+"""The channel to the active controller: a call where it runs in this process, else a connection over the network.
 
-Requests that wait for a controller which is just moving are repeated by `retried`. Controlled shutdown and
-AlterPartition repeat theirs on their own: settings say how often, and newer metadata makes a proposal void.
+The metadata image names the broker that is the controller: the one that sent this broker its metadata last.
+
+`retried` repeats requests while the controller moves to another broker. Controlled shutdown and AlterPartition repeat
+theirs on their own: settings limit the attempts of the one, and newer metadata makes a proposal of the other void.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ ResultT = TypeVar("ResultT")
 
 
 async def retried(attempt: Callable[[], Awaitable[ResultT]]) -> ResultT:
-    """The result of the first attempt that raises no PeerError. Raises the PeerError of the first one that ends after
-    RETRIED_FOR_S; an attempt that is under way then is not cut short."""
+    """Return the result of the first attempt that raises no PeerError.
+
+    Raises the PeerError of the first attempt that ends after RETRIED_FOR_S; an attempt is not interrupted by then.
+    """
     until_s = time.monotonic() + RETRIED_FOR_S
     while True:
         try:
@@ -71,8 +74,8 @@ class KnownController(Protocol):
 
 
 class ControllerChannel:
-    """One connection, for one request at a time. Each request, and each attempt to connect, has the time of
-    controller.socket.timeout.ms."""
+    """One connection, for one request at a time. controller.socket.timeout.ms limits each request and each attempt to
+    connect."""
 
     def __init__(
         self,
@@ -84,8 +87,8 @@ class ControllerChannel:
         gate: Gate,
         client_id: str | None = None,
     ) -> None:
-        """`own` answers while this broker is the controller; without it, requests go to other brokers only. `listener`:
-        name of the one that brokers connect to."""
+        """`own` handles requests while this broker is the controller; without it, requests go to other brokers only.
+        `listener` is the name of the inter-broker listener."""
         self._broker_id = broker_id
         self._image = image
         self._own = own
@@ -97,24 +100,26 @@ class ControllerChannel:
         image.on_update.append(self._close_if_replaced)
 
     def _close_if_replaced(self) -> None:
-        """A response of a controller that was replaced may never come: it may be suspended, or cut off from all but the
-        connections that it has."""
+        """Close a connection to a controller that was replaced: it may never respond, as its process may be suspended,
+        or partitioned from the network except for open connections."""
         if self._peer is not None and self._peer.address != self._address():
             self.close()
 
     async def offered(self, api_key: int) -> tuple[int, int] | None:
-        """The oldest and the newest version in which the controller answers this, None if in none. Raises PeerError."""
+        """Return the oldest and newest version of an API that the controller supports, or None. Raises PeerError."""
         if self._own is not None and self._own.is_active:
             kind = request_class(api_key)
             return None if kind is None else (kind.MIN_VERSION, kind.MAX_VERSION)
         return await self._connection().offered(api_key)
 
-    async def ask(self, request: ApiMessage, max_version: int | None = None) -> Any:
-        """The answer, in the newest version that both know, up to `max_version`. Raises PeerError: no controller is
-        known or can be reached now."""
+    async def send(self, request: ApiMessage, max_version: int | None = None) -> Any:
+        """Return the response to a request, sent in the newest version that both sides know, up to `max_version`.
+
+        Raises PeerError where no controller is known or can be reached now.
+        """
         if self._own is not None and self._own.is_active:
             return await self._own.answer(request, request.MAX_VERSION if max_version is None else max_version)
-        return await self._connection().ask(request, newest=max_version)
+        return await self._connection().send(request, newest=max_version)
 
     def close(self) -> None:
         if self._peer is not None:
@@ -132,7 +137,7 @@ class ControllerChannel:
         return self._peer
 
     def _address(self) -> tuple[str, int] | None:
-        """Where another broker that is the controller is reached."""
+        """Return host and port of the controller, None where it is this broker or not known."""
         controller_id = self._image.controller_id
         broker = self._image.brokers.get(controller_id)
         endpoint = None if broker is None else broker.endpoints.get(self._listener)

@@ -1,7 +1,7 @@
-"""A connection from this broker to another: one request at a time, answered in the newest version both sides know.
+"""A connection from this broker to another: one request at a time, in the newest version that both sides know.
 
-The answer is decoded where it was received. Record batches in it are views of the connection's buffer, good until the
-next request: what goes into a log from there was copied by nobody but the kernel.
+A response is decoded where it was received. Record batches in it are views of the connection's buffer, valid until the
+next request: the kernel makes the only copy of what goes from there into a log.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ from gregor.protocol.turns import Gate
 
 MIN_BUFFER_BYTES = 64 * 1024
 KEPT_BUFFER_BYTES = 16 * 1024 * 1024
-"""A buffer that had to be larger than this, for one answer, is let go after it."""
-MAX_ANSWER_BYTES = 1024 * 1024 * 1024
+"""A buffer that grew beyond this for one response is replaced after it."""
+MAX_RESPONSE_BYTES = 1024 * 1024 * 1024
 
 _LONG = frozenset({ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.ALTER_PARTITION})
-"""Of these there may be thousands of partitions in one: other work proceeds meanwhile."""
+"""Requests with up to thousands of partitions: they are encoded and decoded in steps, between which other work runs."""
 
 ResultT = TypeVar("ResultT")
-Following = Callable[[Any], ApiMessage | None]
+NextRequest = Callable[[Any], ApiMessage | None]
 
 
 class PeerError(OSError):
-    """The other broker cannot be reached, went away, or does not answer as a broker does. Worth another try later."""
+    """The other broker cannot be reached, closed the connection, or violated the protocol. A retry may succeed."""
 
 
 class _Wire(asyncio.BufferedProtocol):
-    """Receives one frame after the other; the one that is complete stays where it is until the next is asked for."""
+    """Receives one response after the other; each stays in the buffer until the next request is sent."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self._buffer = bytearray(MIN_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._end = 0
-        self._answered: Callable[[memoryview], None] | None = None
-        self._failed: Callable[[PeerError], None] | None = None
+        self._on_response: Callable[[memoryview], None] | None = None
+        self._on_failure: Callable[[PeerError], None] | None = None
         self._lost: str | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's own class, alike in what it does
+        self.transport = cast(asyncio.Transport, transport)  # uvloop has a class of its own with the same methods
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._end == len(self._buffer):
-            # An answer fills it to the last byte: there is nothing to read, but room must be given to find that out.
+            # A response ends at the last byte of the buffer: there is nothing to read, but a buffer may not be empty.
             self._resize(self._end + 1)
         return self._view[self._end :]
 
@@ -69,24 +69,24 @@ class _Wire(asyncio.BufferedProtocol):
         if self._end < SIZE_BYTES:
             return
         size = SIZE_BYTES + int.from_bytes(self._view[:SIZE_BYTES])
-        if self._answered is None or self._end > size:
+        if self._on_response is None or self._end > size:
             self._fail("it sends a response without a request")
-        elif size > MAX_ANSWER_BYTES:
-            self._fail(f"it announces a response of {size} bytes, more than {MAX_ANSWER_BYTES}")
+        elif size > MAX_RESPONSE_BYTES:
+            self._fail(f"it announces a response of {size} bytes, more than {MAX_RESPONSE_BYTES}")
         elif self._end == size:
-            self._settle()
+            self._complete()
         elif self._end == len(self._buffer):
-            # By half of what has come, not by what is announced; nearly all answers fit anyway.
+            # The buffer grows by what has been received, not by what is announced; nearly all responses fit anyway.
             self._resize(min(size + 1, self._end * 2))
 
     @property
     def has_bytes(self) -> bool:
         return self._end > 0
 
-    def _settle(self) -> None:
-        answered, self._answered = self._answered, None
-        if answered is not None:
-            answered(self._view[SIZE_BYTES : self._end])
+    def _complete(self) -> None:
+        on_response, self._on_response = self._on_response, None
+        if on_response is not None:
+            on_response(self._view[SIZE_BYTES : self._end])
 
     def _resize(self, size_bytes: int) -> None:
         larger = bytearray(size_bytes)
@@ -98,59 +98,61 @@ class _Wire(asyncio.BufferedProtocol):
 
     def _fail(self, why: str) -> None:
         self._lost = self._lost or why
-        failed, self._answered, self._failed = self._failed, None, None
-        if failed is not None:
-            failed(PeerError(self._lost))
+        on_failure, self._on_response, self._on_failure = self._on_failure, None, None
+        if on_failure is not None:
+            on_failure(PeerError(self._lost))
         self.close()
 
     def close(self) -> None:
         if self.transport is not None:
             self.transport.abort()
 
-    def ask(
+    def send(
         self,
         frame: bytes | bytearray,
-        answered: Callable[[memoryview], None],
-        failed: Callable[[PeerError], None],
+        on_response: Callable[[memoryview], None],
+        on_failure: Callable[[PeerError], None],
     ) -> None:
-        """Send a frame; one of both is called, `answered` with the answer, without its size. The view of the answer
-        before is no longer good."""
+        """Send a request's frame. Either `on_response` is called, with the response without its size, or `on_failure`.
+
+        The view of the response before is no longer valid.
+        """
         if self._lost is not None:
             raise PeerError(self._lost)
         assert self.transport is not None
         self._end = 0
         if len(self._buffer) > KEPT_BUFFER_BYTES:
             self._resize(MIN_BUFFER_BYTES)
-        self._answered, self._failed = answered, failed
+        self._on_response, self._on_failure = on_response, on_failure
         self.transport.write(frame)
 
 
 class _Conversation:
-    """Questions of one kind, each following from the answer before, without a turn of the loop in between."""
+    """Requests of one kind, each made from the response before it within the same callback of the loop."""
 
-    def __init__(self, wire: _Wire, codec: RequestCodec, following: Following, timeout_s: float) -> None:
+    def __init__(self, wire: _Wire, codec: RequestCodec, next_request: NextRequest, timeout_s: float) -> None:
         loop = asyncio.get_running_loop()
         self.over: asyncio.Future[None] = loop.create_future()
         self._wire = wire
         self._codec = codec
-        self._following = following
+        self._next_request = next_request
         self._correlation_id = 0
         self._loop = loop
         self._sent_s = loop.time()
         self._timeout_s = timeout_s
-        self._watch = loop.call_later(timeout_s, self._look)
+        self._timer = loop.call_later(timeout_s, self._check_deadline)
 
-    def ask(self, request: ApiMessage) -> None:
+    def send(self, request: ApiMessage) -> None:
         self._correlation_id = (self._correlation_id + 1) & MAX_CORRELATION_ID
         frame = self._codec.frame(request, self._correlation_id)
         self._sent_s = self._loop.time()
-        self._wire.ask(frame, self._answered, self._end)
+        self._wire.send(frame, self._on_response, self._end)
 
-    def _answered(self, answer: memoryview) -> None:
+    def _on_response(self, frame: memoryview) -> None:
         try:
-            following = self._following(self._codec.decode(answer, self._correlation_id)[0])
-            if following is not None:
-                self.ask(following)
+            request = self._next_request(self._codec.decode(frame, self._correlation_id)[0])
+            if request is not None:
+                self.send(request)
                 return
         except Exception as error:
             self._end(error)
@@ -158,18 +160,18 @@ class _Conversation:
         self._end(None)
 
     def close(self) -> None:
-        """Nobody waits for it any more."""
-        self._watch.cancel()
+        """Stop the timer: no caller awaits `over` any more."""
+        self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         left_s = self._sent_s + self._timeout_s - self._loop.time()
         if left_s > 0:
-            self._watch = self._loop.call_later(left_s, self._look)
+            self._timer = self._loop.call_later(left_s, self._check_deadline)
         else:
             self._end(TimeoutError())
 
     def _end(self, error: Exception | None) -> None:
-        self._watch.cancel()
+        self._timer.cancel()
         if self.over.done():
             return
         if error is None:
@@ -179,13 +181,13 @@ class _Conversation:
 
 
 class Peer:
-    """The way to one broker, connected when first needed, and again after a failure. Not for two at a time."""
+    """A client of one broker, connected when first needed, and again after a failure. One request at a time."""
 
     def __init__(
         self, host: str, port: int, client_id: str, timeout_ms: int, gate: Gate, receive_buffer_bytes: int = -1
     ) -> None:
-        """`timeout_ms`: for a connection and for each answer. `receive_buffer_bytes` of the socket: -1 for the
-        system's."""
+        """`timeout_ms` limits an attempt to connect and the wait for each response. `receive_buffer_bytes` is that of
+        the socket, -1 for the default of the system."""
         self.address = host, port
         self._client_id = client_id
         self._timeout_s = timeout_ms / 1000
@@ -196,30 +198,35 @@ class Peer:
         self._connecting: asyncio.Task[tuple[asyncio.Transport, _Wire]] | None = None
         self._versions: dict[int, tuple[int, int]] = {}
 
-    async def ask(self, request: ApiMessage, version: int | None = None, *, newest: int | None = None) -> Any:
-        """The answer, if no version is named in the newest that both know, up to `newest`. Raises PeerError; after
-        that, as after a cancellation, the next request connects anew."""
-        return await self._in_time(self._ask(request, version, newest))
+    async def send(self, request: ApiMessage, version: int | None = None, *, newest: int | None = None) -> Any:
+        """Return the response to a request, sent in `version`, or in the newest that both sides know up to `newest`.
 
-    async def converse(self, request: ApiMessage, version: int, following: Following) -> None:
-        """Ask, and then whatever `following` makes of each answer: the next question of the same kind and version,
-        until it returns None. It is called while receiving, and must be quick. Views in the last answer stay good until
-        the next question. Raises as `ask`, and what `following` does; after that the next request connects anew."""
+        Raises PeerError; after that, as after a cancellation, the next request connects anew.
+        """
+        return await self._in_time(self._send(request, version, newest))
+
+    async def converse(self, request: ApiMessage, version: int, next_request: NextRequest) -> None:
+        """Send a request, and then each that `next_request` makes of the response before, until it returns None.
+
+        All are of the same kind and version. `next_request` is called while receiving, and must be quick. Views in the
+        last response stay valid until the next request. Raises as `send`, and the errors of `next_request`; after that
+        the next request connects anew.
+        """
         with self._closed_on_failure():
             if self._wire is None:
                 async with asyncio.timeout(self._timeout_s):
                     await self._connect()
             assert self._wire is not None
             codec = RequestCodec(request.API_KEY, version, self._client_id)
-            talk = _Conversation(self._wire, codec, following, self._timeout_s)
+            conversation = _Conversation(self._wire, codec, next_request, self._timeout_s)
             try:
-                talk.ask(request)
-                await talk.over
+                conversation.send(request)
+                await conversation.over
             finally:
-                talk.close()
+                conversation.close()
 
     async def offered(self, api_key: int) -> tuple[int, int] | None:
-        """The oldest and the newest version in which the other side answers this, None if in none. Raises as `ask`."""
+        """Return the oldest and newest version of an API that the broker supports, or None. Raises as `send`."""
         return await self._in_time(self._offered(api_key))
 
     async def _in_time(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
@@ -229,7 +236,7 @@ class Peer:
 
     @contextmanager
     def _closed_on_failure(self) -> Iterator[None]:
-        """Raises PeerError for what the network, a time-out or the other side's bytes raise."""
+        """Close the connection on any error; PeerError stands for network errors, a time-out, malformed responses."""
         try:
             yield
         except TimeoutError:
@@ -242,7 +249,7 @@ class Peer:
             self.close()
             raise
 
-    async def _ask(self, request: ApiMessage, version: int | None, newest: int | None) -> Any:
+    async def _send(self, request: ApiMessage, version: int | None, newest: int | None) -> Any:
         if self._wire is None:
             await self._connect()
         if version is None:
@@ -256,11 +263,11 @@ class Peer:
 
     @property
     def is_answering(self) -> bool:
-        """Whether the answer that is waited for has begun to come."""
+        """Whether the first bytes of the response to the present request have been received."""
         return self._wire is not None and self._wire.has_bytes
 
     def close(self) -> None:
-        """Whoever waits for a connection or an answer gets PeerError."""
+        """Close the connection. A caller that awaits it, or a response, gets PeerError."""
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
@@ -282,7 +289,7 @@ class Peer:
         self._versions = version_ranges(answer)
 
     async def _opened(self) -> tuple[asyncio.Transport, _Wire]:
-        """A connection; `close` ends the attempt, and leaves none behind that nobody would ever close."""
+        """Open a connection. `close` ends the attempt; a connection that comes about all the same is closed."""
         loop = asyncio.get_running_loop()
         attempt = self._connecting = loop.create_task(loop.create_connection(_Wire, *self.address))
         try:
@@ -293,7 +300,7 @@ class Peer:
             raise
         if self._connecting is not attempt:
             _drop(attempt)
-            raise PeerError("it is not wanted any more")
+            raise PeerError("the connection is not wanted any more")
         self._connecting = None
         return attempt.result()
 
@@ -308,23 +315,23 @@ class Peer:
         else:
             frame = codec.frame(request, correlation_id)
         if wire is not self._wire:  # closed while other work proceeded
-            raise PeerError("it is not wanted any more")
-        came: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+            raise PeerError("the connection is not wanted any more")
+        response: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
 
-        def settle(answer: memoryview) -> None:
-            if not came.done():
-                came.set_result(answer)
+        def complete(view: memoryview) -> None:
+            if not response.done():
+                response.set_result(view)
 
         def fail(error: PeerError) -> None:
-            if not came.done():
-                came.set_exception(error)
+            if not response.done():
+                response.set_exception(error)
 
-        wire.ask(frame, settle, fail)
-        answer = await came
+        wire.send(frame, complete, fail)
+        view = await response
         if key in _LONG:
-            message, _ = await self._gate.run(codec.decode_in_steps(answer, correlation_id))
+            message, _ = await self._gate.run(codec.decode_in_steps(view, correlation_id))
         else:
-            message, _ = codec.decode(answer, correlation_id)
+            message, _ = codec.decode(view, correlation_id)
         return message
 
 

@@ -1,4 +1,4 @@
-"""The way of the controller's requests to each broker: in order, each until it is answered or the broker is gone."""
+"""Sends the controller's requests to each broker: in order, each until the broker has responded or is gone."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _log = logging.getLogger(__name__)
 
 
 class BrokerChannels(Protocol):
-    """The way to each broker."""
+    """The channel to each broker."""
 
     async def send(self, broker_id: int, request: BrokerRequest) -> BrokerResponse:
-        """Raises OSError when the broker cannot be reached now."""
+        """Return the response. Raises OSError where the broker cannot be reached now."""
 
     def close(self, broker_id: int) -> None:
-        """Nothing more will be sent in this life of the broker, or in this term of the controller."""
+        """Close the channel: no request follows under this registration of the broker, or from this controller."""
 
 
 class Sender:
-    """One life of one broker: its requests in order, each until it is answered."""
+    """The requests to one broker under one registration, in order, each until the broker has responded."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Sender:
         self._answered = answered
         self._queue: asyncio.Queue[BrokerRequest] = asyncio.Queue()
         self.count = self.answered_count = 0
-        """Of the requests that were put, and of those of them that are answered."""
+        """How many requests were put, and to how many of them the broker has responded."""
         self._task = asyncio.create_task(self._run(), name=f"controller to broker {broker_id}")
 
     def put(self, request: BrokerRequest) -> None:
@@ -61,18 +61,18 @@ class Sender:
     async def _run(self) -> None:
         while True:
             request = await self._queue.get()
-            told = ""
+            logged = ""
             while True:
                 try:
                     response = await self._channels.send(self._broker_id, request)
                     break
                 except Exception as error:
-                    # Whatever it is: without this task the broker would hear nothing any more.
-                    if str(error) != told:
-                        told = str(error)
+                    # Of any kind: without this task no request would reach the broker any more.
+                    if str(error) != logged:
+                        logged = str(error)
                         level, trace = _NORMAL if isinstance(error, OSError) else _SURPRISING
                         text = "Broker %d does not answer the controller: %s; the request is sent again every %g s"
-                        _log.log(level, text, self._broker_id, told, RETRY_DELAY_S, exc_info=trace)
+                        _log.log(level, text, self._broker_id, logged, RETRY_DELAY_S, exc_info=trace)
                 await asyncio.sleep(RETRY_DELAY_S)
             self.answered_count += 1
             try:
@@ -84,7 +84,7 @@ class Sender:
 
 
 class BrokerSenders:
-    """The senders of one term of a controller, by the broker's id and epoch."""
+    """The senders of one controller epoch, by the broker's id and epoch."""
 
     def __init__(
         self, channels: BrokerChannels, answered: Callable[[int, BrokerRequest, BrokerResponse], None]
@@ -95,7 +95,7 @@ class BrokerSenders:
         self._senders: dict[tuple[int, int], Sender] = {}
 
     def put(self, broker_id: int, broker_epoch: int, request: BrokerRequest) -> None:
-        """Send the request behind those before it to this life of the broker."""
+        """Send a request, after those before it, to a broker under this registration."""
         key = broker_id, broker_epoch
         sender = self._senders.get(key)
         if sender is None:
@@ -103,21 +103,21 @@ class BrokerSenders:
         sender.put(request)
 
     def keep(self, alive: Iterable[tuple[int, int]]) -> None:
-        """Give up the requests to all lives of brokers but these."""
+        """Drop the requests to all brokers but these registered ones, by id and epoch."""
         for key in self._senders.keys() - set(alive):
             self._senders.pop(key).cancel()
 
     def cancel(self) -> None:
-        """Give up all requests: the term is over."""
+        """Drop all requests: this broker is no longer the controller."""
         self.keep(())
 
-    async def until_answered(self, most_s: float) -> None:
-        """Wait until the requests that have been put by now are answered or given up, at most this long."""
+    async def until_answered(self, max_s: float) -> None:
+        """Wait at most `max_s` until the requests that have been put by now are answered or dropped."""
         now_s = asyncio.get_running_loop().time
-        end_s = now_s() + most_s
-        asked = [(sender, sender.count) for sender in self._senders.values()]
+        end_s = now_s() + max_s
+        sent = [(sender, sender.count) for sender in self._senders.values()]
         pause_s = _FIRST_CHECK_S
-        while any(sender.answered_count < count and not sender.ended for sender, count in asked):
+        while any(sender.answered_count < count and not sender.ended for sender, count in sent):
             left_s = end_s - now_s()
             if left_s <= 0:
                 break

@@ -1,4 +1,4 @@
-"""What the active controller answers brokers that ask it: AlterPartition, ControlledShutdown, AllocateProducerIds.
+"""The active controller's responses to brokers: AlterPartition, ControlledShutdown, AllocateProducerIds.
 
 A broker that is not the controller answers NOT_CONTROLLER. Semantics: Kafka's KafkaController.
 """
@@ -47,7 +47,7 @@ _Partition = AlterPartitionResponse.PartitionData
 
 
 class ControllerAnswers:
-    """Answers never raise: errors are codes in them."""
+    """Handles the requests of brokers. The methods never raise: errors are codes in the responses."""
 
     def __init__(self, controller: ControllerLoop, store: MetadataStore) -> None:
         self._controller = controller
@@ -68,7 +68,7 @@ class ControllerAnswers:
     # -- AlterPartition --------------------------------------------------------------------------------------------
 
     async def alter_partition(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
-        """Which topics are meant, by name or by id, and which in-sync set is in the request, depends on its version."""
+        """Grant in-sync sets. The version says whether topics are given by name or by id, and brokers with epochs."""
 
         async def work(cluster: Cluster, step: Step) -> AlterPartitionResponse:
             broker = cluster.brokers.get(request.broker_id)
@@ -92,13 +92,14 @@ class ControllerAnswers:
                         errors[key] = ErrorCode.OPERATION_NOT_ATTEMPTED
                     else:
                         errors[key] = error
-            if granted and not await step(AlterPartitionReceived(granted)):
-                # Our picture was old. The broker asks again, and finds a newer one.
+            after = await step(AlterPartitionReceived(granted)) if granted else cluster
+            if after is None:
+                # The context was outdated. The broker sends its request again, and a newer one decides.
                 return AlterPartitionResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-            after = self._controller.cluster or cluster
             return AlterPartitionResponse(
                 topics=[
-                    _answered(after, topic, name, errors) for topic, name in zip(request.topics, names, strict=True)
+                    _topic_response(after, topic, name, errors)
+                    for topic, name in zip(request.topics, names, strict=True)
                 ]
             )
 
@@ -110,7 +111,7 @@ class ControllerAnswers:
     # -- ControlledShutdown ----------------------------------------------------------------------------------------
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        """Have others lead what the broker leads; what is left, for want of others in sync, stands in the answer."""
+        """Move the leadership away from a broker that stops; the response lists what no other replica can lead."""
 
         async def work(cluster: Cluster, step: Step) -> ControlledShutdownResponse:
             broker = cluster.brokers.get(request.broker_id)
@@ -118,11 +119,12 @@ class ControllerAnswers:
                 return ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
             if request.broker_epoch != UNKNOWN_BROKER_EPOCH and request.broker_epoch < broker.epoch:
                 return ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-            if not await step(ShutdownAnnounced(request.broker_id)):
+            after = await step(ShutdownAnnounced(request.broker_id))
+            if after is None:
                 return ControlledShutdownResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
             remaining = [
                 ControlledShutdownResponse.RemainingPartition(topic_name=name, partition_index=index)
-                for (name, index), topic, partition in (self._controller.cluster or cluster).partitions()
+                for (name, index), topic, partition in after.partitions()
                 if partition.state is not None
                 and partition.state.leader == request.broker_id
                 and len(partition.assignment.replicas) > 1
@@ -131,7 +133,7 @@ class ControllerAnswers:
             return ControlledShutdownResponse(remaining_partitions=remaining)
 
         if not self._store.is_connected:
-            # Nothing can be written now, and who wants to stop shall not wait for it.
+            # Nothing can be written now, and a broker that stops must not wait until it can.
             return ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
         try:
             return await TimeLimit().within(partial(self._controller.in_turn, work))
@@ -141,7 +143,7 @@ class ControllerAnswers:
     # -- AllocateProducerIds ---------------------------------------------------------------------------------------
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        """A block of producer ids that nobody else gets."""
+        """Claim a block of producer ids for a broker."""
         cluster = self._controller.cluster
         error = ErrorCode.NONE
         if cluster is None:
@@ -163,40 +165,49 @@ class ControllerAnswers:
 
 
 def _names(cluster: Cluster, request: AlterPartitionRequest, version: int) -> list[str | None]:
-    """Of the request's topics; None for an id that is not known."""
+    """Return the name of each topic of the request, None for an unknown id."""
     if version < TOPIC_IDS_FROM:
         return [topic.topic_name for topic in request.topics]
     by_id = {topic.topic_id: name for name, topic in cluster.topics.items() if topic.topic_id != ZERO_UUID}
     return [by_id.get(topic.topic_id) for topic in request.topics]
 
 
-def _proposal(request: AlterPartitionRequest, asked: AlterPartitionRequest.PartitionData, version: int) -> Proposal:
+def _proposal(request: AlterPartitionRequest, wanted: AlterPartitionRequest.PartitionData, version: int) -> Proposal:
     if version < EPOCHS_FROM:
-        isr = tuple((broker_id, ANY_EPOCH) for broker_id in asked.new_isr)
+        isr = tuple((broker_id, ANY_EPOCH) for broker_id in wanted.new_isr)
     else:
-        isr = tuple((broker.broker_id, broker.broker_epoch) for broker in asked.new_isr_with_epochs)
-    return Proposal(request.broker_id, asked.leader_epoch, asked.partition_epoch, isr, asked.leader_recovery_state == 1)
+        isr = tuple((broker.broker_id, broker.broker_epoch) for broker in wanted.new_isr_with_epochs)
+    recovering = wanted.leader_recovery_state == 1
+    return Proposal(request.broker_id, wanted.leader_epoch, wanted.partition_epoch, isr, recovering)
 
 
-def _answered(
-    cluster: Cluster, asked: AlterPartitionRequest.TopicData, name: str | None, errors: dict[TopicPartition, ErrorCode]
+def _topic_response(
+    cluster: Cluster, topic: AlterPartitionRequest.TopicData, name: str | None, errors: dict[TopicPartition, ErrorCode]
 ) -> _Topic:
-    answer = _Topic(topic_name=name or "", topic_id=asked.topic_id)
-    for partition in asked.partitions:
-        told = _Partition(partition_index=partition.partition_index)
-        answer.partitions.append(told)
-        if name is None:
-            told.error_code = ErrorCode.UNKNOWN_TOPIC_ID
-            continue
-        key = TopicPartition(name, partition.partition_index)
-        told.error_code = errors.get(key, ErrorCode.NONE)
-        known = cluster.partition(key)
-        if told.error_code:
-            continue
-        if known is None or known.state is None:
-            told.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            continue
-        state = known.state
-        told.leader_id, told.leader_epoch, told.isr = state.leader, state.leader_epoch, list(state.isr)
-        told.leader_recovery_state, told.partition_epoch = int(state.recovering), known.version
-    return answer
+    partitions = [
+        _partition_response(cluster, name, partition.partition_index, errors) for partition in topic.partitions
+    ]
+    return _Topic(topic_name=name or "", topic_id=topic.topic_id, partitions=partitions)
+
+
+def _partition_response(
+    cluster: Cluster, name: str | None, index: int, errors: dict[TopicPartition, ErrorCode]
+) -> _Partition:
+    if name is None:
+        return _Partition(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+    key = TopicPartition(name, index)
+    error = errors.get(key, ErrorCode.NONE)
+    if error:
+        return _Partition(partition_index=index, error_code=error)
+    known = cluster.partition(key)
+    if known is None or known.state is None:
+        return _Partition(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    state = known.state
+    return _Partition(
+        partition_index=index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        leader_recovery_state=int(state.recovering),
+        partition_epoch=known.version,
+    )

@@ -37,7 +37,7 @@ def misled(cluster: Cluster, percentage: int) -> Steps[set[TopicPartition]]:
         count += 1
         if not count % ITEMS_PER_STEP:
             yield None
-        if topic.deleting or topic.doomed:
+        if topic.deleting or topic.deletion_queued:
             continue
         preferred = partition.assignment.replicas[0]
         wanted[preferred] += 1

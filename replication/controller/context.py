@@ -1,4 +1,4 @@
-"""The controller's picture of the cluster: immutable values, replaced by each decision."""
+"""The controller context: what the controller knows of the cluster. Immutable values, replaced by each decision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_NODE = -1
 class LiveBroker(NamedTuple):
     registration: BrokerRegistration
     epoch: int
-    """Creation id of its registration node: tells one life of the broker from the next."""
+    """Creation id of its registration node: distinguishes one life of the broker from the next."""
     shutting_down: bool = False
 
 
@@ -23,8 +23,8 @@ class Partition(NamedTuple):
     assignment: ReplicaAssignment
     state: PartitionState | None = None
     version: int = NO_NODE
-    """Data version of the state node, which is the partition epoch. With a node, but no state, it cannot be read: who
-    may lead is not known."""
+    """Data version of the state node, which is the partition epoch. A partition with a version but no state has a node
+    that cannot be read: it is not known which replicas may lead."""
 
 
 class Topic(NamedTuple):
@@ -36,8 +36,8 @@ class Topic(NamedTuple):
     """unclean.leader.election.enable of the topic."""
     undeleted: frozenset[tuple[int, int]] | None = None
     """While the topic is being deleted: the replicas (partition, broker) that did not confirm yet. Else None."""
-    doomed: bool = False
-    """Deletion was asked for, and waits for partitions that are on their way to other brokers."""
+    deletion_queued: bool = False
+    """The deletion was requested and waits for partitions that move to other brokers."""
 
     @property
     def deleting(self) -> bool:
@@ -45,7 +45,7 @@ class Topic(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """Everything decisions are made from. `epoch` is the controller epoch."""
+    """The input of every decision. `epoch` is the controller epoch."""
 
     controller_id: int
     epoch: int
@@ -54,13 +54,13 @@ class Cluster(NamedTuple):
     failed: frozenset[tuple[str, int, int]] = frozenset()
     """Replicas (topic, partition, broker) on a failed disk of a live broker."""
     moving: frozenset[TopicPartition] = frozenset()
-    """Partitions on their way to other brokers (gregor.replication.controller.reassignment)."""
+    """Partitions that move to other brokers (gregor.replication.controller.reassignment)."""
     returned: frozenset[tuple[str, int, int]] = frozenset()
-    """Replicas (topic, partition, broker) in sync by a state that was written before their broker registered: it was
-    away since, and no controller has acted on that. Only in a picture that was just read."""
+    """Replicas (topic, partition, broker) in sync by a state that was written before their broker registered: the
+    broker was away in the meantime, and no controller has acted on that. Only in a context that was just read."""
     leaving: Mapping[TopicPartition, frozenset[int]] = {}
-    """Live brokers that partitions which have arrived have left, and that did not confirm it yet: until then the node
-    of the topic names them, so that the next controller tells them."""
+    """Of partitions whose move is complete: the live brokers that they have left and that did not confirm it yet. Until
+    then the node of the topic names these brokers, so that the next controller notifies them."""
 
     def partition(self, key: TopicPartition) -> Partition | None:
         topic = self.topics.get(key[0])
@@ -72,7 +72,7 @@ class Cluster(NamedTuple):
                 yield TopicPartition(name, index), topic, partition
 
     def alive(self, key: TopicPartition, partition: Partition) -> list[int]:
-        """Replicas that can serve: broker up, disk fine."""
+        """Return the replicas that can serve: the broker is alive, and the disk works."""
         return [
             broker_id
             for broker_id in partition.assignment.replicas
@@ -80,7 +80,7 @@ class Cluster(NamedTuple):
         ]
 
     def electable(self, key: TopicPartition, partition: Partition) -> list[int]:
-        """Replicas that can serve for longer: not shutting down either."""
+        """Return the alive replicas whose brokers are not shutting down."""
         return [id_ for id_ in self.alive(key, partition) if not self.brokers[id_].shutting_down]
 
     def offline_replicas(self, key: TopicPartition, partition: Partition) -> list[int]:

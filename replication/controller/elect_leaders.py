@@ -17,7 +17,7 @@ def election_refusal(cluster: Cluster, key: TopicPartition, unclean: bool) -> Ka
     topic, partition = cluster.topics.get(key[0]), cluster.partition(key)
     if topic is None or partition is None:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {key[0]}-{key[1]}")
-    if topic.deleting or topic.doomed:
+    if topic.deleting or topic.deletion_queued:
         return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {key[0]} is being deleted")
     if _is_led(cluster, key, unclean):
         return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "")

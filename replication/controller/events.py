@@ -1,4 +1,4 @@
-"""What the controller decides on, and what its decisions may be: the vocabulary of `controller.decide`."""
+"""The events that the controller decides on, and the actions that its decisions consist of."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.channels.messages import BrokerRequest
+from gregor.replication.controller.context import Cluster
 from gregor.replication.store.metadata_store import Operation
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, TopicAssignment
 
@@ -14,10 +15,10 @@ from gregor.replication.store.nodes import BrokerRegistration, PartitionState, T
 
 
 class Elected(NamedTuple):
-    """This broker became the controller, or read everything again: the picture is `decide`'s argument, fresh.
-    `doomed` are the names under /admin/delete_topics."""
+    """This broker became the controller, or read all nodes again: the context given to `decide` was just read.
+    `queued_for_deletion` are the names under /admin/delete_topics."""
 
-    doomed: frozenset[str] = frozenset()
+    queued_for_deletion: frozenset[str] = frozenset()
 
 
 class BrokersChanged(NamedTuple):
@@ -27,7 +28,7 @@ class BrokersChanged(NamedTuple):
 
 
 class TopicRead(NamedTuple):
-    """What a topic's nodes say: the assignment, its node's version, and the unclean-election setting."""
+    """The contents of a topic's nodes: the assignment, its node's version, and the unclean-election setting."""
 
     assignment: TopicAssignment
     version: int
@@ -42,13 +43,13 @@ class TopicsChanged(NamedTuple):
 
 
 class TopicsQueuedForDeletion(NamedTuple):
-    """Somebody asked for the deletion of these topics."""
+    """The deletion of these topics was requested."""
 
     names: frozenset[str]
 
 
 class ReplicasStopped(NamedTuple):
-    """A broker answered a StopReplica: it has deleted these replicas, and cannot delete those."""
+    """A broker answered a StopReplica: it has deleted some of the replicas, and refused to delete the others."""
 
     broker_id: int
     deleted: frozenset[TopicPartition]
@@ -63,7 +64,7 @@ class ReplicasFailed(NamedTuple):
 
 
 class DiskEvents(NamedTuple):
-    """These brokers say that a data folder of theirs failed, or is well again; their answers will tell of what."""
+    """A data folder of each of these brokers failed or works again; their responses will name the replicas in it."""
 
     brokers: frozenset[int]
 
@@ -82,37 +83,37 @@ class IsrChanged(NamedTuple):
 
 
 class AlterPartitionReceived(NamedTuple):
-    """Leaders asked for these states of their partitions, and may have them (controller.alter_partition)."""
+    """Leaders requested these states of their partitions, and were granted them (controller.alter_partition)."""
 
     states: Mapping[TopicPartition, PartitionState]
 
 
 class UncleanChanged(NamedTuple):
-    """The unclean.leader.election.enable of topics is now this."""
+    """The unclean.leader.election.enable of topics has changed to these values."""
 
     topics: Mapping[str, bool]
 
 
 class PreferredElection(NamedTuple):
-    """Give these partitions back to their preferred replicas."""
+    """Let the preferred replicas lead these partitions again."""
 
     partitions: frozenset[TopicPartition]
 
 
 class UncleanElection(NamedTuple):
-    """Let any live replica lead these partitions, where nobody does, whatever it lacks."""
+    """Let any live replica lead those of these partitions that have no leader, whatever records it lacks."""
 
     partitions: frozenset[TopicPartition]
 
 
 class Reassigned(NamedTuple):
-    """Send each of these partitions to these brokers, or with None back to where it came from."""
+    """Move each of these partitions to these brokers, or with None back to where it came from."""
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
 
 
 class ShutdownAnnounced(NamedTuple):
-    """A broker is about to stop and wants to be rid of what it leads."""
+    """A broker is about to stop; its leadership is to move to other brokers."""
 
     broker_id: int
 
@@ -135,33 +136,34 @@ Event = (
     | ShutdownAnnounced
 )
 
-Step = Callable[[Event], Awaitable[bool]]
-"""Decide on an event and act; False if the decision is void, as it was made on an old state of the cluster."""
+Step = Callable[[Event], Awaitable[Cluster | None]]
+"""Decide on an event, carry the decision out, and return the new context; None if the decision is void because the
+context was outdated: then all nodes will be read again."""
 
 # -- actions -----------------------------------------------------------------------------------------------------------
 
 
 class Write(NamedTuple):
-    """Operations on nodes, to be done under a check of the controller epoch; may be split between any two `parts`."""
+    """Operations on nodes, done under a check of the controller epoch; may be split between any two `parts`."""
 
     parts: tuple[tuple[Operation, ...], ...]
 
 
 class WriteLast(NamedTuple):
-    """As Write, but to be done when everything is sent: what must not be forgotten until then."""
+    """As Write, but done after everything is sent: until then the nodes keep what the next controller has to know."""
 
     parts: tuple[tuple[Operation, ...], ...]
 
 
 class DropReassignments(NamedTuple):
-    """Requests to move these partitions are dealt with: take them out of /admin/reassign_partitions. Only those to
-    these brokers, where any are named."""
+    """Requests to move these partitions are handled: remove them from /admin/reassign_partitions. With brokers, only a
+    request to move the partition to these brokers is removed."""
 
     targets: Mapping[TopicPartition, tuple[int, ...] | None]
 
 
 class Send(NamedTuple):
-    """Requests to one broker stay in order."""
+    """Send a request to a broker; requests to one broker stay in order."""
 
     broker_id: int
     request: BrokerRequest
@@ -174,7 +176,7 @@ class RemoveTopic(NamedTuple):
 
 
 class DropDeletion(NamedTuple):
-    """The request to delete this topic came to nothing: there is no such topic."""
+    """Remove the request to delete this topic: there is no such topic."""
 
     topic: str
 

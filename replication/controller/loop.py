@@ -1,7 +1,7 @@
-"""The controller's shell: stands for election, watches the nodes, has `controller.decide` decide, and does it.
+"""The controller's shell: stands for election, watches the nodes, has `controller.decide` decide, and carries it out.
 
-One task takes one event at a time. Every write goes through a multi that checks the version of /controller_epoch, so
-that a controller which was replaced without knowing it can write nothing any more.
+One task handles one event at a time. Every write goes through a multi that checks the version of /controller_epoch, so
+that a controller which was replaced without its knowledge cannot write any more.
 """
 
 from __future__ import annotations
@@ -25,15 +25,9 @@ from gregor.replication.controller.decide import decide
 from gregor.replication.controller.events import (
     Action,
     AlterPartitionReceived,
-    BrokersChanged,
-    DiskEvents,
     DropDeletion,
     DropReassignments,
-    Elected,
     Event,
-    IsrChanged,
-    PreferredElection,
-    Reassigned,
     RemoveTopic,
     ReplicasFailed,
     ReplicasRecovered,
@@ -41,19 +35,17 @@ from gregor.replication.controller.events import (
     Send,
     Step,
     TopicsChanged,
-    TopicsQueuedForDeletion,
     UncleanChanged,
     Write,
     WriteLast,
 )
+from gregor.replication.controller.node_changes import UNWATCHED, NodeChanges
 from gregor.replication.controller.reader import ControllerReader
-from gregor.replication.controller.reassignment import reassignment_refusal
 from gregor.replication.controller.requests import answered_with, removed_by
 from gregor.replication.controller.writes import ControllerWrites, Fenced
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import (
     BadVersion,
-    Delete,
     MetadataStore,
     NodeExists,
     NoNode,
@@ -66,20 +58,17 @@ from gregor.replication.store.metadata_store import (
 from gregor.replication.store.topic_configs import TopicConfigs
 
 THREADED_FROM = 50
-"""Decisions about more partitions are made on a thread: 1000 partitions take 30 ms."""
+"""Decisions about at least this many partitions are made on a thread: a decision about 1000 lasts 30 ms."""
 FULL_DELAY_S = 1.0
-STAND_AGAIN_S = 1.0
-"""So long after an election that failed the next one is tried."""
-_WATCHES = "watches"
-"""In place of a path: some nodes are to be watched."""
-
+ELECTION_RETRY_S = 1.0
+"""The pause between an election that failed and the next attempt."""
 _log = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT")
 
 
 class _Read(NamedTuple):
-    """Something to read again: a path whose watch was called."""
+    """A node that is to be read again, because its watch was called."""
 
     path: str
 
@@ -93,7 +82,7 @@ _Item = _Read | _Turn | Event
 
 
 class ControllerLoop:
-    """Runs on every broker; on one of them it is active. All methods belong to the event loop's thread."""
+    """Runs on every broker; on one of them it is active. All methods are called on the event loop's thread."""
 
     def __init__(
         self,
@@ -107,21 +96,21 @@ class ControllerLoop:
         listener: str = "PLAINTEXT",
         delete_topics: bool = True,
     ) -> None:
-        """`listener`: the one brokers talk on. `delete_topics`: delete.topic.enable."""
+        """`listener`: the one for traffic between brokers. `delete_topics`: delete.topic.enable."""
         self.broker_id = broker_id
         self.gate = gate
         self.cluster: Cluster | None = None
-        """The picture while active, else None."""
+        """The controller context while this broker is the controller, else None."""
         self._store = store
         self._channels = channels
         self._configs = configs
         self._listener = listener
-        self._delete_topics = delete_topics
         self._reader = ControllerReader(store, configs, lambda path: self._put(_Read(path)), gate)
         self._election = ControllerElection(broker_id, store, self._reader.exists, clock_ms)
         self._writes = ControllerWrites(store, gate)
+        self._nodes = NodeChanges(self._reader, self._writes, delete_topics)
         self._queue: asyncio.Queue[_Item] = asyncio.Queue()
-        self._queued: set[str] = set()  # paths waiting to be read again: reading once is enough
+        self._queued: set[str] = set()  # paths in the queue: a node is read again once
         self._working = False
         self._senders = BrokerSenders(channels, self._answered)
         self._waiting: list[tuple[Callable[[], bool], asyncio.Future[bool]]] = []
@@ -135,15 +124,15 @@ class ControllerLoop:
 
     @property
     def live_brokers(self) -> Mapping[int, LiveBroker]:
-        """By id; none unless active."""
+        """Live brokers by id; none unless active."""
         return {} if self.cluster is None else self.cluster.brokers
 
     async def start(self) -> None:
-        """Stand for election. Returns when this broker is the controller and has told its own replicas and metadata
-        everything, or when another broker is the controller."""
+        """Stand for election. Returns when this broker is the controller and has applied everything to its own replicas
+        and metadata, or when another broker is the controller."""
         self._task = asyncio.create_task(self._run(), name="controller")
         self._put(_Read(nodes.CONTROLLER))
-        await self.wait_until(self._is_quiet)
+        await self.until_idle()
 
     async def stop(self) -> None:
         """Resign, so that another broker can take over at once."""
@@ -165,8 +154,8 @@ class ControllerLoop:
                 future.set_result(False)
 
     async def wait_until(self, predicate: Callable[[], bool], timeout_ms: int | None = None) -> bool:
-        """Wait until `predicate` holds; it is asked between two steps of the controller, not in the midst of one. False
-        on timeout or stop."""
+        """Wait until `predicate` holds; it is checked between two steps of the controller, never during one. False on
+        timeout or stop."""
         if not self._working and predicate():
             return True
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -180,18 +169,23 @@ class ControllerLoop:
         finally:
             self._waiting.remove(entry)
 
-    def look(self) -> None:
-        """Something has changed, outside, that somebody may be waiting for."""
-        if not self._working:
-            self._progress()
+    async def until_idle(self, timeout_ms: int | None = None) -> bool:
+        """Wait until no event is queued or being handled. False on timeout or stop."""
+        return await self.wait_until(self._is_idle, timeout_ms)
 
-    async def until_notified(self, most_s: float) -> None:
-        """Until all live brokers have answered what this controller has told them by now, but not longer than this."""
-        await self._senders.until_answered(most_s)
+    def check_conditions(self) -> None:
+        """Check the conditions of `wait_until` again: something outside of the controller has changed."""
+        if not self._working:
+            self._complete_waits()
+
+    async def until_notified(self, timeout_s: float) -> None:
+        """Wait until all live brokers have answered the requests that were sent by now, at most this long."""
+        await self._senders.until_answered(timeout_s)
 
     async def in_turn(self, work: Callable[[Cluster, Step], Awaitable[ResultT]]) -> ResultT:
-        """What `work` returns: it gets the picture between two events, and may have more of them decided. Raises
-        KafkaError: what `work` raises, and NOT_CONTROLLER, also if that comes out on the way."""
+        """Run `work` between two events and return its result. `work` receives the context and a function that has a
+        further event decided. Raises KafkaError: what `work` raises, and NOT_CONTROLLER, also if the term ends
+        before `work` is done."""
         if not self.is_active:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
         done: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
@@ -199,26 +193,27 @@ class ControllerLoop:
         return await done
 
     async def elect(self, keys: Collection[TopicPartition], unclean: bool) -> dict[TopicPartition, int | KafkaError]:
-        """The new leader of each of these partitions, or why there is none; see elect_leaders. Of a broker that is
-        not the controller: NOT_CONTROLLER for each."""
+        """Elect leaders; return the new leader of each partition, or why there is none (see elect_leaders). On a broker
+        that is not the controller: NOT_CONTROLLER for each."""
         return await controller_orders.elect(self, keys, unclean)
 
     async def reassign(
         self, targets: Mapping[TopicPartition, tuple[int, ...] | None], *, keep_factor: bool = False
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Send partitions to other brokers, or with None back; for each why not, or None: it is on its way or there.
-        See reassignment.reassignment_refusal. Of a broker that is not the controller: NOT_CONTROLLER for each."""
+        """Move partitions to other brokers, or with None back; return for each the refusal, or None if it moves or is
+        there already. See reassignment.reassignment_refusal. On a broker that is not the controller: NOT_CONTROLLER
+        for each."""
         return await controller_orders.reassign(self, self._writes, targets, keep_factor)
 
     async def reassignments(
         self, wanted: Collection[TopicPartition] | None
     ) -> dict[TopicPartition, nodes.ReplicaAssignment]:
-        """Those of the partitions, or of all, that are on their way. Who is not has arrived, and its node says so.
-        Raises NOT_CONTROLLER."""
+        """Return those of the partitions, or of all, that move. The move of any other is complete, and the node of its
+        topic says so. Raises NOT_CONTROLLER."""
         return await controller_orders.reassignments(self, wanted)
 
-    def answered_late(self, request: BrokerRequest, response: BrokerResponse) -> None:
-        """What this broker's own answer left out, about logs that were not loaded then, has happened now."""
+    def handle_deferred_response(self, request: BrokerRequest, response: BrokerResponse) -> None:
+        """Handle the part of this broker's own response that waited for logs to be loaded."""
         if self.is_active:
             self._answered(self.broker_id, request, response)
 
@@ -231,7 +226,7 @@ class ControllerLoop:
             self._queued.add(item.path)
         self._queue.put_nowait(item)
 
-    def _is_quiet(self) -> bool:
+    def _is_idle(self) -> bool:
         return self._queue.empty() and not self._working
 
     async def _run(self) -> None:
@@ -247,13 +242,13 @@ class ControllerLoop:
                 self._resign()
                 self._put(_Read(nodes.CONTROLLER))
             except StoreFull:
-                # Whoever watches over the disk says so. What was decided on the way is void.
+                # The watch over the disk logs it. The decision that was being carried out is void.
                 await asyncio.sleep(FULL_DELAY_S)
                 self._put(_Read("/"))
             except StoreFailed:
                 _log.exception("The controller stops: the metadata store failed")
                 self._resign()
-                self._stand_later()
+                self._retry_election_later()
             except Exception:
                 if self.is_active:
                     _log.exception("The controller failed at an event and reads all nodes again")
@@ -263,20 +258,20 @@ class ControllerLoop:
                     _log.exception(
                         "The election of a controller failed; check the value of the node %s", nodes.CONTROLLER_EPOCH
                     )
-                    self._stand_later()
+                    self._retry_election_later()
             finally:
-                # Also when this task ends: nobody shall wait for ever.
+                # Also when this task is cancelled: the caller of in_turn must not wait without end.
                 if isinstance(item, _Turn):
                     _refuse(item.done)
             self._working = False
-            self._progress()
+            self._complete_waits()
 
-    def _stand_later(self) -> None:
-        """Without holding up who waits for this one to be done. What was being watched then, nobody knows."""
+    def _retry_election_later(self) -> None:
+        """Let `start` return meanwhile. Which watches were set before the failure is not known."""
         self._reader.forget_watches()
-        asyncio.get_running_loop().call_later(STAND_AGAIN_S, self._put, _Read(nodes.CONTROLLER))
+        asyncio.get_running_loop().call_later(ELECTION_RETRY_S, self._put, _Read(nodes.CONTROLLER))
 
-    def _progress(self) -> None:
+    def _complete_waits(self) -> None:
         for predicate, future in self._waiting:
             if not future.done() and predicate():
                 future.set_result(True)
@@ -287,25 +282,38 @@ class ControllerLoop:
         elif self.cluster is None:
             return
         elif isinstance(item, _Read):
-            await self._read_again(item.path)
+            await self._read(item.path)
         elif isinstance(item, _Turn):
-            if item.done.done():  # given up by who asked: not to be done behind their back
+            if item.done.done():  # the caller gave up: it would not expect a later change
                 return
             try:
-                _tell(item.done, await item.work(self.cluster, self._step))
+                _complete(item.done, await item.work(self.cluster, self._step))
             except KafkaError as error:
                 if isinstance(error, TooLarge):
-                    self._put(_Read("/"))  # what stood before it in the same order may be done
+                    self._put(_Read("/"))  # writes before it in the same decision may be done
                 elif isinstance(error, StoreError):
                     raise
                 _refuse(item.done, error)
         else:
             await self._step(item)
         if self.is_active and self._reader.has_unwatched:
-            self._put(_Read(_WATCHES))
+            self._put(_Read(UNWATCHED))
+
+    async def _read(self, path: str) -> None:
+        assert self.cluster is not None
+        if path == "/":
+            await self._read_everything()
+        else:
+            await self._nodes.read(path, self.cluster, self._step)
+
+    async def _read_everything(self) -> None:
+        """Build the context from the nodes alone, and act as if just elected."""
+        assert self.cluster is not None
+        self.cluster = await self._reader.cluster(self.cluster)
+        await self._nodes.read_everything(self.cluster, self._step)
 
     def _session_expired(self) -> None:
-        # The election node is gone or another session's: reading it ends our term, in its turn.
+        # The election node is gone or another session's: the term ends when it is read.
         self._reader.forget_watches()
         self._put(_Read(nodes.CONTROLLER))
 
@@ -332,127 +340,19 @@ class ControllerLoop:
         with suppress(NodeExists):
             if await self._store.exists(nodes.FEATURE) is None:
                 await self._store.create(nodes.FEATURE, nodes.encode_feature())
-        await self._drop_notices(nodes.ISR_CHANGE_NOTIFICATIONS)
-        await self._drop_notices(nodes.LOG_DIR_EVENTS)
+        # Notices to earlier controllers: all nodes are read now anyway.
+        await self._writes.delete_children(nodes.ISR_CHANGE_NOTIFICATIONS)
+        await self._writes.delete_children(nodes.LOG_DIR_EVENTS)
         await self._read_everything()
 
     def _resign(self) -> None:
         self.cluster = None
         self._senders.cancel()
 
-    async def _drop_notices(self, path: str) -> None:
-        """Notices to earlier controllers: everything is read now anyway."""
-        with suppress(NoNode):
-            for name in await self._store.children(path):
-                with suppress(NoNode):
-                    await self._writes.guarded([Delete(f"{path}/{name}")])
+    # -- decisions -------------------------------------------------------------------------------------------------
 
-    # -- reading ---------------------------------------------------------------------------------------------------
-
-    async def _read_again(self, path: str) -> None:
-        if path == "/":
-            await self._read_everything()
-        elif path == nodes.BROKER_IDS or path.startswith(nodes.BROKER_IDS + "/"):
-            await self._step(BrokersChanged(await self._reader.brokers()))
-        elif path == nodes.TOPICS:
-            await self._read_topics()
-        elif path.startswith(nodes.TOPICS + "/"):
-            name = path.removeprefix(nodes.TOPICS + "/")
-            await self._step(TopicsChanged(await self._reader.topics([name])))
-        elif path == nodes.DELETE_TOPICS:
-            await self._read_deletions()
-        elif path == nodes.ISR_CHANGE_NOTIFICATIONS:
-            await self._read_isr_notifications()
-        elif path == nodes.LOG_DIR_EVENTS:
-            await self._read_disk_events()
-        elif path == nodes.PREFERRED_ELECTION:
-            await self._read_preferred_election()
-        elif path == nodes.REASSIGNMENT:
-            await self._read_reassignments()
-        elif path == _WATCHES:
-            await self._reader.set_watches()
-
-    async def _read_topics(self) -> None:
-        assert self.cluster is not None
-        names = await self._reader.topic_names()
-        known = self.cluster.topics.keys()
-        added = await self._reader.topics(sorted(names - known))
-        await self._step(TopicsChanged(added, frozenset(known - names)))
-
-    async def _read_deletions(self) -> None:
-        assert self.cluster is not None
-        names = await self._queued_for_deletion()
-        if not names <= self.cluster.topics.keys():
-            # Asked for in the same breath as it was created: its creation may not have been read yet.
-            await self._read_topics()
-        await self._step(TopicsQueuedForDeletion(names))
-
-    async def _queued_for_deletion(self) -> frozenset[str]:
-        """The topics to delete; requests to do so are thrown away where that is not allowed."""
-        names = frozenset(await self._reader.children(nodes.DELETE_TOPICS))
-        if self._delete_topics:
-            return names
-        for name in names:
-            _log.warning("Topic %s is not deleted: delete.topic.enable is false", name)
-            with suppress(NoNode):
-                await self._writes.guarded([Delete(nodes.delete_topic_path(name))])
-        return frozenset()
-
-    async def _read_isr_notifications(self) -> None:
-        states, paths = await self._reader.isr_notifications()
-        await self._step(IsrChanged(states))
-        for path in paths:
-            with suppress(NoNode):
-                await self._writes.guarded([Delete(path)])
-
-    async def _read_disk_events(self) -> None:
-        brokers, paths = await self._reader.disk_events()
-        if brokers:
-            await self._step(DiskEvents(brokers))
-        for path in paths:
-            with suppress(NoNode):
-                await self._writes.guarded([Delete(path)])
-
-    async def _read_preferred_election(self) -> None:
-        keys = await self._reader.preferred_election()
-        if keys is not None and await self._step(PreferredElection(frozenset(keys))):  # else all is read again
-            with suppress(NoNode):
-                await self._writes.guarded([Delete(nodes.PREFERRED_ELECTION)])
-
-    async def _read_reassignments(self) -> None:
-        assert self.cluster is not None
-        wanted = await self._reader.reassignments()
-        if wanted is None:
-            return
-        refused: dict[TopicPartition, tuple[int, ...] | None] = {}
-        targets: dict[TopicPartition, tuple[int, ...] | None] = {}
-        for key, target in wanted.items():
-            # As with Apache Kafka, old tools may name brokers that are not alive.
-            error = reassignment_refusal(self.cluster, key, target, any_broker=True)
-            if error is not None:
-                _log.warning("Reassignment of %s-%d to %s ignored: %s", *key, list(target), error)
-                refused[key] = target
-            else:
-                targets[key] = target
-        if refused or not wanted:
-            await self._writes.drop_reassignments(refused)
-        if targets:
-            await self._step(Reassigned(targets))
-
-    async def _read_everything(self) -> None:
-        """Build the picture from nothing but the nodes, and act as if just elected."""
-        assert self.cluster is not None
-        self.cluster = await self._reader.cluster(self.cluster)
-        await self._step(Elected(await self._queued_for_deletion()))
-        await self._read_isr_notifications()
-        await self._read_disk_events()
-        await self._read_preferred_election()
-        await self._read_reassignments()
-
-    # -- doing -----------------------------------------------------------------------------------------------------
-
-    async def _step(self, event: Event) -> bool:
-        """Decide and do. False if what was decided is void, as the picture was old: everything will be read again."""
+    async def _step(self, event: Event) -> Cluster | None:
+        """See events.Step."""
         assert self.cluster is not None
         cluster, actions = await self._decide(self.cluster, event)
         try:
@@ -460,24 +360,23 @@ class ControllerLoop:
                 if isinstance(action, Write):
                     await self._writes.write(action)
         except (BadVersion, NoNode, NodeExists) as error:
-            # The picture was old. What was decided on it is void.
+            # The context was outdated, and so was the decision.
             _log.info("The controller reads all nodes again: %s: %s", type(error).__name__, error)
             self._put(_Read("/"))
-            return False
+            return None
         self.cluster = cluster
         self._senders.keep((id_, broker.epoch) for id_, broker in cluster.brokers.items())
         try:
-            # The others first: they are at it while this broker is with its own replicas, thousands of which take long.
+            # The others first: they work on it while this broker changes its own replicas, perhaps thousands.
             for action in sorted(actions, key=lambda one: not isinstance(one, Send) or one.broker_id == self.broker_id):
-                await self._do(action)
+                await self._carry_out(action)
         except (BadVersion, NoNode, NodeExists) as error:
             _log.info("The controller reads all nodes again: %s: %s", type(error).__name__, error)
             self._put(_Read("/"))
-        return True
+        return cluster
 
     async def _decide(self, cluster: Cluster, event: Event) -> tuple[Cluster, list[Action]]:
-        """Pure, on values that nobody changes: it may as well be done on a thread, which the loop shares the processor
-        with."""
+        """Decide, on a thread where it takes long: the decision is pure and works on immutable values."""
         if isinstance(event, TopicsChanged):
             partitions = sum(len(read.assignment.partitions) for read in event.topics.values())
         elif isinstance(event, ReplicasStopped):
@@ -490,7 +389,7 @@ class ControllerLoop:
             return decide(cluster, event, self._listener)
         return await asyncio.get_running_loop().run_in_executor(None, decide, cluster, event, self._listener)
 
-    async def _do(self, action: Action) -> None:
+    async def _carry_out(self, action: Action) -> None:
         if isinstance(action, Send):
             await self._send(action.broker_id, action.request)
         elif isinstance(action, WriteLast):
@@ -501,8 +400,7 @@ class ControllerLoop:
             await self._writes.remove_topic(action.topic)
             self._configs.forget(action.topic)
         elif isinstance(action, DropDeletion):
-            with suppress(NoNode):
-                await self._writes.guarded([Delete(nodes.delete_topic_path(action.topic))])
+            await self._writes.delete([nodes.delete_topic_path(action.topic)])
 
     async def _send(self, broker_id: int, request: BrokerRequest) -> None:
         assert self.cluster is not None
@@ -529,8 +427,8 @@ class ControllerLoop:
                 self._put(ReplicasStopped(broker_id, removed, refused))
 
 
-def _tell(done: asyncio.Future[ResultT], result: ResultT) -> None:
-    """The answer to whoever asked, unless it was given already or nobody waits for it any more."""
+def _complete(done: asyncio.Future[ResultT], result: ResultT) -> None:
+    """Complete the wait of the caller, unless it is over already."""
     if not done.done():
         done.set_result(result)
 

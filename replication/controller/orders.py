@@ -1,5 +1,5 @@
-"""What people order of the controller by request: elections, and moves of partitions. Each is seen to between two
-events, on a picture that nobody changes meanwhile."""
+"""Elections and moves of partitions that clients request of the controller. Each is handled between two events, on a
+context that does not change meanwhile."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ class Controller(Protocol):
     """The part of ControllerLoop that carries orders out."""
 
     @property
-    def cluster(self) -> Cluster | None: ...
-    @property
     def gate(self) -> Gate: ...
 
     async def in_turn(self, work: Callable[[Cluster, Step], Awaitable[ResultT]]) -> ResultT: ...
@@ -51,9 +49,11 @@ async def elect(controller: Controller, keys: Collection[TopicPartition], unclea
                 wanted.add(key)
             else:
                 results[key] = refusal
-        if wanted and not await step((UncleanElection if unclean else PreferredElection)(frozenset(wanted))):
+        if not wanted:
+            return results
+        after = await step((UncleanElection if unclean else PreferredElection)(frozenset(wanted)))
+        if after is None:
             return None
-        after = controller.cluster or cluster
         for key in wanted:
             await turns.next()
             results[key] = election_result(after, key, unclean)
@@ -81,9 +81,9 @@ async def reassign(
             if results[key] is None:
                 wanted[key] = target
         if wanted:
-            # The latest word counts: what an old tool asked for is taken back.
+            # The latest request counts: one that an old tool left in the node is dropped.
             await writes.drop_reassignments(dict.fromkeys(wanted))
-            if not await step(Reassigned(wanted)):
+            if await step(Reassigned(wanted)) is None:
                 return None
         return results
 
@@ -110,8 +110,8 @@ async def reassignments(
 async def _done(
     controller: Controller, work: Callable[[Cluster, Step], Awaitable[ResultT | None]]
 ) -> ResultT | KafkaError:
-    """Its result; NOT_CONTROLLER where there is none. None says that the picture was old: after the next it is tried
-    again."""
+    """Return the result of `work`, or NOT_CONTROLLER on a broker that is not the controller. None as the result means
+    that the context was outdated: `work` runs again on the next one."""
     try:
         while (result := await controller.in_turn(work)) is None:
             continue

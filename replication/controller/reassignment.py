@@ -78,7 +78,7 @@ def reassignment_refusal(
     `keep_factor`: to as many brokers as it has replicas only (KIP-860); `any_broker`: also to some that are not alive.
     """
     topic, partition = cluster.topics.get(key[0]), cluster.partition(key)
-    if topic is None or partition is None or topic.deleting or topic.doomed:
+    if topic is None or partition is None or topic.deleting or topic.deletion_queued:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
     assignment = partition.assignment
 

@@ -1,10 +1,11 @@
-"""What the controller says to brokers: LeaderAndIsr 7, UpdateMetadata 8 and StopReplica 4, built from its picture; and
-what their answers say of partitions.
+"""The controller's requests to brokers (LeaderAndIsr 7, UpdateMetadata 8, StopReplica 4), built from its context; and
+the partitions in their responses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import TypedDict, TypeVar
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import Uuid
@@ -26,8 +27,31 @@ EPOCH_DURING_DELETE = -2
 # Kafka's SecurityProtocol ids.
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
+StateT = TypeVar("StateT")
 
 KnownStates = dict[tuple[TopicPartition, bool], LeaderAndIsrRequest.LeaderAndIsrPartitionState]
+
+
+class _Header(TypedDict):
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+
+
+def _header(cluster: Cluster, broker_id: int) -> _Header:
+    return {
+        "controller_id": cluster.controller_id,
+        "controller_epoch": cluster.epoch,
+        "broker_epoch": cluster.brokers[broker_id].epoch,
+    }
+
+
+def _by_topic(states: Iterable[tuple[str, StateT]]) -> dict[str, list[StateT]]:
+    """Group the states of partitions by topic, in the order in which they come."""
+    topics: dict[str, list[StateT]] = {}
+    for name, state in states:
+        topics.setdefault(name, []).append(state)
+    return topics
 
 
 def leader_and_isr(
@@ -38,39 +62,33 @@ def leader_and_isr(
     listener: str,
     known: KnownStates | None = None,
 ) -> LeaderAndIsrRequest | None:
-    """The state of those of `keys` that `broker_id` has a replica of; None if there are none.
+    """Return the state of those of `keys` that `broker_id` has a replica of; None if there are none.
 
-    `new` are the partitions made just now; `listener` names the one that brokers talk on; `known` keeps what requests
-    to several brokers share.
+    `new` are the partitions created just now; `listener` names the one for traffic between brokers; `known` keeps what
+    requests to several brokers share.
     """
     known = {} if known is None else known
-    topics: dict[str, LeaderAndIsrRequest.LeaderAndIsrTopicState] = {}
-    leaders: set[int] = set()
+    states: list[tuple[str, LeaderAndIsrRequest.LeaderAndIsrPartitionState]] = []
     for key in keys:
         partition = cluster.partition(key)
         if partition is None or partition.state is None or broker_id not in partition.assignment.replicas:
             continue
-        name, index = key
-        state = partition.state
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = LeaderAndIsrRequest.LeaderAndIsrTopicState(
-                topic_name=name, topic_id=cluster.topics[name].topic_id
-            )
         is_new = key in new or broker_id in partition.assignment.adding
-        told = known.get((key, is_new))
-        if told is None:
-            told = known[key, is_new] = _partition_state(index, partition, state, is_new)
-        topic.partition_states.append(told)
-        leaders.add(state.leader)
-    if not topics:
+        state = known.get((key, is_new))
+        if state is None:
+            state = known[key, is_new] = _partition_state(key[1], partition, partition.state, is_new)
+        states.append((key[0], state))
+    if not states:
         return None
     return LeaderAndIsrRequest(
-        controller_id=cluster.controller_id,
-        controller_epoch=cluster.epoch,
-        broker_epoch=cluster.brokers[broker_id].epoch,
-        topic_states=list(topics.values()),
-        live_leaders=_live_leaders(cluster, leaders, listener),
+        **_header(cluster, broker_id),
+        topic_states=[
+            LeaderAndIsrRequest.LeaderAndIsrTopicState(
+                topic_name=name, topic_id=cluster.topics[name].topic_id, partition_states=grouped
+            )
+            for name, grouped in _by_topic(states).items()
+        ],
+        live_leaders=_live_leaders(cluster, {state.leader for _, state in states}, listener),
     )
 
 
@@ -108,19 +126,18 @@ def metadata_of(
     keys: Iterable[TopicPartition],
     deleted: Iterable[tuple[str, Uuid, Collection[int]]] = (),
 ) -> list[UpdateMetadataRequest.UpdateMetadataTopicState]:
-    """The state of `keys`, and the end of topics being `deleted` (name, id, partitions)."""
-    topics: dict[str, UpdateMetadataRequest.UpdateMetadataTopicState] = {}
-    for key in keys:
-        partition = cluster.partition(key)
-        if partition is None or partition.state is None:
-            continue
-        name, index = key
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = UpdateMetadataRequest.UpdateMetadataTopicState(
-                topic_name=name, topic_id=cluster.topics[name].topic_id
-            )
-        topic.partition_states.append(_partition_metadata(cluster, key, index, partition))
+    """Return the state of `keys`, and the end of topics being `deleted` (name, id, partitions)."""
+    states = (
+        (key[0], _partition_metadata(cluster, key, partition, partition.state))
+        for key in keys
+        if (partition := cluster.partition(key)) is not None and partition.state is not None
+    )
+    topics = {
+        name: UpdateMetadataRequest.UpdateMetadataTopicState(
+            topic_name=name, topic_id=cluster.topics[name].topic_id, partition_states=grouped
+        )
+        for name, grouped in _by_topic(states).items()
+    }
     for name, topic_id, indexes in deleted:
         topics[name] = UpdateMetadataRequest.UpdateMetadataTopicState(
             topic_name=name,
@@ -138,11 +155,9 @@ def metadata_of(
 def update_metadata(
     cluster: Cluster, broker_id: int, topics: list[UpdateMetadataRequest.UpdateMetadataTopicState]
 ) -> UpdateMetadataRequest:
-    """All live brokers, and of the topics what is in `topics` (`metadata_of`)."""
+    """Return all live brokers, and of the topics only `topics` (`metadata_of`)."""
     return UpdateMetadataRequest(
-        controller_id=cluster.controller_id,
-        controller_epoch=cluster.epoch,
-        broker_epoch=cluster.brokers[broker_id].epoch,
+        **_header(cluster, broker_id),
         topic_states=topics,
         live_brokers=[
             UpdateMetadataRequest.UpdateMetadataBroker(
@@ -164,12 +179,10 @@ def update_metadata(
 
 
 def _partition_metadata(
-    cluster: Cluster, key: TopicPartition, index: int, partition: Partition
+    cluster: Cluster, key: TopicPartition, partition: Partition, state: PartitionState
 ) -> UpdateMetadataRequest.UpdateMetadataPartitionState:
-    state = partition.state
-    assert state is not None
     return UpdateMetadataRequest.UpdateMetadataPartitionState(
-        partition_index=index,
+        partition_index=key[1],
         controller_epoch=state.controller_epoch,
         leader=state.leader,
         leader_epoch=state.leader_epoch,
@@ -183,36 +196,36 @@ def _partition_metadata(
 def stop_replicas(
     cluster: Cluster, broker_id: int, keys: Iterable[TopicPartition], delete: bool
 ) -> StopReplicaRequest | None:
-    """Stop, and with `delete` remove, these replicas on one broker; None if there are none."""
-    topics: dict[str, StopReplicaRequest.StopReplicaTopicState] = {}
-    for key in keys:
-        name, index = key
-        partition = cluster.partition(key)
-        epoch = -1 if partition is None or partition.state is None else partition.state.leader_epoch
-        if name not in cluster.topics or cluster.topics[name].deleting:
-            epoch = EPOCH_DURING_DELETE
-        topic = topics.setdefault(name, StopReplicaRequest.StopReplicaTopicState(topic_name=name))
-        topic.partition_states.append(
-            StopReplicaRequest.StopReplicaPartitionState(
-                partition_index=index,
-                leader_epoch=epoch,
-                delete_partition=delete,
-            )
-        )
+    """Stop replicas on one broker, and with `delete` remove their logs; None if there are none."""
+    topics = _by_topic((key[0], _replica_to_stop(cluster, key, delete)) for key in keys)
     if not topics:
         return None
     return StopReplicaRequest(
-        controller_id=cluster.controller_id,
-        controller_epoch=cluster.epoch,
-        broker_epoch=cluster.brokers[broker_id].epoch,
-        topic_states=list(topics.values()),
+        **_header(cluster, broker_id),
+        topic_states=[
+            StopReplicaRequest.StopReplicaTopicState(topic_name=name, partition_states=grouped)
+            for name, grouped in topics.items()
+        ],
+    )
+
+
+def _replica_to_stop(
+    cluster: Cluster, key: TopicPartition, delete: bool
+) -> StopReplicaRequest.StopReplicaPartitionState:
+    topic, partition = cluster.topics.get(key[0]), cluster.partition(key)
+    if topic is None or topic.deleting:
+        epoch = EPOCH_DURING_DELETE
+    else:
+        epoch = -1 if partition is None or partition.state is None else partition.state.leader_epoch
+    return StopReplicaRequest.StopReplicaPartitionState(
+        partition_index=key[1], leader_epoch=epoch, delete_partition=delete
     )
 
 
 def answered_with(
     error: ErrorCode, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
 ) -> frozenset[TopicPartition]:
-    """The partitions that were answered with this error."""
+    """Return the partitions that were answered with this error."""
     names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
     code = int(error)
     return frozenset(
@@ -226,8 +239,8 @@ def answered_with(
 def removed_by(
     request: StopReplicaRequest, response: StopReplicaResponse
 ) -> tuple[frozenset[TopicPartition], frozenset[TopicPartition]]:
-    """The partitions that were to be deleted, and are; and those that are not."""
-    asked = {
+    """Return the partitions whose logs were to be deleted and are, and those of which they are not."""
+    requested = {
         TopicPartition(topic.topic_name, partition.partition_index)
         for topic in request.topic_states
         for partition in topic.partition_states
@@ -238,4 +251,4 @@ def removed_by(
         for entry in response.partition_errors
         if not entry.error_code
     }
-    return frozenset(asked & done), frozenset(asked - done)
+    return frozenset(requested & done), frozenset(requested - done)

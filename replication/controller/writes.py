@@ -1,10 +1,11 @@
-"""What the controller writes, each time only if it is still the controller: every multi checks the version of
-/controller_epoch, so that one that was replaced without knowing it can write nothing any more."""
+"""The controller's writes. Each is done only by the present controller: every multi checks the version of
+/controller_epoch, so that a controller that was replaced without its knowledge cannot write any more."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import Gate
@@ -24,8 +25,8 @@ from gregor.replication.store.metadata_store import (
     subtree,
 )
 
-# ZooKeeper takes requests up to 1 MB; a partition's state and path are about 200 bytes.
-# Here the limit is what a loop may be kept from others by one multi: some milliseconds.
+# ZooKeeper accepts requests up to 1 MB; a partition's state and path are about 200 bytes.
+# Here the limit is the time for which one multi holds up an event loop: some milliseconds.
 MAX_OPERATIONS = 150
 MAX_WRITES_AT_ONCE = 4
 
@@ -35,7 +36,7 @@ class Fenced(Exception):
 
 
 class ControllerWrites:
-    """`begin_term` is to be called at each election."""
+    """Writes of all terms; `begin_term` is called at each election."""
 
     def __init__(self, store: MetadataStore, gate: Gate) -> None:
         self.epoch_version = -1
@@ -47,22 +48,22 @@ class ControllerWrites:
         self.epoch_version = epoch_version
 
     async def write(self, write: Write | WriteLast) -> None:
-        """Raises the first error; what comes behind it in the same second may have been done all the same."""
+        """Raises the first error; operations behind it in the same group of multis may be done all the same."""
         batches: list[list[Operation]] = [[]]
         for part in write.parts:
             if len(batches[-1]) + len(part) > MAX_OPERATIONS:
                 batches.append([])
             batches[-1].extend(part)
-        # The store does them in order, and need not wait for us between two of them.
+        # The store does them in order, without a round trip between two of them.
         for first in range(0, len(batches), MAX_WRITES_AT_ONCE):
-            together = batches[first : first + MAX_WRITES_AT_ONCE]
-            results = await asyncio.gather(*map(self._create_missing, together), return_exceptions=True)
+            group = batches[first : first + MAX_WRITES_AT_ONCE]
+            results = await asyncio.gather(*map(self._create_missing, group), return_exceptions=True)
             for result in results:
                 if result is not None:
                     raise result
 
     async def _create_missing(self, operations: list[Operation]) -> None:
-        """A multi that does not mind if the empty parents it creates exist: Kafka makes them apart from the rest."""
+        """Do a multi whose empty parents may exist already: Kafka creates them apart from the rest."""
         while True:
             try:
                 await self.guarded(operations)
@@ -74,6 +75,7 @@ class ControllerWrites:
                 operations = rest
 
     async def guarded(self, operations: list[Operation]) -> None:
+        """Do operations as one multi that checks the controller epoch. Raises Fenced, and what the store raises."""
         if not operations:
             return
         try:
@@ -83,8 +85,18 @@ class ControllerWrites:
                 raise Fenced from error
             raise
 
+    async def delete(self, paths: Iterable[str]) -> None:
+        """Delete nodes, each by itself, that may be gone already."""
+        for path in paths:
+            with suppress(NoNode):
+                await self.guarded([Delete(path)])
+
+    async def delete_children(self, path: str) -> None:
+        with suppress(NoNode):
+            await self.delete([f"{path}/{name}" for name in await self._store.children(path)])
+
     async def drop_reassignments(self, targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> None:
-        """Take requests out of /admin/reassign_partitions, which goes with the last; see DropReassignments."""
+        """Remove requests from /admin/reassign_partitions, and with the last the node; see DropReassignments."""
         while (node := await self._store.get(nodes.REASSIGNMENT)) is not None:
             try:
                 wanted = nodes.decode_reassignments(node[0])
@@ -103,39 +115,40 @@ class ControllerWrites:
                 continue
 
     async def remove_topic(self, name: str) -> None:
+        """Delete the nodes of a topic, its settings, and the request to delete it."""
         path = nodes.topic_path(name)
         made = await self._store.exists(path)
-        # Mostly there is just what brokers make; to look below every partition costs a request for each.
-        doomed = await self._usual_nodes(name)
+        # Usually there are only the nodes that brokers make; listing the children of each partition costs a request.
+        subnodes = await self._usual_nodes(name)
         while True:
-            # With the topic's own node, or the next of that name would lose its settings, or be deleted in its turn.
-            last = doomed[-1:]
+            # In one multi with the topic's own node: the next topic of that name must keep its settings, and its nodes.
+            last = subnodes[-1:]
             for beside in (nodes.config_path("topics", name), nodes.delete_topic_path(name)):
                 if await self._store.exists(beside) is not None:
                     last.append(beside)
             try:
-                below = doomed[:-1]
+                below = subnodes[:-1]
                 while len(below) + len(last) > MAX_OPERATIONS and below:
                     await self.guarded([Delete(one) for one in below[:MAX_OPERATIONS]])
                     del below[:MAX_OPERATIONS]
                 await self.guarded([Delete(one) for one in (*below, *last)])
                 break
             except (NoNode, NotEmpty):
-                # There is more, or less: partitions that never had a leader, or somebody else writes there.
+                # There are more nodes, or fewer: partitions that never had a leader, or another process writes there.
                 found = await self._store.exists(path)
                 if found is not None and (made is None or found.czxid != made.czxid):
-                    break  # another topic: this one is gone, though the answer that said so was lost
-                doomed = await subtree(self._store, path, self._gate)
+                    break  # another topic: this one is gone, though the response to its deletion was lost
+                subnodes = await subtree(self._store, path, self._gate)
 
     async def _usual_nodes(self, name: str) -> list[str]:
-        """Those of a topic of which each partition had a leader, as they can be deleted."""
-        doomed = []
+        """Return the nodes of a topic all of whose partitions had a leader, children before parents."""
+        found = []
         turns = self._gate.turns()
         try:
             for index in await self._store.children(nodes.partitions_path(name)):
                 await turns.next()
                 path = f"{nodes.partitions_path(name)}/{index}"
-                doomed += [f"{path}/state", path]
+                found += [f"{path}/state", path]
         except NoNode:
             return await subtree(self._store, nodes.topic_path(name), self._gate)
-        return [*doomed, nodes.partitions_path(name), nodes.topic_path(name)]
+        return [*found, nodes.partitions_path(name), nodes.topic_path(name)]

@@ -84,14 +84,14 @@ class _Wanted(NamedTuple):
         """Whether the partition still wants just this."""
         partition = self.partition
         return (
-            partition.proposed_isr is self.isr
+            partition.in_sync.proposed_isr is self.isr
             and partition.leader_epoch == self.leader_epoch
             and partition.partition_epoch == self.partition_epoch
         )
 
 
 class AlterPartitionManager:
-    """`submit` takes a partition that has just proposed a set (Partition.propose_isr)."""
+    """`submit` takes a partition that has just proposed a set (InSyncReplicas.propose)."""
 
     def __init__(
         self,
@@ -118,10 +118,12 @@ class AlterPartitionManager:
         self._said = ""
 
     def submit(self, partition: Partition) -> None:
-        isr = partition.proposed_isr
+        isr = partition.in_sync.proposed_isr
         if isr is None:
             return
-        epochs = {broker_id: partition.follower_epoch(broker_id) for broker_id in isr if broker_id != self._broker_id}
+        epochs = {
+            broker_id: partition.in_sync.broker_epoch(broker_id) for broker_id in isr if broker_id != self._broker_id
+        }
         wanted = _Wanted(partition, isr, partition.leader_epoch, partition.partition_epoch, epochs)
         self._pending[wanted.key] = wanted
         if not self._running:
@@ -157,7 +159,7 @@ class AlterPartitionManager:
             version = min(offered[1], AlterPartitionRequest.MAX_VERSION)
             if any(one.partition.topic_id == ZERO_UUID for one in wanted):
                 version = min(version, NAMES_UNTIL)
-            answer: AlterPartitionResponse = await self._link.ask(self._request(wanted, version), version)
+            answer: AlterPartitionResponse = await self._link.send(self._request(wanted, version), version)
         except (OSError, StoreError) as error:
             self._log_once(f"In-sync replicas cannot be altered, the controller is not reached: {error}")
             return False

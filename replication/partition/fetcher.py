@@ -18,6 +18,7 @@ from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import Steps
+from gregor.replication.partition.divergence import truncate_to_epoch
 from gregor.storage.segment.batches import runs_of_batches
 
 if TYPE_CHECKING:
@@ -410,7 +411,7 @@ class Fetcher:
         diverging = data.diverging_epoch
         try:
             if diverging.epoch >= 0 or diverging.end_offset >= 0:
-                followed.partition.truncate_to_epoch(diverging.epoch, diverging.end_offset, now_ms)
+                truncate_to_epoch(followed.log, diverging.epoch, diverging.end_offset, now_ms)
                 self._hold_if_truncated(followed)
             else:
                 begun = False

@@ -33,6 +33,10 @@ class DelayedOperations:
         self._running = False
         self._again = False
 
+    def __len__(self) -> int:
+        """Return the number of watchers and of acknowledgements that are not due yet."""
+        return len(self._watchers) + len(self._commits)
+
     @property
     def running(self) -> bool:
         return self._running
@@ -46,7 +50,7 @@ class DelayedOperations:
     def unwatch(self, handle: int) -> None:
         """Forget a watcher; it is not called again, not even by a round in progress. Unknown handles are ignored."""
         self._watchers.pop(handle, None)
-        self._settle()
+        self._update_active()
 
     def await_offset(self, offset: int, callback: Committed) -> None:
         """Queue an acknowledgement. Inside a callback it is looked at before the running round ends."""
@@ -54,7 +58,7 @@ class DelayedOperations:
         heapq.heappush(self._commits, (offset, self._sequence, callback))
         self.active = True
 
-    def stir(self, verdict: Callable[[int], ErrorCode | None]) -> None:
+    def notify_watchers(self, verdict: Callable[[int], ErrorCode | None]) -> None:
         """`run` where there is nothing new for acknowledgements, but what the watchers bring about."""
         if self._running or not self._watchers:
             self._again = True
@@ -85,7 +89,7 @@ class DelayedOperations:
                     break
         finally:
             self._running = False
-            self._settle()
+            self._update_active()
 
     def _answer_commits(self, verdict: Callable[[int], ErrorCode | None]) -> None:
         # The verdict is asked again for each: a callback may have moved the partition.
@@ -109,5 +113,5 @@ class DelayedOperations:
             except Exception:
                 _log.exception("A partition watcher failed")
 
-    def _settle(self) -> None:
+    def _update_active(self) -> None:
         self.active = bool(self._watchers or self._commits)

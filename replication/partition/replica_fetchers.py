@@ -352,7 +352,7 @@ class _Link:
         request = ListOffsetsRequest(
             replica_id=self._followers.settings.fetcher.broker_id, topics=list(topics.values())
         )
-        answer: ListOffsetsResponse = await peer.ask(request)
+        answer: ListOffsetsResponse = await peer.send(request)
         found: dict[TopicPartitionKey, tuple[int, int]] = {}
         for answered in answer.topics:
             for one in answered.partitions:

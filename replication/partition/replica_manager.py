@@ -209,9 +209,8 @@ class ReplicaManager:
 
     def _accept_topic_id(self, partition: Partition, topic_id: Uuid) -> bool:
         """Whether it had none so far: an old release made the topic, and a controller has given it one since."""
-        if partition.topic_id != ZERO_UUID or topic_id == ZERO_UUID:
+        if not partition.accept_topic_id(topic_id):
             return False
-        partition.topic_id = topic_id
         self.by_topic_id[topic_id, partition.partition] = partition
         return True
 
@@ -236,9 +235,7 @@ class ReplicaManager:
     def _open_log(self, partition: Partition, is_new: bool) -> None:
         config = self._topic_config(partition.topic)
         log = self._logs.get_or_create(partition.topic, partition.partition, partition.topic_id, config, is_new=is_new)
-        # From the checkpoint; recovery may have cut the log below it, retention moved its start above it.
-        log.high_watermark = min(max(log.high_watermark, log.log_start_offset), log.log_end_offset)
-        partition.log = log
+        partition.use_log(log)
 
     # -- disks ---------------------------------------------------------------------------------------------------
 
@@ -293,7 +290,7 @@ class ReplicaManager:
         """The partition's log lies in another data folder from now on; all else is as it was."""
         partition = self.partitions.get((log.topic, log.partition))
         if partition is not None and partition.log is not None:
-            partition.log = log
+            partition.use_log(log)
             self.generation += 1
             for listener in self.on_log_moved:
                 listener(partition)

@@ -13,7 +13,7 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 """The value of replica.selector.class that has consumers sent to replicas in their rack."""
 
 
-def closest_replica(partition: Partition, offset: int, rack: str, racks: Mapping[int, str | None]) -> int | None:
+def preferred_read_replica(partition: Partition, offset: int, rack: str, racks: Mapping[int, str | None]) -> int | None:
     """The in-sync follower in the consumer's rack that has most, or None: then the consumer stays with the leader.
 
     `racks`: of the live brokers that the consumer can reach. A follower that does not have the offset is none to send
@@ -23,7 +23,7 @@ def closest_replica(partition: Partition, offset: int, rack: str, racks: Mapping
         return None
     found = [
         (follower.log_end_offset, follower.last_caught_up_ms, follower.broker_id)
-        for follower in partition.followers_in_sync()
+        for follower in partition.in_sync.followers_in_sync()
         if racks.get(follower.broker_id) == rack and follower.log_start_offset <= offset <= follower.log_end_offset
     ]
     return max(found)[2] if found else None

@@ -22,6 +22,7 @@ from gregor.protocol.messages import (
 from gregor.replication.controller.loop import ControllerLoop
 from gregor.replication.store import nodes
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
+from gregor.replication.store.metadata_store import Delete
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment, TopicAssignment
 from gregor.replication.store.registration import make_persistent_nodes, register
 from gregor.replication.store.topic_configs import TopicConfigs
@@ -103,9 +104,19 @@ class Brokers:
         return led
 
 
+class ExpiringStore(EmbeddedStore):
+    """A store whose session can end as one of ZooKeeper does."""
+
+    async def lose_session(self) -> None:
+        """Begin another session: the ephemeral nodes of the old one are gone, its watches dead."""
+        self._tree.drop_watches()
+        await self.multi([Delete(path) for path in self._tree.owned_by(self.session_id)])
+        self.session_id += 1
+
+
 class Subject:
     def __init__(self, folder: Path) -> None:
-        self.store = EmbeddedStore(str(folder / FILE_NAME))
+        self.store = ExpiringStore(str(folder / FILE_NAME))
         self.brokers = Brokers()
         self.tasks: set[asyncio.Future[None]] = set()
 
@@ -136,7 +147,7 @@ class Subject:
     async def settle(self) -> None:
         """Until the controller rests and every reachable broker has heard everything."""
         for _ in range(20):
-            await self.loop.wait_until(self.loop._is_quiet, 30_000)
+            await self.loop.until_idle(30_000)
             await asyncio.sleep(0)
 
     async def state(self, name: str, index: int = 0) -> PartitionState:

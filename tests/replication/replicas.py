@@ -41,7 +41,7 @@ class Replica:
         self.broker_id = broker_id
         self.files = MemoryFiles()
         self.partition = Partition(topic, 0, topic_id, broker_id, lag_time_max_ms=10_000)
-        self.partition.log = open_log(self.files, segment_bytes=600)
+        self.partition.use_log(open_log(self.files, segment_bytes=600))
         self.fetcher = Fetcher(FetcherSettings(broker_id, backoff_ms=1000))
         self.session: dict[TopicPartitionKey, FetchRequest.FetchPartition] = {}
 

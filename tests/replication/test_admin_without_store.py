@@ -11,12 +11,15 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import AllocateProducerIdsRequest, AlterPartitionRequest
+from gregor.protocol.topic_partition import TopicPartition
+from gregor.protocol.turns import run_all
 from gregor.replication.admin.configs import replacement
 from gregor.replication.admin.topics import NewTopic
-from gregor.replication.controller import loop as controller_loop
 from gregor.replication.controller.answers import ControllerAnswers
+from gregor.replication.controller.requests import metadata_of, update_metadata
 from gregor.replication.store import nodes, time_limit
 from gregor.replication.store.embedded import EmbeddedStore
+from gregor.replication.store.metadata_store import Create, Delete
 from tests.replication.fakes import on_loop
 from tests.replication.test_single_node import Node, node
 
@@ -98,17 +101,18 @@ async def test_what_waits_for_the_controller_s_turn_is_given_up(
         await running.admin.create_topic("t")
         away = shut(running, monkeypatch)
         admin, loop = running.admin, running.controller
-        loop._put(controller_loop._Read(nodes.BROKER_IDS))  # as after every lost connection
+        # The controller begins to read the registrations again.
+        await EmbeddedStore.multi(running.store, [Create(f"{nodes.BROKER_IDS}/no-broker")])
         begun: list[str] = []
 
         async def work(*_: Any) -> None:
             begun.append("work")
 
         async with asyncio.timeout(30):
-            elected = await admin.elect_leaders([("t", 0)], 10)
+            elected = await admin.replicas.elect_leaders([("t", 0)], 10)
         assert codes(elected.values()) == [ErrorCode.REQUEST_TIMED_OUT]
-        assert await code(admin.reassign({("t", 0): (0,)}, 10)) is ErrorCode.REQUEST_TIMED_OUT
-        assert await code(admin.reassignments(None, 10)) is ErrorCode.REQUEST_TIMED_OUT
+        assert await code(admin.replicas.reassign({("t", 0): (0,)}, 10)) is ErrorCode.REQUEST_TIMED_OUT
+        assert await code(admin.replicas.reassignments(None, 10)) is ErrorCode.REQUEST_TIMED_OUT
         assert await code(time_limit.TimeLimit().within(lambda: loop.in_turn(work))) is ErrorCode.REQUEST_TIMED_OUT
         answers = ControllerAnswers(loop, running.store)
         told = await answers.alter_partition(AlterPartitionRequest(broker_id=0), 3)
@@ -116,7 +120,7 @@ async def test_what_waits_for_the_controller_s_turn_is_given_up(
         assert away.waiting == 1  # the controller itself
         away.open.set()
         monkeypatch.undo()
-        assert await admin.elect_leaders([("t", 0)], 30_000) != {}
+        assert await admin.replicas.elect_leaders([("t", 0)], 30_000) != {}
         assert begun == []
 
 
@@ -127,13 +131,14 @@ async def test_who_was_replaced_meanwhile_learns_from_the_next_controller_how_it
             running.controller.wait_until(lambda: running.image.topic("t") is not None, 30_000)
         )
         await running.admin.create_topic("u")
-        await asyncio.sleep(0)
-        running.controller._resign()
-        for _ in range(5):
-            await asyncio.sleep(0)
+        cluster = running.controller.cluster
+        assert cluster is not None
+        claim = nodes.encode_controller(2, 0)
+        await running.store.multi([Delete(nodes.CONTROLLER), Create(nodes.CONTROLLER, claim)])
+        await running.controller.until_idle(30_000)
+        assert not running.controller.is_active
         assert not decided.done()
-        known = running.image._topics["u"]
-        running.image._topics["t"] = known
-        for listener in running.image.on_update:
-            listener()
+        [created] = metadata_of(cluster, [TopicPartition("u", 0)])
+        created.topic_name, created.topic_id = "t", bytes(15) + b"t"
+        assert run_all(running.image.apply(update_metadata(cluster, 0, [created]))).error_code == 0
         assert await decided is True

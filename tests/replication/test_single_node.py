@@ -21,7 +21,8 @@ from gregor.protocol.records.batch import build_batch
 from gregor.protocol.turns import run_all
 from gregor.replication.admin.config_changes import ConfigChange, ConfigOperation
 from gregor.replication.admin.configs import incremental, replacement
-from gregor.replication.admin.topics import NOTIFIED_WITHIN_MS, Admin, NewTopic
+from gregor.replication.admin.controller_wait import NOTIFIED_WITHIN_MS
+from gregor.replication.admin.topics import Admin, NewTopic
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.loop import ControllerLoop
 from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
@@ -91,7 +92,7 @@ class Node:
     def settings_changed(self, topics: Collection[str]) -> Iterator[None]:
         for partition in self.replicas.partitions.values():
             if partition.topic in topics and partition.log is not None:
-                partition.log.config = self.configs.log_config(partition.topic)
+                partition.log.configure(self.configs.log_config(partition.topic))
             yield
 
     async def stop(self) -> None:
@@ -236,7 +237,7 @@ async def test_a_topic_made_by_an_old_tool_is_served(tmp_path: Path) -> None:
         await running.store.create("/admin/delete_topics/old")
         await running.store.create("/admin/delete_topics/none")
         assert await running.controller.wait_until(lambda: running.image.topic("old") is None, 30_000)
-        await running.controller.wait_until(running.controller._is_quiet, 30_000)
+        await running.controller.until_idle(30_000)
         assert await running.store.children("/admin/delete_topics") == []
 
 
@@ -273,7 +274,7 @@ async def test_a_failed_disk_takes_its_partitions_offline_and_leaves_the_others(
 
         monkeypatch.setattr(running.logs, "get_or_create", failing)
         await running.admin.create_topic("t", 3)
-        await running.controller.wait_until(running.controller._is_quiet, 30_000)
+        await running.controller.until_idle(30_000)
         topic = running.image.topic("t")
         assert topic is not None
         assert {index: state.leader for index, state in topic.partitions.items()} == {0: 0, 1: -1, 2: 0}
@@ -347,12 +348,12 @@ async def test_deletion_can_be_switched_off(tmp_path: Path) -> None:
         assert error is not None and error.code is ErrorCode.TOPIC_DELETION_DISABLED
         # A tool's request by node is taken away without effect.
         await running.store.create("/admin/delete_topics/t")
-        await running.controller.wait_until(running.controller._is_quiet, 30_000)
+        await running.controller.until_idle(30_000)
         assert await running.store.children("/admin/delete_topics") == []
         assert running.replicas.get("t", 0) is not None
         # So is one that was made while there was no controller.
         await running.store.multi([Create("/admin/delete_topics/t"), Delete("/controller")])
-        await running.controller.wait_until(running.controller._is_quiet, 30_000)
+        await running.controller.until_idle(30_000)
         assert await running.store.children("/admin/delete_topics") == []
         assert running.replicas.get("t", 0) is not None
 
@@ -364,7 +365,7 @@ async def test_a_deletion_cut_short_is_finished_by_the_next_start(tmp_path: Path
         await first.controller.stop()
         await first.store.create("/admin/delete_topics/t")
     async with node(tmp_path) as second:
-        await second.controller.wait_until(second.controller._is_quiet, 30_000)
+        await second.controller.until_idle(30_000)
         assert second.image.topic("t") is None
         assert await second.store.exists("/brokers/topics/t") is None
         assert len(second.removed) == 2
@@ -376,11 +377,11 @@ async def test_who_is_fenced_by_an_edited_epoch_stands_again(tmp_path: Path) -> 
         assert running.controller.is_active
         # What a second controller's election does to the nodes.
         await running.store.delete("/controller")
-        await running.controller.wait_until(running.controller._is_quiet, 30_000)
+        await running.controller.until_idle(30_000)
         assert running.controller.cluster is not None and running.controller.cluster.epoch == 2
         await running.store.set("/controller_epoch", b"9")
         await running.store.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')
-        await running.controller.wait_until(running.controller._is_quiet, 30_000)
+        await running.controller.until_idle(30_000)
         # Nothing was written in the old epoch; with /controller still its own it stood again by itself.
         assert running.controller.cluster is not None and running.controller.cluster.epoch == 10
         state = await running.store.get(nodes.state_path("t", 0))
@@ -417,8 +418,8 @@ async def test_whoever_changed_topics_is_answered_when_the_other_brokers_know(
     async with node(tmp_path) as running:
         told: list[int] = []
 
-        async def until_notified(most_s: float) -> None:
-            assert 0 < most_s <= NOTIFIED_WITHIN_MS / 1000
+        async def until_notified(timeout_s: float) -> None:
+            assert 0 < timeout_s <= NOTIFIED_WITHIN_MS / 1000
             topic = running.image.topic("t")
             told.append(0 if topic is None else len(topic.partitions))
 

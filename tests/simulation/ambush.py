@@ -89,7 +89,7 @@ class Ambush:
             node = machine.running
             if node is not None and host_of(node.broker_id) == host:
                 for partition in node.replicas.partitions.values():
-                    joining = set(partition.proposed_isr or ()) - set(partition.isr)
+                    joining = set(partition.in_sync.proposed_isr or ()) - set(partition.isr)
                     if joining:
                         return partition, min(joining)
         return None

@@ -205,15 +205,15 @@ class Faults:
 
     def _proposed(self, key: tuple[str, int]) -> list[Sequence[int]]:
         """What those who lead a partition have asked for: it may be granted late."""
-        return [led.proposed_isr for led in self._led(key) if led.proposed_isr]
+        return [led.in_sync.proposed_isr for led in self._led(key) if led.in_sync.proposed_isr]
 
     def _is_counted_on(self, key: tuple[str, int]) -> bool:
         assert self._lossy is not None
         log = self._world.log(self._lossy, key)
         end = -1 if log is None else log.log_end_offset
         for led in self._led(key):
-            follower = led._followers.get(self._lossy)
-            if self._lossy in led._maximal_isr and follower is not None and follower.log_end_offset > end:
+            follower = led.in_sync.followers.get(self._lossy)
+            if self._lossy in led.in_sync.maximal_isr and follower is not None and follower.log_end_offset > end:
                 return True
         return False
 

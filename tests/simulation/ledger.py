@@ -215,7 +215,7 @@ class Ledger:
         """Whom the controller takes for in sync a leader waits for, even if it was not told yet (KIP-497)."""
         state = self._states[key]
         if state.leader == partition.local_id and state.leader_epoch == partition.leader_epoch:
-            missing = set(state.isr) - partition._maximal_isr
+            missing = set(state.isr) - partition.in_sync.maximal_isr
             if missing:
                 self.violation(f"{key}: leader {partition.local_id} does not wait for {missing}, who are in sync")
 
@@ -306,12 +306,12 @@ class Ledger:
             if (
                 broker_id not in partition.isr
                 or process.frozen
-                or partition.proposed_isr is not None
-                or partition._in_sync(broker_id, now_ms)
+                or partition.in_sync.proposed_isr is not None
+                or partition.in_sync.keeps_up(broker_id, partition.log_end_offset, now_ms)
             ):
                 self._lagging.pop(place, None)
                 continue
-            caught_up_ms = partition._followers[broker_id].last_caught_up_ms
+            caught_up_ms = partition.in_sync.followers[broker_id].last_caught_up_ms
             since_s, caught_up_before_ms = self._lagging.get(place, (0.0, -1))
             if caught_up_before_ms != caught_up_ms:
                 self._lagging[place] = world.loop.time(), caught_up_ms  # it has caught up between two looks

@@ -58,11 +58,11 @@ MUTANTS = (
     ),
     mutant(
         "the high watermark goes by the proposed, smaller ISR",
-        Edit("replication", "propose_isr", "frozenset(self.isr) | frozenset(isr)", "frozenset(isr)"),
+        Edit("replication", "propose", "frozenset(self.isr) | frozenset(isr)", "frozenset(isr)"),
     ),
     mutant(
         "the high watermark goes by the leader alone",
-        Edit("replication", "_advance_high_watermark", "new = position", "continue"),
+        Edit("replication", "advance_high_watermark", "new = position", "continue"),
     ),
     mutant(
         "acks=all is answered at once",
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     mutant(
         "min.insync.replicas is ignored",
-        Edit("replication", "_effective_min_isr", "return ANY", "return 1"),
+        Edit("replication", "effective_min_isr", "return ANY", "return 1"),
     ),
     mutant(
         "consumers read beyond the high watermark",
@@ -86,9 +86,7 @@ MUTANTS = (
     ),
     mutant(
         "the ISR grows by who has not reached the epoch's begin",
-        Edit(
-            "replication", "isr_to_expand", "max(self.high_watermark, self.epoch_start_offset)", "self.high_watermark"
-        ),
+        Edit("replication", "isr_to_expand", "max(high_watermark, self.epoch_start_offset)", "high_watermark"),
     ),
     mutant(
         "the ISR never shrinks",
@@ -96,7 +94,7 @@ MUTANTS = (
     ),
     mutant(
         "a follower does not cut off what differs",
-        Edit("replication", "_write", "ANY.truncate_to_epoch(ANY_1, ANY_2, ANY_3)", "None"),
+        Edit("replication", "_write", "truncate_to_epoch(ANY_1, ANY_2, ANY_3, ANY_4)", "None"),
     ),
     mutant(
         "a follower cuts off one record too few",
@@ -152,7 +150,7 @@ MUTANTS = (
     ),
     mutant(
         "a proposal that is repeated names a follower's present life",
-        Edit("replication", "_member", "one.member_epochs[broker_id]", "one.partition.follower_epoch(broker_id)"),
+        Edit("replication", "_member", "one.member_epochs[broker_id]", "one.partition.in_sync.broker_epoch(broker_id)"),
     ),
     mutant(
         "a proposal without an answer counts as refused",
@@ -218,11 +216,11 @@ MUTANTS = (
     ),
     mutant(
         "what is said of a log that is being checked is forgotten",
-        Edit("broker", "_roles_of_loaded", "self._kept[key] = ANY", "pass"),
+        Edit("broker", "hold_back", "self._kept[key] = ANY", "pass"),
     ),
     mutant(
         "a log deleted after its check is told to nobody",
-        Edit("broker", "_catch_up", "self.must_be_asked = True", "pass"),
+        Edit("broker", "_catch_up", "self.must_notify_controller = True", "pass"),
     ),
     mutant(
         "followers do not learn what idempotent producers did",
@@ -263,11 +261,11 @@ MUTANTS = (
     # Where consumers read.
     mutant(
         "a consumer is sent to a replica of any rack",
-        Edit("replication", "closest_replica", "racks.get(follower.broker_id) == rack", "True"),
+        Edit("replication", "preferred_read_replica", "racks.get(follower.broker_id) == rack", "True"),
     ),
     mutant(
         "a consumer is sent away from a leader of its own rack",
-        Edit("replication", "closest_replica", "racks.get(partition.local_id) == rack", "False"),
+        Edit("replication", "preferred_read_replica", "racks.get(partition.local_id) == rack", "False"),
     ),
 )
 

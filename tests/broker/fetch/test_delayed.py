@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,16 +15,10 @@ from gregor.replication.partition.purgatory import DelayedOperations
 
 class FakePartition:
     def __init__(self) -> None:
-        self.waiters = DelayedOperations()
-
-    def watch(self, callback: Callable[[], None]) -> int:
-        return self.waiters.watch(callback)
-
-    def unwatch(self, handle: int) -> None:
-        self.waiters.unwatch(handle)
+        self.delayed = DelayedOperations()
 
     def move(self) -> None:
-        self.waiters.run(lambda offset: None)
+        self.delayed.run(lambda offset: None)
 
 
 class FakeRead:
@@ -78,7 +72,7 @@ class Poll:
 
     @property
     def watching(self) -> list[bool]:
-        return [partition.waiters.active for partition in self.partitions]
+        return [partition.delayed.active for partition in self.partitions]
 
 
 @pytest.fixture

@@ -200,7 +200,7 @@ def test_with_nothing_behind_it_the_request_waits_on(harness: Harness, topic: st
     marker = build_batch([(b"\0\0\0\1", b"\0\0\0\0\0\0")], producer_id=7, producer_epoch=0, control=True)
     partition.append(bytearray(marker), harness.broker.now_ms(), 1, from_client=False)
     task = harness.begin(fetch_request([(topic, 0, 0), (topic, 1, 0)], max_wait_ms=30_000), version)
-    harness.until(lambda: bool(partition._delayed.active) or task.done())
+    harness.until(lambda: bool(partition.delayed.active) or task.done())
     assert not task.done()
     harness.produce(topic, b"after")
     found = [data for one in harness.run(task).responses for data in one.partitions]
@@ -229,10 +229,10 @@ def test_a_client_that_leaves_gives_everything_back(harness: Harness, topic: str
     assert partition.log is not None
     file: Any = partition.log.segments[0].log
     waiting = harness.begin(fetch_request([(topic, 0, 0)], max_wait_ms=10_000), 2)
-    assert partition._delayed.active
+    assert partition.delayed.active
     waiting.cancel()
     harness.turn()
-    assert not partition._delayed.active
+    assert not partition.delayed.active
     # Records come in the turn of the loop in which the client left: they are read for nobody.
     errors: list[Any] = []
     harness.loop.set_exception_handler(lambda loop, context: errors.append(context))

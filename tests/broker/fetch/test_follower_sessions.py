@@ -99,7 +99,7 @@ def busy(harness: Harness) -> list[int]:
 
 
 def state_of(partition: Partition) -> Any:
-    return partition._followers[FOLLOWER]
+    return partition.in_sync.followers[FOLLOWER]
 
 
 def idle(harness: Harness, topic: str) -> tuple[Fetches, FollowerSession]:
@@ -129,7 +129,7 @@ def test_only_what_moves_is_looked_at(harness: Harness, topic: str, version: int
     assert busy(harness) == [2]
     third = follower.ask({})
     assert {index: [record.value for record in records_of(data)] for index, data in third.items()} == {2: [b"b"]}
-    assert partition_of(harness, topic).follower_epoch(FOLLOWER) == (77 if version >= 15 else -1)
+    assert partition_of(harness, topic).in_sync.broker_epoch(FOLLOWER) == (77 if version >= 15 else -1)
 
 
 def test_an_answer_that_was_lost_is_given_again(harness: Harness, topic: str) -> None:
@@ -145,8 +145,8 @@ def test_one_that_was_idle_was_level_until_its_sessions_last_fetch(harness: Harn
     _, session = idle(harness, topic)
     harness.produce(topic, b"a")
     assert state_of(partition).last_caught_up_ms == session.last_fetch_ms
-    assert partition.isr_to_shrink(session.last_fetch_ms + 30_000) is None
-    assert partition.isr_to_shrink(session.last_fetch_ms + 30_001) == [0]
+    assert partition.in_sync.isr_to_shrink(partition.log_end_offset, session.last_fetch_ms + 30_000) is None
+    assert partition.in_sync.isr_to_shrink(partition.log_end_offset, session.last_fetch_ms + 30_001) == [0]
 
 
 def test_one_that_was_idle_was_level_until_its_session_ended(harness: Harness, topic: str) -> None:
@@ -202,12 +202,12 @@ def test_where_retention_has_the_log_begin_is_told_of_a_partition_at_rest(harnes
         follower.ask({0: 2})
     waiting = follower.begin({})
     partition = partition_of(harness, topic)
-    partition.look_again(harness.broker.now_ms())
+    partition.check_progress(harness.broker.now_ms())
     harness.turn()
     assert not waiting.done()
     assert partition.log is not None
     partition.log.advance_log_start_offset(2)
-    partition.look_again(harness.broker.now_ms())
+    partition.check_progress(harness.broker.now_ms())
     (found,) = harness.run(waiting).responses
     assert [data.log_start_offset for data in found.partitions] == [2]
 
@@ -243,7 +243,7 @@ def test_a_fetcher_that_comes_back_takes_its_place_anew(harness: Harness, topic:
     assert len(harness.broker.follower_sessions) == 2
     harness.broker.follower_sessions.forget(lambda broker_id: broker_id != FOLLOWER)
     assert len(harness.broker.follower_sessions) == 0
-    assert not partition_of(harness, topic)._delayed.active
+    assert not partition_of(harness, topic).delayed.active
 
 
 def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
@@ -321,7 +321,7 @@ def test_a_session_is_counted(harness: Harness, topic: str) -> None:
     gone = follower.request({})
     gone.forgotten_topics_data = [FetchRequest.ForgottenTopic(topic_id=follower.name, partitions=[0])]
     assert harness.ask(gone, 17).responses == []
-    assert not partition_of(harness, topic)._delayed.active
+    assert not partition_of(harness, topic).delayed.active
 
 
 def test_who_catches_up_is_proposed(harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:

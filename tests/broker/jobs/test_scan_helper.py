@@ -78,7 +78,7 @@ def alone(crashed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyte
         (copy / folder.name).mkdir()
         (copy / folder.name / f"{0:020d}.log").write_bytes((folder / f"{0:020d}.log").read_bytes())
     with monkeypatch.context() as patch:
-        patch.setattr(ScanHelper, "takes", lambda *_: False)
+        patch.setattr(ScanHelper, "accepts", lambda *_: False)
         found, walks = loaded(copy)
     assert walks == 0
     assert all(one[0][::2] == (BATCHES - 1, [(5, 0)]) for one in found.values())
@@ -160,13 +160,13 @@ def test_what_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
         return Task()
 
     monkeypatch.setattr(scan_helper.asyncio, "create_task", create_task)
-    assert not helper.takes("", walk(99), 10**9), "too little of it is left"
-    assert not helper.takes("", walk(200), 9_990), "too little is left in all"
-    assert helper.takes("", walk(200), 10_000)
-    assert helper.takes("", walk(200), 10_000)
+    assert not helper.accepts("", walk(99), 10**9), "too little of it is left"
+    assert not helper.accepts("", walk(200), 9_990), "too little is left in all"
+    assert helper.accepts("", walk(200), 10_000)
+    assert helper.accepts("", walk(200), 10_000)
     assert len(served) == 1
-    assert not helper.takes("", walk(200), 19_990), "too little for a second process"
-    assert helper.takes("", walk(200), 20_000)
-    assert helper.takes("", walk(200), 20_000)
-    assert not helper.takes("", walk(200), 10**9), "no processor for a third one"
+    assert not helper.accepts("", walk(200), 19_990), "too little for a second process"
+    assert helper.accepts("", walk(200), 20_000)
+    assert helper.accepts("", walk(200), 20_000)
+    assert not helper.accepts("", walk(200), 10**9), "no processor for a third one"
     assert len(served) == 2

@@ -143,7 +143,6 @@ def commit(group: str, topic: str) -> OffsetCommitRequest:
 def left_behind(broker: Broker) -> dict[str, Any]:
     """All that connections may hold, where there is any."""
     budget = broker.receive_budget
-    waiters = [partition._delayed for partition in broker.replicas.partitions.values()]
     held = {
         "connections": len(broker.connections),
         "by address": dict(broker.connections._by_host),
@@ -151,7 +150,7 @@ def left_behind(broker: Broker) -> dict[str, Any]:
         "receiving": sum(lane.used for lane in budget._lanes) + budget.waiting,
         "routes": broker.route_slots.used,
         "unfinished": len(broker.background._kept),
-        "waiting": sum(len(one._watchers) + len(one._commits) for one in waiters),
+        "waiting": sum(len(partition.delayed) for partition in broker.replicas.partitions.values()),
         "in memory": sum(type(one) is Connection and one._broker is broker for one in gc.get_objects()),
     }
     return {name: found for name, found in held.items() if found}

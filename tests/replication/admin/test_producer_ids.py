@@ -31,7 +31,7 @@ class Controller:
         assert api_key == 67
         return self.versions
 
-    async def ask(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+    async def send(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         self.asked.append(request)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):

@@ -34,7 +34,7 @@ class FakePeer:
         self.asked: list[tuple[Any, int | None]] = []
         self.made.append(self)
 
-    async def ask(self, request: Any, *, newest: int | None = None) -> Any:
+    async def send(self, request: Any, *, newest: int | None = None) -> Any:
         assert not self.closed
         self.asked.append((request, newest))
         return self.address
@@ -153,21 +153,21 @@ async def test_the_way_to_the_controller(made: list[FakePeer]) -> None:
     asked = AllocateProducerIdsRequest()
     assert await link.offered(67) is None
     for _ in range(2):
-        assert await link.ask(asked, 0) == ("near", 92)
+        assert await link.send(asked, 0) == ("near", 92)
     (peer,) = made
     assert (peer.client_id, peer.asked) == ("broker-1", [(asked, 0), (asked, 0)])
     known.controller_id = 3
-    assert await link.ask(asked) == ("near", 93)
+    assert await link.send(asked) == ("near", 93)
     assert [peer.closed for peer in made] == [True, False]
     # Elected here: whatever the image says.
     own.is_active = True
-    assert await link.ask(asked) == ("own", AllocateProducerIdsRequest.MAX_VERSION)
+    assert await link.send(asked) == ("own", AllocateProducerIdsRequest.MAX_VERSION)
     assert await link.offered(67) == (0, 0)
     assert await link.offered(56) == (0, 3)
     own.is_active = False
     for nobody in (1, -1, 9):
         known.controller_id = nobody
         with pytest.raises(PeerError, match="not known"):
-            await link.ask(asked)
+            await link.send(asked)
     assert all(peer.closed for peer in made)
     link.close()

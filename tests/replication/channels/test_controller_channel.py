@@ -55,7 +55,7 @@ async def test_a_controller_that_was_replaced_is_not_waited_for() -> None:
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         told(image, 1, {0: 1, 1: port})
-        question = asyncio.ensure_future(link.ask(AllocateProducerIdsRequest()))
+        question = asyncio.ensure_future(link.send(AllocateProducerIdsRequest()))
         await asked.wait()
         told(image, 1, {0: 1, 1: port, 2: 3})
         await asyncio.sleep(0.01)
@@ -72,9 +72,9 @@ async def test_nobody_is_known() -> None:
     for controller_id, ports in ((-1, {}), (1, {0: 1}), (0, {0: 1})):
         told(image, controller_id, ports)
         with pytest.raises(PeerError, match="not known"):
-            await link.ask(AllocateProducerIdsRequest())
+            await link.send(AllocateProducerIdsRequest())
     own.is_active = True
-    assert (await link.ask(AllocateProducerIdsRequest(), 0)).producer_id_start == 0
+    assert (await link.send(AllocateProducerIdsRequest(), 0)).producer_id_start == 0
     assert await link.offered(AllocateProducerIdsRequest.API_KEY) == (0, 0)
 
 
@@ -84,7 +84,7 @@ async def test_a_channel_without_the_own_controller_sends_to_others_only() -> No
     channel = ControllerChannel(0, image, None, "PLAINTEXT", 60_000, LoopGate())
     told(image, 0, {0: 1})
     with pytest.raises(PeerError, match="not known"):
-        await channel.ask(AllocateProducerIdsRequest())
+        await channel.send(AllocateProducerIdsRequest())
     with pytest.raises(PeerError, match="not known"):
         await channel.offered(AllocateProducerIdsRequest.API_KEY)
 

@@ -1,8 +1,9 @@
-"""The connection to another broker: to a real one, and to one that says what none would."""
+"""The connection to another broker: to one that responds as it should, and to one that violates the protocol."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -22,6 +23,7 @@ from gregor.protocol.messages import (
     MetadataResponse,
     ResponseHeader,
 )
+from gregor.protocol.turns import Gate
 from gregor.replication.channels import peer as peer_module
 from gregor.replication.channels.peer import Peer, PeerError
 from tests.replication.fakes import on_loop
@@ -44,7 +46,9 @@ def versions_answer(correlation_id: int) -> bytes:
 
 
 @asynccontextmanager
-async def broker(answer: Answer, piece_bytes: int = 1 << 20) -> AsyncIterator[tuple[Peer, list[tuple[int, int]]]]:
+async def broker(
+    answer: Answer, piece_bytes: int = 1 << 20, timeout_ms: int = 5_000, gate: Gate | None = None
+) -> AsyncIterator[tuple[Peer, list[tuple[int, int]]]]:
     """A peer of a broker that answers (key, version, correlation id) with these bytes; None ends the connection."""
     asked: list[tuple[int, int]] = []
     served: set[asyncio.Task[Any] | None] = set()
@@ -72,7 +76,7 @@ async def broker(answer: Answer, piece_bytes: int = 1 << 20) -> AsyncIterator[tu
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()[:2]
-    peer = Peer(host, port, "test", 5_000, LoopGate())
+    peer = Peer(host, port, "test", timeout_ms, gate or LoopGate())
     try:
         yield peer, asked
     finally:
@@ -91,17 +95,17 @@ def metadata(key: int, version: int, correlation_id: int) -> bytes:
 async def test_the_newest_common_version_over_one_connection() -> None:
     async with broker(metadata) as (peer, asked):
         for _ in range(3):
-            assert (await peer.ask(MetadataRequest())).controller_id == 7
+            assert (await peer.send(MetadataRequest())).controller_id == 7
         assert asked == [(18, 0), (3, 9), (3, 9), (3, 9)]
         with pytest.raises(PeerError, match="LEADER_AND_ISR"):
-            await peer.ask(LeaderAndIsrRequest())
+            await peer.send(LeaderAndIsrRequest())
 
 
 @on_loop
 async def test_what_is_offered_is_known_before_anything_is_asked() -> None:
     async with broker(metadata) as (peer, asked):
         assert [await peer.offered(key) for key in (3, 4, 18)] == [(1, 9), None, (0, 3)]
-        assert (await peer.ask(MetadataRequest(), newest=5)).controller_id == 7
+        assert (await peer.send(MetadataRequest(), newest=5)).controller_id == 7
         assert asked == [(18, 0), (3, 5)]
     with pytest.raises(PeerError):
         await peer.offered(3)
@@ -119,7 +123,7 @@ async def test_answers_larger_than_the_buffer_in_pieces(piece_bytes: int) -> Non
 
     async with broker(fetched, piece_bytes) as (peer, _):
         for _ in range(2):
-            answer = await peer.ask(FetchRequest())
+            answer = await peer.send(FetchRequest())
             found = answer.responses[0].partitions[0].records
             assert isinstance(found, memoryview)
             assert found == records
@@ -141,7 +145,7 @@ def test_an_answer_may_end_where_the_buffer_does(over_bytes: int) -> None:
     async def ask() -> None:
         async with broker(answer) as (peer, asked):
             for _ in range(3):
-                assert len((await peer.ask(FetchRequest(), 11)).responses[0].partitions[0].records) > 65_000
+                assert len((await peer.send(FetchRequest(), 11)).responses[0].partitions[0].records) > 65_000
             # All over one connection.
             assert [key for key, _ in asked] == [18, 1, 1, 1]
 
@@ -153,16 +157,17 @@ async def test_a_large_buffer_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(peer_module, "KEPT_BUFFER_BYTES", 100_000)
 
     def answer(key: int, version: int, correlation_id: int) -> bytes:
-        brokers = [MetadataResponse.MetadataResponseBroker(host="x" * 30_000) for _ in range(5)]
-        return frame(correlation_id, MetadataResponse(brokers=brokers).encode(8))
+        data = FetchResponse.PartitionData(records=bytes(sizes.pop()))
+        topic = FetchResponse.FetchableTopicResponse(partitions=[data])
+        return frame(correlation_id, FetchResponse(responses=[topic]).encode(version))
 
-    monkeypatch.setitem(VERSIONS, 3, (1, 8))
+    sizes = [10, 150_000, 80_000, 90_000]  # the last first
     async with broker(answer) as (peer, _):
-        await peer.ask(MetadataRequest())
-        assert peer._wire is not None
-        first = peer._wire._buffer
-        await peer.ask(MetadataRequest())
-        assert peer._wire._buffer is not first
+        # Records are views of the connection's buffer.
+        buffers = [(await peer.send(FetchRequest(), 11)).responses[0].partitions[0].records.obj for _ in range(4)]
+    assert buffers[0] is buffers[1] is not buffers[2]
+    assert len(buffers[2]) > 100_000
+    assert len(buffers[3]) == peer_module.MIN_BUFFER_BYTES
 
 
 def silence(key: int, version: int, correlation_id: int) -> bytes:
@@ -187,26 +192,25 @@ async def test_what_goes_wrong_is_said_and_the_next_request_connects_anew(case: 
 
     async with broker(lambda *asked: metadata(*asked) if good else answer(*asked)) as (peer, asked):
         with pytest.raises(PeerError, match=message) as raised:
-            await peer.ask(MetadataRequest())
+            await peer.send(MetadataRequest())
         assert str(raised.value).startswith("127.0.0.1:")
         good.append(True)
-        assert (await peer.ask(MetadataRequest())).controller_id == 7
+        assert (await peer.send(MetadataRequest())).controller_id == 7
         assert asked == [(18, 0), (3, 9)] * 2
 
 
 @on_loop
 async def test_no_answer_in_time() -> None:
-    async with broker(silence) as (peer, _):
-        peer._timeout_s = 0.05
+    async with broker(silence, timeout_ms=50) as (peer, _):
         with pytest.raises(PeerError, match=r"no answer within 0\.05 s"):
-            await peer.ask(MetadataRequest())
+            await peer.send(MetadataRequest())
 
 
 @on_loop
 async def test_an_answer_is_under_way_from_its_first_bytes_on() -> None:
     async with broker(lambda key, version, number: frame(number, bytes(1000))[:10]) as (peer, _):
         assert not peer.is_answering
-        asking = asyncio.create_task(peer.ask(MetadataRequest()))
+        asking = asyncio.create_task(peer.send(MetadataRequest()))
         async with asyncio.timeout(30):
             while not peer.is_answering:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
@@ -221,7 +225,7 @@ async def test_nobody_there() -> None:
     async with broker(silence) as (peer, _):
         address = peer.address
     with pytest.raises(PeerError):
-        await Peer(*address, "test", 1000, LoopGate()).ask(MetadataRequest())
+        await Peer(*address, "test", 1000, LoopGate()).send(MetadataRequest())
 
 
 @pytest.mark.parametrize("reached", [False, True])
@@ -243,7 +247,7 @@ async def test_nobody_waits_for_a_connection_that_is_not_wanted_any_more(reached
 
     async with broker(metadata) as (peer, _):
         loop.create_connection = slow  # type: ignore[method-assign,assignment]
-        task = asyncio.ensure_future(peer.ask(MetadataRequest()))
+        task = asyncio.ensure_future(peer.send(MetadataRequest()))
         await begun.wait()
         if reached:
             goes_on.set()
@@ -260,7 +264,7 @@ async def test_nobody_waits_for_a_connection_that_is_not_wanted_any_more(reached
             await asyncio.sleep(0)
             assert transports[0].is_closing()
         loop.create_connection = connect  # type: ignore[method-assign]
-        assert (await peer.ask(MetadataRequest())).controller_id == 7
+        assert (await peer.send(MetadataRequest())).controller_id == 7
         transports[0].close()
 
 
@@ -269,23 +273,26 @@ async def test_a_cancelled_request_leaves_no_answer_behind() -> None:
     slow = []
 
     async with broker(lambda *asked: b"" if not slow else metadata(*asked)) as (peer, _):
-        task = asyncio.ensure_future(peer.ask(MetadataRequest()))
+        task = asyncio.ensure_future(peer.send(MetadataRequest()))
         await asyncio.sleep(0.05)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         slow.append(True)
-        assert (await peer.ask(MetadataRequest())).controller_id == 7
+        assert (await peer.send(MetadataRequest())).controller_id == 7
 
 
 @on_loop
-async def test_a_long_request_whose_connection_is_closed_while_it_waits_for_its_turn() -> None:
-    async with broker(metadata) as (peer, asked):
-        await peer.ask(MetadataRequest())
-        peer._versions = {**VERSIONS, AlterPartitionRequest.API_KEY: (0, 3)}
-        other = asyncio.ensure_future(peer._gate.wait())  # so that the request waits
+async def test_a_long_request_whose_connection_is_closed_while_it_waits_for_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(VERSIONS, AlterPartitionRequest.API_KEY, (0, 3))
+    gate = LoopGate()
+    async with broker(metadata, gate=gate) as (peer, asked):
+        await peer.send(MetadataRequest())
+        other = asyncio.ensure_future(gate.wait())  # so that the request waits
         await asyncio.sleep(0)
-        waiting = asyncio.ensure_future(peer.ask(AlterPartitionRequest()))
+        waiting = asyncio.ensure_future(peer.send(AlterPartitionRequest()))
         asyncio.get_running_loop().call_soon(peer.close)
         with pytest.raises(PeerError, match="not wanted any more"):
             await waiting
@@ -297,16 +304,31 @@ async def test_a_long_request_whose_connection_is_closed_while_it_waits_for_its_
 async def test_a_conversation_over_a_lost_connection_leaves_nothing_behind() -> None:
     """Once its timer went off long after, and the event loop complained of an error that nobody had taken."""
     complaints: list[object] = []
+    protocols: list[asyncio.BaseProtocol] = []
+    timers: list[asyncio.TimerHandle] = []
     loop = asyncio.get_running_loop()
+    connect, call_later = loop.create_connection, loop.call_later
+
+    async def connect_and_note(*args: Any) -> Any:
+        found: Any = await connect(*args)
+        protocols.append(found[1])
+        return found
+
+    def call_later_and_note(*args: Any) -> asyncio.TimerHandle:
+        timers.append(call_later(*args))
+        return timers[-1]
+
     loop.set_exception_handler(lambda _, context: complaints.append(context))
+    loop.create_connection = connect_and_note  # type: ignore[method-assign,assignment]
     async with broker(metadata) as (peer, _):
-        await peer.ask(MetadataRequest())
-        assert peer._wire is not None
-        peer._timeout_s = 0.01
-        peer._wire._fail("gone")
+        await peer.send(MetadataRequest())
+        protocols[0].connection_lost(ConnectionResetError("gone"))
+        loop.call_later = call_later_and_note  # type: ignore[method-assign,assignment]
         with pytest.raises(PeerError, match="gone"):
             await peer.converse(MetadataRequest(), 9, lambda answer: None)
-        await asyncio.sleep(0.03)
+        loop.call_later = call_later  # type: ignore[method-assign]
+        assert [timer.cancelled() for timer in timers] == [True]
+        gc.collect()
     assert complaints == []
 
 
@@ -322,7 +344,7 @@ async def test_one_question_follows_from_the_answer_before() -> None:
         await peer.converse(MetadataRequest(), 8, following)
         assert seen == [7] * 5
         assert asked == [(18, 0)] + [(3, 8)] * 5
-        assert (await peer.ask(MetadataRequest())).controller_id == 7
+        assert (await peer.send(MetadataRequest())).controller_id == 7
         await peer.converse(MetadataRequest(), 9, lambda answer: None)
         assert asked[6:] == [(3, 9)] * 2
 

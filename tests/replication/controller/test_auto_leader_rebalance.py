@@ -60,7 +60,7 @@ def test_which_are_given_back(partitions: list[str], given_back: set[int]) -> No
 
 def test_topics_that_go_are_left_alone() -> None:
     cluster = cluster_of("1,2 2 1,2")
-    for change in {"doomed": True}, {"undeleted": frozenset({(0, 1)})}:
+    for change in {"deletion_queued": True}, {"undeleted": frozenset({(0, 1)})}:
         topics = {"t": cluster.topics["t"]._replace(**change)}  # type: ignore[arg-type]
         assert misled_of(cluster._replace(topics=topics)) == set()
 

@@ -62,7 +62,7 @@ async def test_an_epoch_edited_by_hand_brings_a_new_term(tmp_path: Path) -> None
 
 @on_loop
 async def test_an_epoch_that_cannot_be_read_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_loop, "STAND_AGAIN_S", 0.001)
+    monkeypatch.setattr(controller_loop, "ELECTION_RETRY_S", 0.001)
     async with running(tmp_path, 2) as subject:
         await subject.store.set(nodes.CONTROLLER_EPOCH, b"damaged")
         await subject.store.delete(nodes.CONTROLLER)

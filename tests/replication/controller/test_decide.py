@@ -80,7 +80,9 @@ def check_moves(scenario: Scenario) -> None:
                     assert written[index] == partition.assignment
             assert written.keys() == topic.partitions.keys()
             on_their_way = cluster.moving | cluster.leaving.keys()
-            assert topic.doomed <= any(key[0] == name for key in on_their_way), "a deletion nobody will begin"
+            assert topic.deletion_queued <= any(key[0] == name for key in on_their_way), (
+                "a deletion that does not begin"
+            )
     assert all(cluster.partition(key) is not None for key in cluster.leaving)
 
 

@@ -19,12 +19,13 @@ from gregor.replication.controller import writes as controller_writes
 from gregor.replication.controller.answers import ControllerAnswers
 from gregor.replication.controller.decide import decide
 from gregor.replication.controller.loop import ControllerLoop
+from gregor.replication.controller.reader import ControllerReader
 from gregor.replication.store import nodes
 from gregor.replication.store.metadata_store import Create, Delete
 from gregor.replication.store.nodes import PartitionState, ReplicaAssignment, TopicAssignment
 from gregor.replication.store.registration import announce_disk_event
 from gregor.replication.store.topic_configs import TopicConfigs
-from tests.replication.controller_subject import Brokers, running
+from tests.replication.controller_subject import Brokers, Subject, running
 from tests.replication.fakes import HandClock, on_loop
 
 
@@ -257,7 +258,8 @@ async def test_only_one_is_elected_and_the_next_takes_over(tmp_path: Path) -> No
         )
         assert answer.error_code == ErrorCode.NOT_CONTROLLER
         await subject.loop.stop()
-        await second.wait_until(lambda: second.is_active and second._is_quiet(), 30_000)
+        await second.wait_until(lambda: second.is_active, 30_000)
+        await second.until_idle(30_000)
         assert second.cluster is not None and second.cluster.epoch == 2
         found = await subject.store.get(nodes.CONTROLLER)
         assert found is not None and nodes.decode_controller(found[0]) == 2
@@ -271,9 +273,7 @@ async def test_a_lost_session_is_followed_by_a_new_term(tmp_path: Path) -> None:
         await subject.create("t", (1, 2))
         # As when ZooKeeper ends a session: its ephemeral nodes go, watches are dead, and a new session begins.
         store = subject.store
-        store._tree.drop_watches()
-        await store.multi([Delete(path) for path in store._tree.owned_by(store.session_id)])
-        store.session_id += 1
+        await store.lose_session()
         for told in store.on_session_expired:
             told()
         for broker_id in (1, 2):
@@ -372,12 +372,18 @@ async def test_decisions_about_many_partitions_are_made_on_a_thread(
         assert await subject.store.children(nodes.TOPICS) == ["small"]
 
 
+def forget_watches(subject: Subject) -> None:
+    """As of a controller that is new: it has set no watches yet."""
+    for callback in subject.store.on_session_expired:
+        callback()
+
+
 @on_loop
 async def test_many_topics_are_watched_in_the_end(tmp_path: Path) -> None:
     async with running(tmp_path, 2) as subject:
         for index in range(40):
             await subject.create(f"t{index}", (1,))
-        subject.loop._reader.forget_watches()  # as of a controller that is new
+        forget_watches(subject)
         await subject.store.delete(nodes.CONTROLLER)
         await subject.settle()
         # The next controller has read them all without watches, and set those since.
@@ -390,21 +396,21 @@ async def test_many_topics_are_watched_in_the_end(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_what_changes_before_it_is_watched_is_read_again(tmp_path: Path) -> None:
+async def test_what_changes_before_it_is_watched_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(tmp_path, 2) as subject:
         for index in range(40):
             await subject.create(f"t{index}", (1,))
-        read = subject.loop._reader.set_watches
+        set_watches = ControllerReader.set_watches
         written: list[str] = []
 
-        async def write_first() -> None:
+        async def write_first(reader: ControllerReader) -> None:
             if not written:
                 written.append("t5")
                 await subject.store.set(nodes.topic_path("t5"), b'{"version":1,"partitions":{"0":[1],"1":[2]}}')
-            await read()
+            await set_watches(reader)
 
-        subject.loop._reader.set_watches = write_first  # type: ignore[method-assign]
-        subject.loop._reader.forget_watches()  # as of a controller that is new
+        monkeypatch.setattr(ControllerReader, "set_watches", write_first)
+        forget_watches(subject)
         await subject.store.delete(nodes.CONTROLLER)
         await subject.settle()
         assert written

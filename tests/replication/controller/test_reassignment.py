@@ -84,7 +84,7 @@ ONLY_NEW = PartitionState(3, 4, (3,), 7)
         (picture(STILL, STATE), (1, 1), False, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (picture(STILL, STATE), (1, -3), False, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (picture(STILL, STATE), (1, 4), False, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (picture(STILL, STATE, doomed=True), (1,), False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (picture(STILL, STATE, deletion_queued=True), (1,), False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (picture(STILL, STATE, undeleted=frozenset({(0, 1)})), (1,), False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )

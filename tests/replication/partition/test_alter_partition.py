@@ -42,7 +42,7 @@ class Controller:
         assert api_key == 56
         return self.versions
 
-    async def ask(self, request: AlterPartitionRequest, max_version: int) -> AlterPartitionResponse:
+    async def send(self, request: AlterPartitionRequest, max_version: int) -> AlterPartitionResponse:
         request, _ = AlterPartitionRequest.decode(memoryview(request.encode(max_version)), max_version)
         self.asked.append(request)
         await self.go.wait()
@@ -109,7 +109,7 @@ async def subject(folder: Path) -> AsyncIterator[Subject]:
 def leader(topic: str = "t", index: int = 0, *, with_id: bool = True) -> Partition:
     partition = Partition(topic, index, topic.encode() * 16 if with_id else bytes(16), 0)
     log: Any = CountingLog()
-    partition.log = log
+    partition.use_log(log)
     lead(partition, 3, 5)
     return partition
 
@@ -128,7 +128,7 @@ def lead(partition: Partition, leader_epoch: int, partition_epoch: int) -> None:
 
 
 def propose(it: Subject, partition: Partition, *isr: int) -> None:
-    partition.propose_isr(list(isr))
+    partition.in_sync.propose(list(isr))
     it.changes.submit(partition)
 
 
@@ -148,7 +148,7 @@ async def test_what_is_asked_and_granted(tmp_path: Path, version: int) -> None:
         partition.update_follower(1, 0, 0, broker_epoch=8)
         propose(it, partition, 0, 1)
         await it.until(lambda: partition.isr == [0, 1])
-        assert (partition.partition_epoch, partition.proposed_isr) == (6, None)
+        assert (partition.partition_epoch, partition.in_sync.proposed_isr) == (6, None)
         (asked,) = it.controller.asked
         assert (asked.broker_id, asked.broker_epoch) == (0, EPOCH)
         (topic,) = asked.topics
@@ -176,7 +176,7 @@ async def test_what_comes_up_meanwhile_goes_together_in_the_next(tmp_path: Path)
         propose(it, partitions[1], 0)
         propose(it, partitions[2], 0, 1)
         it.controller.go.set()
-        await it.until(lambda: all(partition.proposed_isr is None for partition in partitions))
+        await it.until(lambda: all(partition.in_sync.proposed_isr is None for partition in partitions))
         assert [[len(topic.partitions) for topic in asked.topics] for asked in it.controller.asked] == [[1], [1, 1]]
         await it.until(lambda: not it.tasks)
         # Later ones set it going again.
@@ -211,7 +211,7 @@ async def test_it_is_asked_again_until_there_is_an_answer(tmp_path: Path, monkey
         for partition in partitions:
             propose(it, partition, 0)
         await it.until(lambda: partitions[0].isr == [0])
-        assert partitions[1].proposed_isr == [0]
+        assert partitions[1].in_sync.proposed_isr == [0]
         it.controller.answers["t", 1] = (ErrorCode.NOT_CONTROLLER, [], 0)
         heard = len(it.controller.asked)
         await it.until(lambda: len(it.controller.asked) > heard + 1)
@@ -249,10 +249,10 @@ async def test_a_refusal_is_final(tmp_path: Path, error: ErrorCode) -> None:
         assert (partition.isr, partition.partition_epoch) == ([0, 1, 2], 5)
         # Where something newer is on its way, nothing else is proposed until it comes.
         waits = error in isr_changes.AWAITING_METADATA
-        assert partition.proposed_isr == ([0] if waits else None)
+        assert partition.in_sync.proposed_isr == ([0] if waits else None)
         if waits:
             lead(partition, 4, 6)
-            assert partition.proposed_isr is None
+            assert partition.in_sync.proposed_isr is None
 
 
 @on_loop
@@ -264,7 +264,7 @@ async def test_newer_metadata_makes_the_proposal_void(tmp_path: Path) -> None:
         propose(it, partition, 0, 2)
         # The answer to the first comes too late, and is not taken for one to the second.
         it.controller.go.set()
-        await it.until(lambda: partition.proposed_isr is None)
+        await it.until(lambda: partition.in_sync.proposed_isr is None)
         assert (partition.isr, partition.partition_epoch) == ([0, 2], 7)
         assert [asked.topics[0].partitions[0].leader_epoch for asked in it.controller.asked] == [3, 4]
 
@@ -306,13 +306,13 @@ async def test_a_write_whose_answer_was_lost_is_found_done_another_is_not(tmp_pa
         await make_state(it, nodes.PartitionState(0, 3, (0, 1), 2), 7)
         partition = leader()
         propose(it, partition, 0, 1)
-        await it.until(lambda: partition.proposed_isr is None)
+        await it.until(lambda: partition.in_sync.proposed_isr is None)
         assert (partition.isr, partition.partition_epoch) == ([0, 1], 7)
         await it.store.set(nodes.state_path("t", 0), nodes.encode_state(nodes.PartitionState(1, 4, (1,), 2)))
         propose(it, partition, 0)
         await it.until(lambda: not it.changes._pending)
         # The controller says more soon.
-        assert (partition.isr, partition.proposed_isr) == ([0, 1], [0])
+        assert (partition.isr, partition.in_sync.proposed_isr) == ([0, 1], [0])
 
 
 @on_loop

@@ -12,6 +12,8 @@ from gregor.protocol.errors import ErrorCode
 from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import FetchRequest, FetchResponse
 from gregor.protocol.turns import run_all
+from gregor.replication.partition.delete_records import delete_records_before
+from gregor.replication.partition.divergence import truncate_to_epoch
 from gregor.replication.partition.fetcher import Fetcher, FetcherSettings
 from gregor.replication.partition.throttle import ReplicaThrottle
 from tests.replication.replicas import NOW, TOPIC_ID, Replica, answer, exchange, pair, state, sync
@@ -149,7 +151,7 @@ def test_a_log_of_no_epoch_is_cut_back_to_what_is_committed() -> None:
     follower = Replica(1)
     follower.log.append_as_leader(batch(3), -1, NOW)
     assert follower.log.latest_epoch() is None
-    follower.log.high_watermark = 0
+    follower.log.restore_high_watermark(0)
     follower.partition.become_follower(state(0, 0, [0, 1], [0, 1], 0))
     follower.fetcher.follow(follower.partition)
     assert follower.log.log_end_offset == 0
@@ -215,7 +217,7 @@ def test_a_leaders_log_that_starts_within_a_batch() -> None:
     leader.lead(0, [0], [0, 1], 0)
     for _ in range(2):
         leader.append(10)
-    leader.partition.delete_records(13)
+    delete_records_before(leader.partition, 13)
     follower.follow(0, 0, [0], [0, 1], 0)
     assert exchange(follower, leader) == [("orders", 0)]
     follower.fetcher.found_range(("orders", 0), 0, 13, 20, NOW)
@@ -230,7 +232,7 @@ def test_a_leader_that_cannot_tell_where_an_epoch_ends() -> None:
     leader, follower = pair(5)
     while follower.log.high_watermark < 5:
         exchange(follower, leader)
-    follower.partition.truncate_to_epoch(0, -1, NOW)
+    truncate_to_epoch(follower.log, 0, -1, NOW)
     assert follower.log.log_end_offset == 5
 
 
@@ -316,7 +318,7 @@ def test_the_leaders_log_start_hides_the_same_records() -> None:
     leader, follower = pair(6)
     for _ in range(2):
         exchange(follower, leader)
-    leader.partition.delete_records(4)
+    delete_records_before(leader.partition, 4)
     leader.append()
     for _ in range(2):
         exchange(follower, leader)
@@ -362,7 +364,7 @@ def test_whatever_happens_committed_records_stay(seed: int) -> None:
                 for key in run_all(follower.fetcher.complete(said, NOW)):
                     log = leader.log
                     follower.fetcher.found_range(key, epoch, log.log_start_offset, log.log_end_offset, NOW)
-            wanted = leader.partition.isr_to_expand(follower.broker_id)
+            wanted = leader.partition.in_sync.isr_to_expand(follower.broker_id, leader.partition.high_watermark)
             if wanted is not None:
                 partition_epoch += 1
                 isr = wanted
@@ -467,7 +469,7 @@ def test_a_throttled_replica_that_lags_pauses_and_one_in_step_does_not() -> None
     leader.lead(0, [0], [0, 1], 0)
     for number in range(3):
         leader.append(value=number)
-    follower.log.config = log_config(follower_replication_throttled_replicas=["0:1"])
+    follower.log.configure(log_config(follower_replication_throttled_replicas=["0:1"]))
     follower.follow(0, 0, [0, 1], [0, 1], 0)
     exchange(follower, leader, max_bytes=1)
     assert follower.log.log_end_offset == 1

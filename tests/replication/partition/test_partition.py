@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.protocol.errors import ErrorCode, KafkaError
-from gregor.replication.partition.partition import DEBUGGING, Partition
+from gregor.replication.partition.offset_lookup import DEBUGGING, end_offset, epoch_end_offset, hides_committed
+from gregor.replication.partition.partition import Partition
 from tests.replication.fakes import CountingLog
 from tests.replication.replicas import state
 
@@ -20,7 +21,7 @@ LAG = 10_000
 
 def leader_of(log: Any, replicas: list[int], isr: list[int] | None = None, epoch: int = 0) -> Partition:
     partition = Partition("t", 0, bytes(16), 0, lag_time_max_ms=LAG)
-    partition.log = log
+    partition.use_log(log)
     partition.become_leader(state(0, epoch, replicas if isr is None else isr, replicas), NOW)
     return partition
 
@@ -51,7 +52,7 @@ class TestSingleReplica:
         log = CountingLog()
         partition = leader_of(log, [0])
         woken: list[int] = []
-        partition.watch(lambda: woken.append(1))
+        partition.delayed.watch(lambda: woken.append(1))
         log.refuse = KafkaError(ErrorCode.CORRUPT_MESSAGE)
         with pytest.raises(KafkaError) as error:
             partition.append(b"a", NOW, 1)
@@ -122,7 +123,7 @@ class TestReplicated:
         woken: list[int] = []
         partition.append(b"a", NOW, -1)
         partition.when_committed(1, answers.append)
-        partition.watch(lambda: woken.append(1))
+        partition.delayed.watch(lambda: woken.append(1))
         end(partition)
         assert (answers, woken) == ([expected], [1])
         with pytest.raises(KafkaError) as error:
@@ -143,7 +144,7 @@ class TestReEntry:
             if partition.log_end_offset < 4:
                 partition.append(b"x", NOW, 1)
 
-        partition.watch(watcher)
+        partition.delayed.watch(watcher)
         partition.append(b"x", NOW, 1)
         assert seen == [1, 2, 3, 4]
 
@@ -167,11 +168,11 @@ class TestReEntry:
         answers: list[tuple[int, ErrorCode]] = []
 
         def watcher() -> None:
-            partition.unwatch(handle)
+            partition.delayed.unwatch(handle)
             partition.when_committed(1, lambda error: answers.append((1, error)))
             partition.when_committed(9, lambda error: answers.append((9, error)))
 
-        handle = partition.watch(watcher)
+        handle = partition.delayed.watch(watcher)
         partition.append(b"a", NOW, 1)
         partition.update_follower(1, 1, NOW)
         assert answers == [(1, ErrorCode.NONE)]
@@ -183,10 +184,10 @@ class TestReEntry:
 
         def first() -> None:
             called.append("first")
-            partition.unwatch(handles[1])
+            partition.delayed.unwatch(handles[1])
 
-        handles.append(partition.watch(first))
-        handles.append(partition.watch(lambda: called.append("second")))
+        handles.append(partition.delayed.watch(first))
+        handles.append(partition.delayed.watch(lambda: called.append("second")))
         partition.append(b"a", NOW, 1)
         assert called == ["first"]
 
@@ -198,8 +199,8 @@ class TestReEntry:
             raise RuntimeError("broken")
 
         partition.append(b"a", NOW, 1)
-        partition.watch(broken)
-        partition.watch(lambda: called.append("watcher"))
+        partition.delayed.watch(broken)
+        partition.delayed.watch(lambda: called.append("watcher"))
         partition.when_committed(1, broken)
         partition.when_committed(1, called.append)
         partition.update_follower(1, 1, NOW)
@@ -226,8 +227,8 @@ class TestEpochs:
         calls: list[Callable[[], object]] = [
             lambda: partition.check_epoch(asked),
             lambda: partition.read(0, 10, current_leader_epoch=asked),
-            lambda: partition.end_offset(current_leader_epoch=asked),
-            lambda: partition.epoch_end_offset(3, current_leader_epoch=asked),
+            lambda: end_offset(partition, current_leader_epoch=asked),
+            lambda: epoch_end_offset(partition, 3, current_leader_epoch=asked),
         ]
         for call in calls:
             if expected is None:
@@ -245,7 +246,7 @@ class TestEpochs:
         partition.become_leader(state(0, 2, [0], [0], 1), NOW)
         assert log.epochs == [(2, 5)]
         # After a restart in the same epoch its first offset stays what it was.
-        assert leader_of(log, [0], epoch=2).epoch_start_offset == 6
+        assert leader_of(log, [0], epoch=2).in_sync.epoch_start_offset == 6
         assert log.epochs == [(2, 5)]
 
     def test_older_partition_epochs_are_ignored(self) -> None:
@@ -257,10 +258,10 @@ class TestEpochs:
 
     def test_latest_offset_is_withheld_while_it_would_go_backwards(self) -> None:
         partition = leader_of(CountingLog(log_end_offset=9, high_watermark=4), [0, 1], epoch=1)
-        assert (partition.end_offset(), partition.hides_committed) == (4, True)
-        assert partition.end_offset(replica_id=1) == partition.end_offset(replica_id=DEBUGGING) == 9
+        assert (end_offset(partition), hides_committed(partition)) == (4, True)
+        assert end_offset(partition, replica_id=1) == end_offset(partition, replica_id=DEBUGGING) == 9
         partition.update_follower(1, 9, NOW)
-        assert (partition.end_offset(), partition.hides_committed) == (9, False)
+        assert (end_offset(partition), hides_committed(partition)) == (9, False)
 
     def test_diverging_readers_are_told_where_to_cut(self) -> None:
         log = CountingLog(log_end_offset=10, high_watermark=10, epochs=[(1, 0), (3, 6)])
@@ -289,16 +290,20 @@ class TestReading:
     def test_followers_do_not_serve(self) -> None:
         partition = Partition("t", 0, bytes(16), 0)
         log: Any = CountingLog()
-        partition.log = log
+        partition.use_log(log)
         assert partition.become_follower(state(1, 4, [1, 0], [1, 0])) is True
         assert partition.become_follower(state(1, 4, [1, 0], [1, 0], 1)) is False
         assert (partition.leader_id, partition.leader_epoch, partition.isr) == (1, 4, [])
-        for call in (lambda: partition.read(0, 1), partition.end_offset, lambda: partition.epoch_end_offset(0)):
+        for call in (
+            lambda: partition.read(0, 1),
+            lambda: end_offset(partition),
+            lambda: epoch_end_offset(partition, 0),
+        ):
             with pytest.raises(KafkaError) as error:
                 call()
             assert code_of(error) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert partition.end_offset(replica_id=DEBUGGING) == partition.log_end_offset
-        assert not partition.hides_committed
+        assert end_offset(partition, replica_id=DEBUGGING) == partition.log_end_offset
+        assert not hides_committed(partition)
 
 
 class TestIsr:
@@ -306,34 +311,34 @@ class TestIsr:
         partition = leader_of(CountingLog(), [0, 1])
         partition.update_follower(1, 0, NOW)
         partition.append(b"abc", NOW, 1)
-        assert partition.isr_to_shrink(NOW + LAG) is None
-        shrunk = partition.isr_to_shrink(NOW + LAG + 1)
+        assert partition.in_sync.isr_to_shrink(partition.log_end_offset, NOW + LAG) is None
+        shrunk = partition.in_sync.isr_to_shrink(partition.log_end_offset, NOW + LAG + 1)
         assert shrunk == [0]
-        assert partition.is_in_step(1, 0)
-        assert not partition.is_in_step(1, 3), "it has not said so"
-        partition.propose_isr(shrunk)
+        assert partition.in_sync.stays_in_sync(1, 0)
+        assert not partition.in_sync.stays_in_sync(1, 3), "it has not said so"
+        partition.in_sync.propose(shrunk)
         # In the set, but not for long: whoever is level now must be looked at again.
-        assert (1 in partition.isr, partition.is_in_step(1, 0)) == (True, False)
-        assert partition.isr_to_shrink(NOW + LAG + 1) is None
+        assert (1 in partition.isr, partition.in_sync.stays_in_sync(1, 0)) == (True, False)
+        assert partition.in_sync.isr_to_shrink(partition.log_end_offset, NOW + LAG + 1) is None
         # Not decided yet: the old, larger set still holds the HW.
         partition.append(b"d", NOW + LAG + 2, 1)
         assert partition.high_watermark == 0
         partition.isr_decided([0], 1, NOW + LAG + 3)
-        assert (partition.high_watermark, partition.under_replicated) == (4, True)
+        assert (partition.high_watermark, partition.isr) == (4, [0])
         partition.update_follower(1, 3, NOW + LAG + 4)
-        assert partition.isr_to_expand(1) is None
+        assert partition.in_sync.isr_to_expand(1, partition.high_watermark) is None
         partition.update_follower(1, 4, NOW + LAG + 5)
-        assert partition.isr_to_expand(1) == [0, 1]
-        partition.propose_isr([0, 1])
+        assert partition.in_sync.isr_to_expand(1, partition.high_watermark) == [0, 1]
+        partition.in_sync.propose([0, 1])
         partition.append(b"e", NOW + LAG + 6, 1)
         assert partition.high_watermark == 4
         partition.isr_decided([0, 1], 2, NOW + LAG + 7)
         partition.update_follower(1, 5, NOW + LAG + 8)
-        assert (partition.high_watermark, partition.under_replicated) == (5, False)
+        assert (partition.high_watermark, partition.isr) == (5, [0, 1])
 
     def test_a_refused_proposal_leaves_the_committed_set(self) -> None:
         partition = leader_of(CountingLog(), [0, 1], isr=[0])
-        partition.propose_isr([0, 1])
+        partition.in_sync.propose([0, 1])
         partition.append(b"a", NOW + LAG + 1, 1)
         assert partition.high_watermark == 0
         partition.isr_refused(NOW + LAG + 1)
@@ -343,51 +348,51 @@ class TestIsr:
         # HW 2, but this epoch starts at 6: a follower at 4 may lack records an earlier leader committed.
         partition = leader_of(CountingLog(log_end_offset=6, high_watermark=2), [0, 1, 2], isr=[0, 2], epoch=1)
         partition.update_follower(1, 4, NOW)
-        assert partition.isr_to_expand(1) is None
+        assert partition.in_sync.isr_to_expand(1, partition.high_watermark) is None
         partition.update_follower(1, 6, NOW)
-        assert partition.isr_to_expand(1) == [0, 2, 1]
+        assert partition.in_sync.isr_to_expand(1, partition.high_watermark) == [0, 2, 1]
 
     def test_leading_again_in_the_same_epoch_begins_afresh(self) -> None:
         log: Any = CountingLog()
         partition = leader_of(log, [0, 1, 2], isr=[0, 1], epoch=3)
         partition.append(b"abcde", NOW, 1)
         partition.offline(ErrorCode.KAFKA_STORAGE_ERROR)
-        partition.log = log
+        partition.use_log(log)
         later = NOW + 10 * LAG
         assert partition.become_leader(state(0, 3, [0, 1], [0, 1, 2]), later)
-        assert (log.epochs, partition.epoch_start_offset) == ([(3, 0)], 5)
-        assert partition.isr_to_shrink(later + LAG) is None
-        assert partition.isr_to_shrink(later + LAG + 1) == [0]
+        assert (log.epochs, partition.in_sync.epoch_start_offset) == ([(3, 0)], 5)
+        assert partition.in_sync.isr_to_shrink(partition.log_end_offset, later + LAG) is None
+        assert partition.in_sync.isr_to_shrink(partition.log_end_offset, later + LAG + 1) == [0]
         partition.update_follower(2, 4, later)
-        assert partition.isr_to_expand(2) is None
+        assert partition.in_sync.isr_to_expand(2, partition.high_watermark) is None
 
     @pytest.mark.parametrize("gone", [True, False])
     def test_a_level_follower_is_waited_for_while_it_lives_and_may_lag(self, gone: bool) -> None:
         alive = {0, 1, 2}
         partition = Partition("t", 0, bytes(16), 0, lag_time_max_ms=LAG, is_alive=alive.__contains__)
-        partition.log = CountingLog()  # type: ignore[assignment]
+        partition.use_log(CountingLog())  # type: ignore[assignment]
         partition.become_leader(state(0, 0, [0, 1], [0, 1, 2]), NOW)
         partition.update_follower(2, 0, NOW)
         partition.append(b"abc", NOW, -1)
         answers: list[ErrorCode] = []
         partition.when_committed(3, answers.append)
         partition.update_follower(1, 3, NOW)
-        partition.look_again(NOW + LAG)
+        partition.check_progress(NOW + LAG)
         assert (partition.high_watermark, answers) == (0, [])
         if gone:
             alive.discard(2)
-            partition.look_again(NOW)
+            partition.check_progress(NOW)
         else:
-            partition.look_again(NOW + LAG + 1)
+            partition.check_progress(NOW + LAG + 1)
         assert (partition.high_watermark, answers) == (3, [ErrorCode.NONE])
 
     def test_dead_brokers_neither_join_nor_hold_back(self) -> None:
         partition = Partition("t", 0, bytes(16), 0, lag_time_max_ms=LAG, is_alive=lambda broker_id: broker_id != 1)
         log: Any = CountingLog()
-        partition.log = log
+        partition.use_log(log)
         partition.become_leader(state(0, 0, [0], [0, 1]), NOW)
         partition.update_follower(1, 0, NOW)
-        assert partition.isr_to_expand(1) is None
+        assert partition.in_sync.isr_to_expand(1, partition.high_watermark) is None
         partition.append(b"a", NOW, 1)
         assert partition.high_watermark == 1
 
@@ -459,7 +464,7 @@ def test_high_watermark_against_brute_force(replica_count: int, min_isr: int, st
         before = partition.high_watermark
         if step[0] == "append":
             partition.append(b"x" * step[1], now, 1)
-            partition.look_again(now)  # what time has changed is not looked at with each append to several in sync
+            partition.check_progress(now)  # what time has changed is not looked at with each append to several in sync
             twin.end += step[1]
         elif step[0] == "fetch" and step[1] in replicas:
             # A follower that repeats its position changes no HW (as in Kafka), so time alone must not either.

@@ -112,10 +112,10 @@ def test_deleted_partitions_are_freed_without_a_collection(subject: Subject) -> 
         led = subject.manager.get("t", 0)
         assert led is not None
         led.append(b"abc", 1, -1)
-        led.watch(lambda: None)
+        led.delayed.watch(lambda: None)
         led.when_committed(3, verdicts.append)
         led.update_follower(1, 3, 2)
-        led.propose_isr([0, 1])
+        led.in_sync.propose([0, 1])
         led.isr_decided([0, 1], 2, 3)
         led.when_committed(9, verdicts.append)
         subject.lead(1, 0, epoch=2)
@@ -132,7 +132,7 @@ def test_what_is_set_aside_for_want_of_room_follows_again_afterwards(subject: Su
     assert led is not None
     # Nobody else is in sync: it stays, if only to be read.
     assert subject.manager.set_aside([("t", 0), ("t", 1), ("t", 7)]) == [("t", 0)]
-    led.isr = [0, 1]
+    led.in_sync.commit([0, 1])
     waiting: list[ErrorCode] = []
     led.when_committed(10, waiting.append)
     assert subject.manager.set_aside([("t", 1)]) == [("t", 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gregor.replication.partition.partition import Partition
-from gregor.replication.partition.replica_selector import closest_replica
+from gregor.replication.partition.replica_selector import preferred_read_replica
 from tests.replication.fakes import CountingLog
 from tests.replication.replicas import state
 
@@ -15,7 +15,7 @@ NOW = 1_000_000
 def led(isr: list[int], replicas: list[int]) -> Partition:
     partition = Partition("orders", 0, bytes(16), 0)
     log: Any = CountingLog(log_end_offset=10, high_watermark=0)
-    partition.log = log
+    partition.use_log(log)
     partition.become_leader(state(0, 1, isr, replicas, 1), NOW)
     return partition
 
@@ -25,14 +25,14 @@ def test_the_one_that_has_most_in_the_rack() -> None:
     racks = {0: "a", 1: "b", 2: "b", 3: "c", 4: "d"}
     for broker_id, offset in ((1, 5), (2, 8), (3, 10), (4, 9)):
         partition.update_follower(broker_id, offset, NOW, log_start_offset=2)
-    assert closest_replica(partition, 4, "b", racks) == 2
-    assert closest_replica(partition, 4, "c", racks) == 3
-    assert closest_replica(partition, 9, "b", racks) is None, "nobody there has it yet"
-    assert closest_replica(partition, 1, "b", racks) is None, "nobody there has it any more"
-    assert closest_replica(partition, 4, "a", racks) is None, "the leader is as close"
-    assert closest_replica(partition, 4, "d", racks) is None, "it is not in sync"
-    assert closest_replica(partition, 4, "e", racks) is None
-    assert closest_replica(partition, 4, "b", {0: "a", 1: "b"}) == 1, "only who can be reached"
+    assert preferred_read_replica(partition, 4, "b", racks) == 2
+    assert preferred_read_replica(partition, 4, "c", racks) == 3
+    assert preferred_read_replica(partition, 9, "b", racks) is None, "nobody there has it yet"
+    assert preferred_read_replica(partition, 1, "b", racks) is None, "nobody there has it any more"
+    assert preferred_read_replica(partition, 4, "a", racks) is None, "the leader is as close"
+    assert preferred_read_replica(partition, 4, "d", racks) is None, "it is not in sync"
+    assert preferred_read_replica(partition, 4, "e", racks) is None
+    assert preferred_read_replica(partition, 4, "b", {0: "a", 1: "b"}) == 1, "only who can be reached"
 
 
 def test_of_equal_ones_who_was_level_last_and_then_the_higher_number() -> None:
@@ -40,13 +40,13 @@ def test_of_equal_ones_who_was_level_last_and_then_the_higher_number() -> None:
     racks = {0: "a", 1: "b", 2: "b"}
     partition.update_follower(2, 10, NOW)
     partition.update_follower(1, 10, NOW + 5)
-    assert closest_replica(partition, 4, "b", racks) == 1
+    assert preferred_read_replica(partition, 4, "b", racks) == 1
     partition.update_follower(2, 10, NOW + 5)
-    assert closest_replica(partition, 4, "b", racks) == 2
+    assert preferred_read_replica(partition, 4, "b", racks) == 2
 
 
 def test_a_follower_sends_nobody_away() -> None:
     partition = led([0, 1], [0, 1])
     partition.update_follower(1, 10, NOW)
     partition.become_follower(state(1, 2, [0, 1], [0, 1], 2))
-    assert closest_replica(partition, 4, "b", {0: "a", 1: "b"}) is None
+    assert preferred_read_replica(partition, 4, "b", {0: "a", 1: "b"}) is None
