@@ -65,7 +65,7 @@ class Replicating:
             throttle=ReplicaThrottle(
                 config.broker_id, lambda: config["leader.replication.throttled.rate"], time.monotonic
             ),
-            tells_at_once=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
+            notifies_at_once=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
         )
         follower_throttle = ReplicaThrottle(
             config.broker_id, lambda: config["follower.replication.throttled.rate"], time.monotonic

@@ -61,7 +61,8 @@ class Member:
     """A membership in the store of a running node."""
 
     def __init__(self, harness: Harness) -> None:
-        self.store, self.local = harness.node.store, harness.broker.local_broker
+        node = harness.node
+        self.store, self.local = node.store, harness.broker.local_broker
         self.ended: list[str] = []
         self.membership = Membership(
             self.store,

@@ -93,7 +93,7 @@ def harness(crashed: Path, gate: Gate) -> Iterator[Harness]:
 
 
 def loaded(harness: Harness) -> bool:
-    return not harness.node.is_loading
+    return harness.node.loading.is_over
 
 
 def leaders(harness: Harness, name: str) -> list[int]:
@@ -326,8 +326,8 @@ def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, g
 
 
 def test_what_was_said_to_an_earlier_life_is_not_done_late(harness: Harness, gate: Gate) -> None:
-    local = harness.broker.local_broker
     # As after the end of a session, while the logs were being checked.
+    local = harness.broker.local_broker
     local.registered(local.broker_epoch + 1)
     gate.open = True
     harness.until(lambda: loaded(harness))

@@ -284,7 +284,7 @@ def test_a_disk_that_fails_while_its_logs_are_loaded_takes_its_folder_offline(
     harness = started(tmp_path)
     if late:
         gate.append(True)
-    harness.until(lambda: not harness.node.is_loading)
+    harness.until(lambda: harness.node.loading.is_over)
     if both:
         harness.until(lambda: bool(ended))
     else:

@@ -45,7 +45,7 @@ def test_a_broker_takes_over_what_it_can(tmp_path: Path, caplog: pytest.LogCaptu
     told = [(record.levelname, record.getMessage().removeprefix(f"{path}: ")) for record in caplog.records]
     assert told == [
         ("INFO", "message.max.bytes=2000 is applied"),
-        ("WARNING", "num.partitions=3 is ignored: read-only; it takes effect at the next start"),
+        ("WARNING", "num.partitions=3 is ignored: read-only; restart the broker to apply it"),
         ("INFO", "producer.id.expiration.ms=7 is applied"),
     ]
     harness.stop()
@@ -122,7 +122,9 @@ def test_the_signal(tmp_path: Path) -> None:
         while "log.retention.ms=6000 is applied" not in broker.log():
             assert time.monotonic() < deadline, broker.log()
             time.sleep(0.01)
-    assert "listeners=PLAINTEXT://localhost:1 is ignored: the command line gives it, and wins" in broker.log()
+    assert (
+        "listeners=PLAINTEXT://localhost:1 is ignored: the command line sets it too and has precedence" in broker.log()
+    )
 
 
 @pytest.mark.parametrize(
