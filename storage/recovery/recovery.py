@@ -74,7 +74,7 @@ class FolderLoader:
         """Of that segment's .log file."""
         self._files = files
         self._directory = directory
-        self._identity = identity
+        self.identity = identity
         self._config = config
         self._now_ms = now_ms
         self._log_start_offset, self._recovery_point, self._whole_from = checkpoint
@@ -124,7 +124,7 @@ class FolderLoader:
                     raise
         log = Log.open(
             self._directory,
-            self._identity,
+            self.identity,
             self._config,
             self._files,
             now_ms=self._now_ms,

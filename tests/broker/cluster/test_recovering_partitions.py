@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,11 +33,11 @@ from gregor.protocol.messages import (
 )
 from gregor.protocol.turns import Steps
 from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
-from gregor.storage.folders import loading
-from gregor.storage.fs.files import Files
 from gregor.storage.log.log import Log
-from gregor.storage.recovery.recovery import FolderLoader
+from gregor.storage.recovery import recovery
 from tests.broker.harness import Harness, Wire, batch, fetch_request, one_partition, produce_request
+
+Load = Callable[..., Generator[int, None, Log]]
 
 
 class Gate:
@@ -50,22 +49,18 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     gate = Gate()
+    load: Load = recovery.FolderLoader.load
 
-    class GatedLoader(FolderLoader):
-        def __init__(self, files: Files, directory: str, *rest: Any, **settings: Any) -> None:
-            super().__init__(files, directory, *rest, **settings)
-            self.name = os.path.basename(directory)
+    def gated(self: recovery.FolderLoader, clean: bool) -> Generator[int, None, Log]:
+        if self.identity.topic == "slow":
+            while not gate.open:
+                time.sleep(0.001)  # long enough for the manager to give others a turn
+                yield 0
+        if f"{self.identity.topic}-{self.identity.partition}" in gate.failing:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "a bad disk")
+        return (yield from load(self, clean))
 
-        def load(self, clean: bool) -> Generator[int, None, Log]:
-            if self.name.startswith("slow-"):
-                while not gate.open:
-                    time.sleep(0.001)  # long enough for the manager to give others a turn
-                    yield 0
-            if self.name in gate.failing:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "a bad disk")
-            return (yield from super().load(clean))
-
-    monkeypatch.setattr(loading, "FolderLoader", GatedLoader)
+    monkeypatch.setattr(recovery.FolderLoader, "load", gated)
     monkeypatch.setattr(wiring, "_LOAD_BEFORE_SERVING_S", 0)
     return gate
 
