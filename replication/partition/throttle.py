@@ -40,7 +40,7 @@ class ReplicaThrottle:
         rate = self._rate()
         if rate < LONG_MAX:
             self._pace.charge(size_bytes)
-            # Limits the charges to a window at once: an idle time before the next fetch must not count against the rest.
+            # Limits the charges to a window at once: idle time before the next fetch must not count against the rest.
             self._pace.wait_s(rate)
 
     def wait_s(self) -> float:

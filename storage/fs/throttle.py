@@ -1,4 +1,4 @@
-"""Keeping work on files below so many bytes a second."""
+"""Limits of the rate, in bytes per second, at which files are read and written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 WINDOW_S = 0.3
-"""What was not used in one window cannot be made up for in a later one."""
+"""Capacity that is not used in one window is not available in a later one."""
 
 
 class Throttle:
@@ -51,8 +51,10 @@ class Pace:
         self._charged_bytes += size_bytes
 
     def wait_s(self, bytes_per_second: float) -> float:
-        """Return the time in which all charged bytes pass at this rate: 0 if none are left, infinity at a rate of 0. The
-        time since the last call counts at the present rate; time that was not needed is not kept for later charges."""
+        """Return the time in which all charged bytes pass at this rate: 0 if none are left, infinity at a rate of 0.
+
+        The time since the last call counts at the present rate; time that was not needed is not kept for later charges.
+        """
         now_s = self._clock_s()
         left_bytes = self._charged_bytes - (now_s - self._reduced_s) * bytes_per_second
         # A rounding error is no part of a byte; to wait for it may take less than the clock can tell.

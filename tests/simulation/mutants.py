@@ -94,11 +94,11 @@ MUTANTS = (
     ),
     mutant(
         "a follower does not cut off what differs",
-        Edit("replication", "_write", "truncate_to_epoch(ANY_1, ANY_2, ANY_3, ANY_4)", "None"),
+        Edit("replication", "_write", "ANY.truncate_to(ANY_1, ANY_2)", "None"),
     ),
     mutant(
         "a follower cuts off one record too few",
-        Edit("replication", "truncate_to_epoch", "max(ANY_PLACE, 0)", "max(ANY_PLACE + 1, 0)"),
+        Edit("replication", "truncation_offset", "max(ANY_PLACE, 0)", "max(ANY_PLACE + 1, 0)"),
     ),
     mutant(
         "a leader does not say where logs differ",
@@ -208,7 +208,7 @@ MUTANTS = (
     ),
     mutant(
         "a follower that lacks what was deleted does not begin anew",
-        Edit("replication", "found_range", "start_offset > log.log_end_offset", "False"),
+        Edit("replication", "reset_to_range", "start_offset > log.log_end_offset", "False"),
     ),
     mutant(
         "the check of a log after a crash overlooks what producers did",
