@@ -56,6 +56,10 @@ class LoopTimers:
         if entry is not None:
             entry.handle.cancel()
 
+    def keys(self) -> set[Hashable]:
+        """The keys of the timers that run."""
+        return set(self._entries)
+
     def cancel_all(self) -> None:
         """Stop all timers."""
         for key in list(self._entries):

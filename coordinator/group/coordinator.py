@@ -117,6 +117,10 @@ class GroupCoordinator:
         self._closed = True
         self._runtime.close()
 
+    def shard(self, partition: int) -> GroupShard:
+        """The groups of a partition, to read from. Raises KafkaError while they are not loaded."""
+        return self._runtime.shard(partition)
+
     def _partition_of(self, group_id: str) -> int:
         self._check_open()
         return self.partition_for(group_id)

@@ -180,7 +180,7 @@ class Membership:
         self.unsynced.discard(member_id)
 
     def replace(self, old: Member, new: Member) -> None:
-        """Continue a static member under a new id. Requests parked under the old id are fenced: a duplicate sent them."""
+        """Continue a static member under a new id. Requests parked under the old id are fenced, as a duplicate's."""
         self.answer_join(old, error=ErrorCode.FENCED_INSTANCE_ID)
         self.answer_sync(old, error=ErrorCode.FENCED_INSTANCE_ID)
         leads = self.leader == old.member_id
