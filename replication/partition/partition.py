@@ -254,8 +254,7 @@ class Partition:
         if log is None or (leader_only and not self.is_leader):
             raise KafkaError(self._offline_error)
         upper_offset = log.offsets.high_watermark if replica_id < 0 else log.offsets.log_end_offset
-        read = log.read if waits_for_disk else log.read_cached
-        return read(offset, max_bytes, upper_offset, min_one_batch)
+        return log.read(offset, max_bytes, upper_offset, min_one_batch, waits_for_disk)
 
     def diverging_epoch(self, last_fetched_epoch: int, offset: int) -> tuple[int, int] | None:
         """Return the (epoch, end offset) to which a reader must truncate before it can continue at `offset`, or None.
