@@ -68,7 +68,7 @@ class ControllerAnswers:
     # -- AlterPartition --------------------------------------------------------------------------------------------
 
     async def alter_partition(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
-        """Grant in-sync sets. The version says whether topics are given by name or by id, and brokers with epochs."""
+        """Grant in-sync sets. By the version, topics are given by name or id, brokers with or without epochs."""
 
         async def work(cluster: Cluster, step: Step) -> AlterPartitionResponse:
             broker = cluster.brokers.get(request.broker_id)
