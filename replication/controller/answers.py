@@ -55,7 +55,7 @@ class ControllerAnswers:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller."""
+        """Return whether this broker is the controller."""
         return self._controller.is_active
 
     async def answer(self, request: ControllerRequest, version: int) -> ControllerResponse:

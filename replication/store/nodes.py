@@ -398,7 +398,7 @@ def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
-    """A log folder of this broker failed (event 1, the only one)."""
+    """Encode the notice that a log folder of this broker failed (event 1, the only one)."""
     return _encode({"version": 1, "broker": broker_id, "event": 1})
 
 

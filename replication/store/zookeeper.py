@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -68,6 +67,7 @@ often."""
 RECONNECT_FIRST_S, RECONNECT_MOST_S = 0.05, 1.0
 
 _LOGGED_AGAIN_S = 30.0
+_BOTH_WAYS = 2  # socket.SHUT_RDWR
 
 _log = logging.getLogger(__name__)
 # It logs each attempt to connect, several a second; here only the outcome is logged.
@@ -114,7 +114,7 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """`failed` is called on the connection's thread when it ends by an error that kazoo does not expect."""
         super().__init__()
         self._failed = failed
-        self._socket: socket.socket | None = None
+        self._socket: Any = None
 
     def start(self) -> None:
         pass
@@ -143,7 +143,7 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """End the conversation with a server that does not answer."""
         if self._socket is not None:
             with suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+                self._socket.shutdown(_BOTH_WAYS)
 
 
 class ZooKeeperStore:

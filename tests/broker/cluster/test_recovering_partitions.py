@@ -52,11 +52,11 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     load: Load = recovery.FolderLoader.load
 
     def gated(self: recovery.FolderLoader, clean: bool) -> Generator[int, None, Log]:
-        if self._topic == "slow":
+        if self.identity.topic == "slow":
             while not gate.open:
                 time.sleep(0.001)  # long enough for the manager to give others a turn
                 yield 0
-        if f"{self._topic}-{self._partition}" in gate.failing:
+        if f"{self.identity.topic}-{self.identity.partition}" in gate.failing:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "a bad disk")
         return (yield from load(self, clean))
 
