@@ -141,10 +141,10 @@ class Server:
             self._listeners.bound,
             list(self._config.log_dirs),
         )
-        garbage = GcPolicy()
-        garbage.begin()
-        broker.background.spawn(garbage.look_again_and_again())
-        self._node.stalls.start(loop)
+        gc_policy = GcPolicy()
+        gc_policy.begin()
+        broker.background.spawn(gc_policy.run())
+        self._node.loop_lag.start(loop)
         self._control_socket = ControlSocket(self._node.control, self._config.log_dirs[0])
         await self._control_socket.start()
         took_s = time.monotonic() - self._began_s
@@ -187,7 +187,7 @@ class Server:
     async def stop(self) -> None:
         await self._node.controlled_shutdown()
         self._listeners.close()
-        self._node.stalls.stop()
+        self._node.loop_lag.stop()
         if self._control_socket is not None:
             await self._control_socket.stop()
         await self._node.close()
