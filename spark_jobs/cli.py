@@ -50,9 +50,9 @@ def _wordcount(arguments: list[str]) -> int:
 
 def _connector(arguments: list[str]) -> int:
     if arguments:
-        asked_for_help = arguments[0] in ("-h", "--help")
-        print("usage: gregor spark connector", file=sys.stdout if asked_for_help else sys.stderr)
-        return 0 if asked_for_help else 2
+        wants_help = arguments[0] in ("-h", "--help")
+        print("usage: gregor spark connector", file=sys.stdout if wants_help else sys.stderr)
+        return 0 if wants_help else 2
     print(",".join(str(jar) for jar in connector_jars(require_java())))
     return 0
 

@@ -66,21 +66,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(text: Path, top: int, cleanup: ExitStack) -> None:
     require_pyspark()
     if not connector_folder().is_dir():
-        _say("First run: fetching Spark's Kafka connector ...")
+        _print("First run: fetching Spark's Kafka connector ...")
     connector_jars(require_java())
     lines = text.read_text(encoding="utf-8", errors="replace").splitlines()
-    _say(f"Text:     {text}, {len(lines):,} lines")
+    _print(f"Text:     {text}, {len(lines):,} lines")
     folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="gregor-demo-", ignore_cleanup_errors=True)))
     bootstrap = os.environ.get("GREGOR_DEMO_BOOTSTRAP")
     if bootstrap is None:
         bootstrap = cleanup.enter_context(running_broker(folder))
     source, target = (f"demo-{name}-{os.urandom(3).hex()}" for name in ("lines", "counts"))
-    _say(f"Broker:   {bootstrap}, topics {source} and {target}")
+    _print(f"Broker:   {bootstrap}, topics {source} and {target}")
     cleanup.enter_context(topics(bootstrap, [source, target]))
     began = time.monotonic()
     produce(bootstrap, source, lines)
-    _say(f"Produced: {len(lines):,} records by confluent-kafka in {time.monotonic() - began:.2f} s")
-    _say("Spark:    starting ...")
+    _print(f"Produced: {len(lines):,} records by confluent-kafka in {time.monotonic() - began:.2f} s")
+    _print("Spark:    starting ...")
     spark_word_count(bootstrap, source, target, folder, len(lines))
     counted = read_counts(bootstrap, target)
     _show(counted, top)
@@ -136,7 +136,7 @@ def running_broker(folder: Path) -> Iterator[str]:
     if code != 0:
         how = f"did not stop within {BROKER_STOP_S} s" if code is None else f"ended with code {code}"
         raise JobError(f"the broker {how}\n{_tail(log)}")
-    _say("Broker:   stopped cleanly")
+    _print("Broker:   stopped cleanly")
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> int | None:
@@ -233,7 +233,7 @@ def spark_word_count(bootstrap: str, source: str, target: str, folder: Path, rec
             trigger="available-now",
             max_offsets_per_trigger=records // BATCHES + PARTITIONS,  # Spark rounds down for each partition
         )
-        progress = run_to_end(start(spark, options), lambda line: _say(f"Spark:    {line}"), timeout_s=QUERY_S)
+        progress = run_to_end(start(spark, options), lambda line: _print(f"Spark:    {line}"), timeout_s=QUERY_S)
     except (PySparkException, JobError) as error:
         message = str(error) if isinstance(error, JobError) else reason(error)
         raise JobError(f"{message}\n{_tail(log)}") from error
@@ -276,7 +276,7 @@ def check(counted: Counter[str], lines: Sequence[str]) -> None:
 
     expected = count_words(lines)
     if counted == expected:
-        _say(f"Checked:  {len(expected):,} words, {expected.total():,} in all, the same as a plain count of the file")
+        _print(f"Checked:  {len(expected):,} words, {expected.total():,} in all, the same as a plain count of the file")
         return
     wrong = sorted(word for word in counted.keys() | expected.keys() if counted[word] != expected[word])
     shown = "\n".join(f"    {word}: {counted[word]} by Spark, {expected[word]} in the file" for word in wrong[:5])
@@ -296,7 +296,7 @@ def _show(counts: Counter[str], top: int) -> None:
     Console(highlight=False).print(table)
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(line, flush=True)
 
 

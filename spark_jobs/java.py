@@ -45,8 +45,8 @@ def require_java(environ: Mapping[str, str] = os.environ) -> str:
     if java is None:
         where = f"JAVA_HOME={environ['JAVA_HOME']}" if environ.get("JAVA_HOME") else "the PATH"
         raise JobError(f"Spark needs Java {MINIMUM_VERSION} or newer, and there is none in {where}.\n{HOW_TO_INSTALL}")
-    asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    banner = asked.stderr + asked.stdout
+    probe = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    banner = probe.stderr + probe.stdout
     version = parse_version(banner)
     if version is None:
         raise JobError(f"{java} does not say which Java it is: {banner.strip() or 'no output'}\n{HOW_TO_INSTALL}")

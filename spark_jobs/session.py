@@ -78,12 +78,12 @@ def default_settings(master: str) -> dict[str, str]:
 
 def local_cores(master: str) -> int | None:
     """The number of cores that a local master uses; None for a cluster."""
-    asked = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?])?", master)
-    if asked is None:
+    match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?])?", master)
+    if match is None:
         return None
-    if asked.group(1) == "*":
+    if match.group(1) == "*":
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, int(asked.group(1) or 1))
+    return max(1, int(match.group(1) or 1))
 
 
 def _started_jvm(given: "SparkConf", log_file: Path | None, jvm_options: str) -> Any:
