@@ -20,7 +20,7 @@ from gregor.broker.admin_socket.server import ControlSocket
 from gregor.broker.cluster.membership import until_informed
 from gregor.broker.jobs.descriptors import raise_limit
 from gregor.broker.jobs.gc_policy import GcPolicy
-from gregor.broker.jobs.reload import HangUp, reload_file
+from gregor.broker.jobs.reload import HangUp, apply, read_again
 from gregor.broker.log import logger
 from gregor.broker.net.advertised_addresses import leads_astray, own_name, told_to_clients
 from gregor.broker.net.listening import BindError
@@ -75,7 +75,7 @@ async def _serve(
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     server = Server(config)
-    loop.add_signal_handler(signal.SIGHUP, HangUp(stop.set, server.reload))
+    loop.add_signal_handler(signal.SIGHUP, HangUp(stop.set, server.begin_reload))
     if not await started_unless_stopped(server, stop):
         logger.info("stopped before the start was over")
         return 0
@@ -118,19 +118,19 @@ class Server:
         self._began_s = time.monotonic()
         self._config = config
         self._node = Node(config)
-        self._listeners = OpenListeners(config, self._node.advertise)
+        self.listeners = OpenListeners(config, self._node.advertise)
         self._control_socket: ControlSocket | None = None
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             await self._node.open_storage()
-            await self._node.join(self._listeners.bind, self._listeners.check)
-            await self._listeners.accept(self._node.broker)
+            await self._node.join(self.listeners.bind, self.listeners.check)
+            await self.listeners.accept(self._node.broker)
             if not await until_informed(self._node.broker.metadata):
                 logger.warning("no controller has sent UpdateMetadata yet; clients wait for metadata until one does")
         except BaseException:
-            self._listeners.close()
+            self.listeners.close()
             await self._node.close()
             raise
         broker = self._node.broker
@@ -138,7 +138,7 @@ class Server:
         self.info = ServerInfo(
             broker.broker_id,
             broker.cluster_id,
-            self._listeners.bound,
+            self.listeners.bound,
             list(self._config.log_dirs),
         )
         garbage = GcPolicy()
@@ -161,6 +161,11 @@ class Server:
             logger.warning("%s", line)
 
     @property
+    def broker(self) -> Broker:
+        """The parts of a broker that has started."""
+        return self._node.broker
+
+    @property
     def failed(self) -> bool:
         """Whether the broker ends for a fault of its own."""
         return self._node.failed
@@ -172,15 +177,21 @@ class Server:
         broker = self._node.broker
         broker.background.spawn(make_first_topics(broker.config, broker.metadata, broker.admin, broker.gate, wishes))
 
-    def reload(self) -> None:
-        """SIGHUP: read the properties file again; a line in the log for each key that differs."""
-        if self._listeners.serving:  # else it is starting, and has just read the file
-            changed = self._node.broker.topic_configs.broker_changed
-            reload_file(self._config, changed, self._listeners.check)
+    def begin_reload(self) -> None:
+        """Reload the properties file, beside everything else."""
+        if self.listeners.serving:  # else the broker is starting, and has just read the file
+            self._node.broker.background.spawn(self.reload())
+
+    async def reload(self) -> None:
+        """Read the properties file again and apply it; a line in the log for each key that differs."""
+        broker = self._node.broker
+        texts = await read_again(self._config, broker.background)
+        if texts is not None and self.listeners.serving:
+            apply(self._config, texts, broker.topic_configs.broker_changed, self.listeners.check)
 
     async def stop(self) -> None:
-        await self._node.hand_over()
-        self._listeners.close()
+        await self._node.controlled_shutdown()
+        self.listeners.close()
         self._node.stalls.stop()
         if self._control_socket is not None:
             await self._control_socket.stop()

@@ -1,8 +1,9 @@
-"""The language of the schema files: what a message, a struct and a field are, for all versions at once.
+"""The language of the schema files: messages, structs and fields, for all versions at once.
 
-A version range is text as in Kafka's own message definitions: "3+", "0-12", "7", or "none". A range tells the history
-of a field and may begin before the oldest version that the message is coded in; what counts is the part inside.
-A schema that contradicts itself raises SchemaError when its module is imported, so a typing slip cannot reach the wire.
+A version range is text as in Kafka's own message definitions: "3+", "0-12", "7", or "none". A range describes the
+history of a field and may begin before the oldest version of the message; only the part inside the versions of the
+message counts. A schema that contradicts itself raises SchemaError when its module is imported, so that a typing error
+cannot reach the wire.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,7 +51,7 @@ class SchemaError(Exception):
 
 
 class Versions:
-    """A closed range of versions; `last` is None where it has no end, and `Versions.NONE` holds nothing."""
+    """A closed range of versions; `last` is None if it has no end, and `Versions.NONE` is empty."""
 
     __slots__ = ("first", "last")
     NONE: "Versions"
@@ -91,7 +92,7 @@ class Versions:
         return self.within(other) is not Versions.NONE
 
     def within(self, other: "Versions") -> "Versions":
-        """The part that lies in both ranges."""
+        """Return the range of the versions that are in both ranges."""
         first = max(self.first, other.first)
         last = self.last if other.last is None else other.last if self.last is None else min(self.last, other.last)
         return Versions.NONE if last is not None and last < first else Versions(first, last)
@@ -120,16 +121,18 @@ class Field:
     """One field.
 
     `type` is a fixed-size type, "string", "bytes", "records", the name of a struct, or "[]" and one of these. A struct
-    is given by `fields`, or stands among the message's `structs` when several fields share it. `nullable` and `tagged`
-    are the versions in which it may be null and in which it travels in the tag section under number `tag` (by default
-    all of its versions). `ignorable`: encoding to a version without the field drops a value instead of refusing it.
-    `flexible` narrows the versions in which the field takes the compact form.
+    is defined by `fields`, or among the message's `structs` if several fields share it. `nullable` and `tagged`
+    are the versions in which it may be null and in which it is encoded in the tag section under number `tag`: with a
+    tag all of its versions, else none. `ignorable`: encoding to a version without the field drops a value instead of
+    refusing it.
     """
+
+    #: The versions in which the field has the compact form, if the message is flexible in them.
+    flexible = Versions.parse("0+")
 
     __slots__ = (
         "default",
         "element",
-        "flexible",
         "help",
         "ignorable",
         "is_array",
@@ -153,9 +156,7 @@ class Field:
         nullable: str = "none",
         default: Any = _UNSET,
         tag: int | None = None,
-        tagged: str | None = None,
         ignorable: bool = False,
-        flexible: str = "0+",
         fields: Sequence["Field"] = (),
     ) -> None:
         self.name = name
@@ -165,30 +166,31 @@ class Field:
         self.versions = Versions.parse(versions)
         self.nullable = Versions.parse(nullable)
         self.tag = tag
-        self.tagged = Versions.NONE if tag is None else Versions.parse(versions if tagged is None else tagged)
+        self.tagged = Versions.NONE if tag is None else self.versions
         self.ignorable = ignorable
-        self.flexible = Versions.parse(flexible)
         self.help = help
         self.own_struct = Struct(self.element, fields, versions=versions) if fields else None
-        # Set by the message, which alone knows the shared structs.
         self.struct: Struct | None = None
+        """Resolved by the message: only that knows the structs that several fields share."""
         self.default = default
         if not name.isidentifier() or name != name.lower() or name.startswith("_"):
             raise SchemaError(f"{name!r} is not a field name")
         if not help:
             raise SchemaError(f"{name}: a field needs its line of help")
-        if tagged is not None and tag is None:
-            raise SchemaError(f"{name}: tagged without a tag")
         if self.nullable is not Versions.NONE and not self.is_array and self.element in FIXED:
             raise SchemaError(f"{name}: a {type} cannot be null")
-        self._settle_default()
+        self._complete_default()
 
     @property
     def is_struct(self) -> bool:
         return not (self.element in FIXED or self.element in VARIABLE)
 
-    def _settle_default(self) -> None:
-        """Turns an absent default into the type's own: 0, "", no elements, a struct of defaults (as `()`)."""
+    def resolve(self, struct: "Struct") -> None:
+        """Bind the field of a struct type to that struct."""
+        self.struct = struct
+
+    def _complete_default(self) -> None:
+        """Turn an absent default into the type's own: 0, "", no elements, a struct of defaults (as `()`)."""
         if self.default is _UNSET:
             self.default = () if self.is_array or self.is_struct else _ZERO_VALUES[self.element]
         elif self.default is None:
@@ -198,6 +200,13 @@ class Field:
             raise SchemaError(f"{self.name}: a {self.type} has no default but null")
         elif type(self.default) is not _VALUE_TYPES.get(self.element, int):
             raise SchemaError(f"{self.name}: {self.default!r} is not a {self.type}")
+
+
+class NeverCompactField(Field):
+    """A field that keeps the lengths of the old encoding in flexible versions, too."""
+
+    __slots__ = ()
+    flexible = Versions.NONE
 
 
 class Struct:
@@ -216,7 +225,7 @@ class Struct:
 
 
 class Message(Struct):
-    """A request, a response, a header or a record: one class, coded in the closed range `versions`.
+    """A request, a response, a header or a record: one class, encoded in the closed range `versions`.
 
     `flexible` are the versions with compact lengths and a tag section at the end of each struct (KIP-482).
     """
@@ -278,7 +287,7 @@ class Message(Struct):
             versions = child.versions.within(self.versions)
         elif field.element in shared or field.element in found:
             raise SchemaError(f"{where}: a second struct {field.element}")
-        field.struct = child
+        field.resolve(child)
         if child.name not in found:
             self._check(child, versions, shared, found)
             found[child.name] = child

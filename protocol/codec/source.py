@@ -6,6 +6,7 @@ from typing import Any
 from gregor.protocol.codec import primitives
 from gregor.protocol.codec.model import FIXED_SIZES, Field, Message, Struct
 from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.turns import ITEMS_PER_STEP
 
 # What generated code may call, by its name there.
 RUNTIME: dict[str, Any] = {
@@ -38,10 +39,8 @@ RUNTIME: dict[str, Any] = {
     },
 }
 
-ELEMENTS_PER_STEP = 64
-"""So many structs, or strings, take some 0.2 ms."""
 NUMBERS_PER_STEP = 4096
-"""Of arrays of plain numbers, for which one struct call does."""
+"""Numbers that one struct call converts: an array of plain numbers has no loop in which ITEMS_PER_STEP could count."""
 
 
 class Source:
@@ -96,7 +95,7 @@ class Source:
         """To be written once for each element of an array: whoever works in steps pauses now and then."""
         if self.in_steps:
             self.line("count += 1")
-            self.line(f"if not count % {ELEMENTS_PER_STEP}: yield")
+            self.line(f"if not count % {ITEMS_PER_STEP}: yield")
 
     def fresh(self, prefix: str) -> str:
         """A local name that nothing else uses."""

@@ -256,7 +256,7 @@ def build_batch(
     timestamp_type: int = CREATE_TIME,
     level: int | None = None,
 ) -> bytearray:
-    """One batch, checksum included.
+    """Encode records as one batch, checksum included.
 
     A ``(key, value)`` pair gets the next offset and ``timestamp_ms``. A Record brings its own timestamp, headers and
     offset; offsets must rise, and the first is the base offset unless ``base_offset`` names a lower one. With
@@ -268,22 +268,8 @@ def build_batch(
     if base_offset is None:
         base_offset = first.offset if isinstance(first, Record) else 0
     base_timestamp = first.timestamp if isinstance(first, Record) else timestamp_ms
-    max_timestamp = base_timestamp
     body = bytearray()
-    delta = -1
-    for record in records:
-        if isinstance(record, Record):
-            offset, timestamp, key, value, headers = record
-            if offset - base_offset <= delta:
-                raise ValueError(f"offset {offset} does not follow {base_offset + delta}")
-            delta = offset - base_offset
-        else:
-            key, value = record
-            timestamp, headers = timestamp_ms, []
-            delta += 1
-        if timestamp > max_timestamp:
-            max_timestamp = timestamp
-        append_record(body, timestamp - base_timestamp, delta, key, value, headers)
+    last_offset_delta, max_timestamp = _append_records(body, records, base_offset, base_timestamp, timestamp_ms)
     attributes = compression
     if timestamp_type == LOG_APPEND_TIME:
         attributes |= TIMESTAMP_TYPE_BIT
@@ -297,7 +283,7 @@ def build_batch(
     seal_batch(
         batch,
         attributes=attributes,
-        last_offset_delta=delta,
+        last_offset_delta=last_offset_delta,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
         record_count=len(records),
@@ -308,6 +294,32 @@ def build_batch(
         base_sequence=base_sequence,
     )
     return batch
+
+
+def _append_records(
+    out: bytearray,
+    records: Sequence[Record | tuple[bytes | None, bytes | None]],
+    base_offset: int,
+    base_timestamp: int,
+    timestamp_ms: int,
+) -> tuple[int, int]:
+    """Write the records of a batch; return its last offset delta and its largest timestamp."""
+    max_timestamp = base_timestamp
+    delta = -1
+    for record in records:
+        if isinstance(record, Record):
+            offset, timestamp, key, value, headers = record
+            if offset - base_offset <= delta:
+                raise ValueError(f"offset {offset} does not follow {base_offset + delta}")
+            delta = offset - base_offset
+        else:
+            key, value = record
+            timestamp, headers = timestamp_ms, []
+            delta += 1
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        append_record(out, timestamp - base_timestamp, delta, key, value, headers)
+    return delta, max_timestamp
 
 
 def seal_batch(

@@ -105,7 +105,7 @@ def _convert(
         return b"", -1  # the wrapper will hardly be smaller
     unpack = batch.plain_body
     body = unpack() if batch.size_bytes <= _INLINE_COMPRESSED_BYTES else (yield unpack)
-    inner = yield from _messages(batch, body, magic, relative=magic == 1)
+    inner = yield from _messages(batch, body, magic)
     if inner.last_offset < first_offset:
         return b"", batch.next_offset  # nothing, or what the reader has had: compaction took the end of the batch
     pack = partial(_pack, codec, magic, inner.entries)
@@ -131,23 +131,17 @@ def _type_bit(batch: RecordBatch, magic: int) -> int:
 
 
 def _messages(
-    batch: RecordBatch,
-    body: bytes,
-    magic: int,
-    first_offset: int = 0,
-    room: int = INT64_MAX,
-    must: bool = True,
-    *,
-    relative: bool = False,
+    batch: RecordBatch, body: bytes, magic: int, first_offset: int = 0, room: int = INT64_MAX, must: bool = True
 ) -> Steps[_Messages]:
-    """The records at `first_offset` or later, without a codec, as many as there is `room` for, but one if `must`.
-    `relative`: offsets count from the first one. What is said of keys and values is looked at of those alone."""
+    """Convert the records at `first_offset` or later, as many as there is `room` for, but at least one if `must`.
+    Keys and values of earlier records are not checked. With magic 1, offsets in a wrapper count from the first one."""
     out = bytearray()
     last_offset, newest, zero = -1, NO_TIMESTAMP, 0
     append_time = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
     base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
     pack_head, pack_prefix, pack_size = MESSAGE_HEADS[magic].pack, PREFIX.pack, _INT32.pack
     attributes = _type_bit(batch, magic)
+    relative = magic == 1 and batch.compression != NONE
     begun_bytes = 0
     count = 0
     for delta, step, has_key, start, end in record_heads(body, batch.record_count):
@@ -158,20 +152,15 @@ def _messages(
         offset = base_offset + step
         if offset < first_offset:
             continue
-        position = start
         key = value = _NULL
         try:
-            size = body[position]
-            position += 1
+            size = body[start] >> 1  # most sizes are a varint of one byte; all varints are zigzag
+            position = start + 1
+            if size >= 0x40:
+                size, position = read_varint(body, start)
             if has_key:
-                if size < 0x80:  # one byte, by far the most frequent; all varints are zigzag
-                    size >>= 1
-                else:
-                    size, position = read_varint(body, position - 1)
                 key = pack_size(size) + body[position : position + size]
                 position += size
-            elif size >= 0x80:
-                _, position = read_varint(body, position - 1)
             size = body[position]
             position += 1
             if size < 0x80:
@@ -187,7 +176,7 @@ def _messages(
         timestamp = base_timestamp + delta if append_time is None else append_time
         if not INT64_MIN <= timestamp <= INT64_MAX:
             timestamp = wrapped_int64(timestamp)
-        # What does not end in "no headers" has some, or lies.
+        # A record that does not end in a header count of 0 has headers, or its size is wrong.
         if not (fills or fits(body, start, end)) or offset > INT64_MAX:
             raise CorruptBatch(f"the record of offset {offset} is not as long as it says, or cannot be there")
         if last_offset < 0 and relative:

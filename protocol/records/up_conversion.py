@@ -1,16 +1,16 @@
 """Message sets converted up to record batches, for producers before 0.11. (Kafka's LogValidator, which converts too.)
 
 One set becomes one batch: offsets from 0, no producer id, the codec of its first wrapper. Messages of magic 0 have no
-timestamp. A set may hold several wrappers, or some beside plain messages, as brokers of that time took it.
+timestamp. A set may contain several wrappers, or wrappers beside plain messages: brokers of that time accepted both.
 
-The usual message passes one chain of comparisons in `_Conversion.take`; what does not is read once more by
-gregor.protocol.records.message_sets, to be told what is wrong with it.
+A usual message passes one chain of comparisons in `_Conversion.convert`. A message that fails is read once more by
+gregor.protocol.records.message_sets, which names the error.
 """
 
 from __future__ import annotations
 
 import struct
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 
 from gregor.protocol.records.batch import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -46,7 +46,7 @@ _unpack_size = struct.Struct(">i").unpack_from
 
 NO_LIMIT = 2**31 - 1
 INLINE_COMPRESSED_BYTES = 2 * 1024
-"""What is longer may become so large that decompressing it is no work for the caller's thread."""
+"""A longer value may become so large that it must not be decompressed on the caller's thread."""
 INLINE_PLAIN_BYTES = 16 * 1024
 
 
@@ -55,11 +55,11 @@ class MessageTooLarge(ValueError):
 
 
 def upconvert(data: Buffer, *, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytearray:
-    """One record batch with the same messages.
+    """Convert a message set to one record batch.
 
-    A timestamp type of LogAppendTime is carried over, so that whoever takes the batch refuses it as it would from a
-    producer of today. CorruptBatch when the set cannot be read or is empty; it is InvalidMessageSet where no checksum
-    is wrong and nothing is cut off.
+    A timestamp type of LogAppendTime is carried over, so that the append refuses the batch as it refuses one of a
+    current producer. Raises CorruptBatch if the set cannot be read or is empty, and its subclass InvalidMessageSet if
+    every checksum is right and the set is complete.
     """
     return run_all(upconverting(data, max_decompressed_bytes=max_decompressed_bytes))
 
@@ -72,10 +72,10 @@ def upconverting(
     max_message_bytes: int = NO_LIMIT,
     max_plain_bytes: int = NO_LIMIT,
 ) -> Steps[bytearray]:
-    """`upconvert`, into an empty buffer if one is given. `data` is not read after the first step.
+    """Convert as `upconvert` does, in steps, into an empty buffer if one is given.
 
-    MessageTooLarge, as soon as it is known, when an entry of the set is above `max_message_bytes` or a batch without a
-    codec would be above `max_plain_bytes`.
+    `data` is not read after the first step. Raises MessageTooLarge as early as possible if an entry of the set is
+    larger than `max_message_bytes`, or if a batch without a codec would be larger than `max_plain_bytes`.
     """
     data = bytes(data)
     work = _Conversion(bytearray() if into is None else into, max_message_bytes)
@@ -83,7 +83,7 @@ def upconverting(
     left = max_decompressed_bytes
     position = 0
     while position < len(data):
-        position = work.take(data, position, None)
+        position = work.convert(data, position, None)
         wrapper, work.wrapper = work.wrapper, None
         if wrapper is not None:
             codec = codec or wrapper.codec
@@ -95,7 +95,7 @@ def upconverting(
                 raise InvalidMessageSet("a compressed message set without messages")
             within = 0
             while within < len(inner_set):
-                within = work.take(inner_set, within, wrapper)
+                within = work.convert(inner_set, within, wrapper)
                 if within < len(inner_set):
                     yield None
         if codec == NONE and len(work.batch) > max_plain_bytes:
@@ -123,26 +123,28 @@ class _Conversion:
         self._max_message_bytes = max_message_bytes
         batch += bytes(RECORD_BATCH_OVERHEAD)
         self.batch = batch
-        """Records stand behind the room for the header."""
+        """The room for the header, and the records behind it."""
         self.count = 0
         self.base_timestamp = self.newest = NO_TIMESTAMP
         self.timestamp_type = 0
         self.wrapper: Message | None = None
-        """Set where `take` came upon one."""
+        """The wrapper at which `convert` stopped."""
 
-    def take(self, data: bytes, position: int, within: Message | None) -> int:
-        """Convert a step's worth of the messages from a position on; returns where that ends, behind a wrapper if
-        there is one. Within a wrapper there may be no other."""
+    def convert(self, data: bytes, position: int, within: Message | None) -> int:
+        """Convert the messages of one step from a position on; return the position behind them, or behind a wrapper
+        if there is one. A wrapper must not contain another."""
         batch, count, newest, base_timestamp = self.batch, self.count, self.newest, self.base_timestamp
         limit = len(data)
         view = memoryview(data)
         max_size = self._max_message_bytes - SIZE_END
-        stamp = within.timestamp if within is not None and within.timestamp_type == LOG_APPEND_TIME else None
+        stamp = None
+        if within is not None and within.timestamp_type == LOG_APPEND_TIME:
+            stamp, self.timestamp_type = within.timestamp, LOG_APPEND_TIME
         stop = min(limit, position + BYTES_PER_STEP)
         last_count = count + ITEMS_PER_STEP
         while position < stop and count < last_count:
             try:
-                # Byte 16 is the magic: anything but 0 and 1 is nothing that these layouts have.
+                # Byte 16 is the magic; the check below refuses all but 0 and 1.
                 if data[position + MAGIC_AT]:
                     _, size, crc, magic, attributes, timestamp, key_size = _unpack_1(data, position)
                     key_start = position + 30
@@ -153,7 +155,7 @@ class _Conversion:
                 key_end = key_start if key_size < 0 else key_start + key_size
                 (value_size,) = _unpack_size(data, key_end)
             except (IndexError, struct.error):
-                raise _what_is_wrong(data, position, within) from None
+                raise _error_at(data, position, within) from None
             value_start = key_end + 4
             if (
                 (value_start if value_size < 0 else value_start + value_size) != end
@@ -161,45 +163,25 @@ class _Conversion:
                 or checksum(view[position + MAGIC_AT : end]) != crc
                 or not 0 <= magic <= 1
                 or timestamp < NO_TIMESTAMP
+                or (within is not None and (attributes & CODEC_MASK or magic != within.magic))
             ):
-                raise _what_is_wrong(data, position, within)
-            if within is not None:
-                if attributes & CODEC_MASK or magic != within.magic:
-                    raise _what_is_wrong(data, position, within)
-                if stamp is not None:
-                    timestamp = stamp
-                    self.timestamp_type = LOG_APPEND_TIME
-            elif attributes or size > max_size:
-                if size > max_size:
-                    raise MessageTooLarge(f"a message of {size + SIZE_END} bytes, {max_size + SIZE_END} are allowed")
-                type_bit = LOG_APPEND_TIME if magic and attributes & APPEND_TIME_BIT else 0
-                if attributes & CODEC_MASK:
-                    value = None if value_size < 0 else data[value_start:end]
-                    self.wrapper = Message(0, timestamp, type_bit, None, value, magic, attributes & CODEC_MASK)
+                raise _error_at(data, position, within)
+            if stamp is not None:
+                timestamp = stamp
+            elif (attributes or size > max_size) and within is None:
+                packed = None if value_size < 0 else view[value_start:end]
+                if self._keep_if_wrapper(size, magic, attributes, timestamp, packed):
                     position = end
                     break
-                self.timestamp_type = self.timestamp_type or type_bit
             if timestamp > newest or not count:
                 newest = timestamp
                 if not count:
                     base_timestamp = timestamp
-            # Attributes of which none are in use, time, offset, key, value, no headers.
-            record = b"".join(
-                (
-                    b"\x00",
-                    _varint(timestamp - base_timestamp),
-                    (
-                        bytes((count << 1,))
-                        if count < 0x40
-                        else bytes((count << 1 & 0x7F | 0x80, count >> 6))
-                        if count < 0x2000
-                        else _long_varint(count)
-                    ),
-                    _NULL if key_size < 0 else _varint(key_size) + data[key_start:key_end],
-                    _NULL if value_size < 0 else _varint(value_size) + data[value_start:end],
-                    b"\x00",
-                )
-            )
+            offset_delta = _offset_delta(count) if count < 0x2000 else _long_varint(count)
+            key = _NULL if key_size < 0 else _varint(key_size) + data[key_start:key_end]
+            value = _NULL if value_size < 0 else _varint(value_size) + data[value_start:end]
+            # attributes (none are in use), timestamp delta, offset delta, key, value, number of headers
+            record = b"".join((b"\x00", _varint(timestamp - base_timestamp), offset_delta, key, value, b"\x00"))
             batch += _varint(len(record))
             batch += record
             count += 1
@@ -207,8 +189,24 @@ class _Conversion:
         self.count, self.newest, self.base_timestamp = count, newest, base_timestamp
         return position
 
+    def _keep_if_wrapper(
+        self, size: int, magic: int, attributes: int, timestamp: int, packed: memoryview | None
+    ) -> bool:
+        """Check the size of an entry outside of a wrapper, and read its attributes. Return whether it is a wrapper
+        itself; `packed` is its value then."""
+        if size > self._max_message_bytes - SIZE_END:
+            raise MessageTooLarge(f"a message of {size + SIZE_END} bytes, {self._max_message_bytes} are allowed")
+        timestamp_type = LOG_APPEND_TIME if magic and attributes & APPEND_TIME_BIT else 0
+        codec = attributes & CODEC_MASK
+        if codec:
+            value = None if packed is None else bytes(packed)
+            self.wrapper = Message(0, timestamp, timestamp_type, None, value, magic, codec)
+            return True
+        self.timestamp_type = self.timestamp_type or timestamp_type
+        return False
+
     def finish(self, codec: int) -> bytearray:
-        """The batch: compressed, with its header. Nothing may be done to it any more."""
+        """Compress the batch and write its header. The batch must not be changed afterwards."""
         batch = self.batch
         if codec != NONE:
             with memoryview(batch) as view, view[RECORD_BATCH_OVERHEAD:] as body:
@@ -233,11 +231,13 @@ def _long_varint(value: int) -> bytes:
 
 _NULL = _long_varint(-1)
 _varint = lru_cache(4096)(_long_varint)
-"""Sizes and steps of time come again and again."""
+"""Few different sizes and timestamp deltas make up most of a set."""
+_offset_delta = cache(_long_varint)
+"""Of the first 8192 records of any batch: those whose varint has one or two bytes."""
 
 
-def _what_is_wrong(data: bytes, position: int, within: Message | None) -> Exception:
-    """With the message at a position, by those who look at one thing after the other."""
+def _error_at(data: bytes, position: int, within: Message | None) -> Exception:
+    """Return the error of the message at a position, found by checking one property after the other."""
     message = next(iter_shallow(data, position))
     if within is not None and (message.magic != within.magic or message.codec):
         return InvalidMessageSet("a compressed message of another format than its wrapper, or compressed again")

@@ -1,11 +1,11 @@
-"""What precedes every request and every response.
+"""The headers that precede every request and every response.
 
-The response header says which request is answered by nothing but the correlation id. `client_id` keeps the old string
-form in flexible versions too: a broker reads it before it knows whether it understands the rest. Version 0 of the
-request header, without a client id, is that of ControlledShutdown 0 alone.
+Only the correlation id connects a response to its request. `client_id` keeps the old string form in flexible versions,
+too: a broker reads it before it knows whether it supports the version of the request. Only ControlledShutdown 0 has
+version 0 of the request header, without a client id.
 """
 
-from gregor.protocol.codec.model import Field, Message
+from gregor.protocol.codec.model import Field, Message, NeverCompactField
 
 REQUEST_HEADER = Message(
     "RequestHeader",
@@ -15,14 +15,13 @@ REQUEST_HEADER = Message(
         Field("request_api_key", "int16", help="Which API, see ApiKey."),
         Field("request_api_version", "int16", help="The version that the body follows."),
         Field("correlation_id", "int32", help="Chosen by the client; the answer repeats it."),
-        Field(
+        NeverCompactField(
             "client_id",
             "string",
             "1+",
             nullable="1+",
             ignorable=True,
-            flexible="none",
-            help="What the client calls itself, or null.",
+            help="The name that the client gives itself, or null.",
         ),
     ],
 )

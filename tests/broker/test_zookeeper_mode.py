@@ -75,7 +75,7 @@ def until(holds: Callable[[], bool], told: Callable[[], str]) -> None:
 
 
 def store_of(harness: Harness) -> ZooKeeperStore:
-    store = harness.node._store
+    store = harness.node.store
     assert isinstance(store, ZooKeeperStore)
     return store
 
@@ -109,6 +109,20 @@ def test_it_gets_a_number_and_keeps_it(start: Start) -> None:
     assert [record.value for record in harness.records("t")] == [b"kept"]
     harness.stop()
     assert start(harness.folder.parent / "other").broker.broker_id == 1002
+
+
+def test_quotas_in_the_tree_are_warned_of(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    harness = start(broker_id="3")
+    quota = nodes.encode_config({"producer_byte_rate": "1024", "SCRAM-SHA-256": "salt=x"})
+    harness.run(store_of(harness).create("/config/users/alice", quota))
+    harness.stop()
+    assert "producer_byte_rate" not in caplog.text
+    start(broker_id="3")
+    warnings = [record.getMessage() for record in caplog.records if "UNPROTECTED" in record.message]
+    assert warnings == [
+        "UNPROTECTED: producer_byte_rate (/config/users/alice: 1024) has no effect:"
+        " gregor has no quotas, so no producer is throttled"
+    ]
 
 
 def test_folders_of_another_broker_or_cluster_are_refused(start: Start) -> None:
@@ -155,8 +169,7 @@ def test_after_its_session_ended_it_is_a_new_life(start: Start, zookeeper: ZooKe
     harness = start(broker_id="3")
     harness.create_topic("t", max_message_bytes="2000")
     harness.produce("t", b"before")
-    local = harness.node._local
-    assert local is not None
+    local = harness.broker.local_broker
     epoch, session = local.broker_epoch, store_of(harness).session_id
     # Changed while nobody tells the broker: there is no notice of it.
     harness.run(store_of(harness).set("/config/topics/t", nodes.encode_config({"max.message.bytes": "3000"})))

@@ -133,10 +133,10 @@ def test_a_moved_log_knows_the_latest_time_of_its_active_segment() -> None:
     log.append_as_leader(batch(1, timestamp_ms=NOW_MS + 40), 0, NOW_MS)
     moved = moved_to(manager, log, "/more")
     assert moved.segments[-1].largest_timestamp_ms == NOW_MS + 50
-    assert moved.offset_for_timestamp(NOW_MS + 45) == (NOW_MS + 50, 12, 0)
+    assert run_all(moved.offset_for_timestamp(NOW_MS + 45)) == (NOW_MS + 50, 12, 0)
     manager.close_all()
     again = started(files, *FOLDERS).logs["orders", 0]
-    assert again.offset_for_timestamp(NOW_MS + 45) == (NOW_MS + 50, 12, 0)
+    assert run_all(again.offset_for_timestamp(NOW_MS + 45)) == (NOW_MS + 50, 12, 0)
 
 
 def test_the_leader_epochs_of_a_moved_log_are_synced() -> None:

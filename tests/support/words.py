@@ -1,16 +1,20 @@
-"""The words that docs/glossary.md replaces, and where product code still has them.
+"""The words that docs/glossary.md replaces, and where the code still has them.
 
-`python -m tests.support.words` removes the lines of identifiers that are gone from the list of the remaining ones;
-it adds none.
+`python -m tests.support.words` removes the lines of identifiers that are gone from the list of the remaining ones, and
+lowers the limits of comments and docstrings in tests/limits.tsv; it adds and raises none.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+import io
+import itertools
 import re
+import tokenize
 from collections.abc import Iterator
 
+from tests.support.limits import lower
 from tests.support.processes import ROOT
 
 PACKAGES = ("broker", "config", "coordinator", "protocol", "replication", "spark_jobs", "storage")
@@ -53,12 +57,31 @@ IN_TEXTS = (
     *("mend(s|ed)?", "whoever", "nobody", "somebody", "anybody", "for ever", "so long", "inert", "left aside"),
 )
 
+#: In comments and docstrings: regular expressions, each with a limit in every package.
+IN_NOTES = {
+    # A question word for a person or thing at the start of a sentence.
+    "openings": re.compile(r"(?:^|[.:] )(?:What|Whatever|Who|Whoever|Whom|Whose)\b"),
+    "phrases": re.compile(
+        r"\b(?:for ever|so long|whoever|nobody|somebody|anybody|go(?:es)? on|went on|going on|hear[sd]?)\b",
+        re.IGNORECASE,
+    ),
+    "verbs": re.compile(
+        r"\b(?:ask(?:s|ed|ing)?|take[ns]?|taking|took|tell(?:s|ing)?|told|look(?:s|ed|ing)?|say(?:s|ing)?|said)\b",
+        re.IGNORECASE,
+    ),
+}
+
 
 @functools.cache
+def trees_of(package: str) -> list[tuple[str, ast.Module]]:
+    """Return the path and the syntax tree of each module of a package, or of `tests`."""
+    paths = sorted((ROOT / package).rglob("*.py"))
+    return [(str(path.relative_to(ROOT)), ast.parse(path.read_text())) for path in paths]
+
+
 def trees() -> list[tuple[str, ast.Module]]:
     """Return the path and the syntax tree of each module of the product."""
-    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    return [(str(path.relative_to(ROOT)), ast.parse(path.read_text())) for path in paths]
+    return [one for package in PACKAGES for one in trees_of(package)]
 
 
 def parts(name: str) -> str:
@@ -117,15 +140,50 @@ def banned_texts() -> list[str]:
     ]
 
 
+def notes(source: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each docstring, and of each comment; the lines of one comment are one text."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, " ".join(node.value.value.split())
+    comments = [one for one in tokenize.generate_tokens(io.StringIO(source).readline) if one.type == tokenize.COMMENT]
+    # Adjacent lines have the same difference to their index; a comment behind code stands alone.
+    groups = itertools.groupby(
+        enumerate(comments),
+        key=lambda item: (item[1].start[0] - item[0], item[1].start if item[1].line[: item[1].start[1]].strip() else 0),
+    )
+    for _, group in groups:
+        lines = [comment for _, comment in group]
+        yield lines[0].start[0], " ".join(line.string.lstrip("#: ").strip() for line in lines)
+
+
+def banned_notes() -> dict[str, list[str]]:
+    """Return by kind and package the places of openings, phrases and verbs of IN_NOTES."""
+    found: dict[str, list[str]] = {}
+    for package, (kind, pattern) in itertools.product((*PACKAGES, "tests"), IN_NOTES.items()):
+        found[f"{kind} in {package}"] = [
+            f"{path}:{line}: {match[0].strip(' .:')}"
+            for path, notes_of_module in _notes_of(package)
+            for line, text in notes_of_module
+            for match in pattern.finditer(text)
+        ]
+    return found
+
+
+@functools.cache
+def _notes_of(package: str) -> list[tuple[str, list[tuple[int, str]]]]:
+    return [(path, list(notes((ROOT / path).read_text(), tree))) for path, tree in trees_of(package)]
+
+
 def remaining() -> list[str]:
     """Return the listed identifiers that still wait for their new name."""
     return REMAINING.read_text().splitlines()
 
 
 def shrink() -> None:
-    """Remove from the list what the product no longer contains."""
+    """Remove from the list the identifiers that are gone, and lower the limits of comments and docstrings."""
     found = banned_names()
     REMAINING.write_text("".join(f"{line}\n" for line in remaining() if line in found))
+    lower({name: len(places) for name, places in banned_notes().items()})
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gregor.broker.cli.doctor.checks import AHEAD_MS, Finding, Level, ObservedCluster
 from gregor.broker.cluster.store_factory import STOCK
-from gregor.broker.launch.local_zookeeper import DEFAULT_PORT, ask
+from gregor.broker.launch.local_zookeeper import DEFAULT_PORT, four_letter_word
 from gregor.broker.net.advertised_addresses import is_loopback
 from gregor.config.listeners import address_text
 
@@ -44,7 +44,7 @@ def servers_of(connect: str) -> list[tuple[str, int]]:
     return found
 
 
-def check_zookeeper(connect: str, send: SendCommand = ask) -> list[Finding]:
+def check_zookeeper(connect: str, send: SendCommand = four_letter_word) -> list[Finding]:
     """Check each server and the ensemble."""
     try:
         servers = servers_of(connect)
@@ -70,7 +70,9 @@ def check_zookeeper(connect: str, send: SendCommand = ask) -> list[Finding]:
     return found
 
 
-def check_zookeeper_of_brokers(seen: ObservedCluster, send: SendCommand = ask) -> tuple[str, list[Finding]]:
+def check_zookeeper_of_brokers(
+    seen: ObservedCluster, send: SendCommand = four_letter_word
+) -> tuple[str, list[Finding]]:
     """Check the ZooKeeper in the brokers' settings; return its address if a session is possible, and the findings.
 
     It need not serve other machines than the brokers', so that failing to reach it may be only a note.

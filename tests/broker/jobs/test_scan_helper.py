@@ -56,7 +56,7 @@ def crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def loaded(folder: Path) -> tuple[dict[str, Any], int]:
     """What a start makes of the folder, and how many walks were another's."""
     harness = Harness(folder).start()
-    harness.until(lambda: harness.node._loading.is_over, 30)
+    harness.until(lambda: harness.node.loading.is_over, 30)
     found = {
         path.name: [
             (log.log_end_offset, log.producer_ids()[7].batches, log.epoch_entries()[:1]),
@@ -66,7 +66,7 @@ def loaded(folder: Path) -> tuple[dict[str, Any], int]:
         for log in harness.broker.logs.logs.values()
         for path in [Path(log.directory)]
     }
-    walks = harness.node._scan_helper.walks_done
+    walks = harness.node.scan_helper.walks_done
     harness.stop()
     return found, walks
 
@@ -129,8 +129,8 @@ def test_without_its_help_the_broker_does_it_alone(
 def test_a_stop_in_the_middle_leaves_no_process(crashed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     harness = Harness(crashed)
     harness.start()
-    processes = harness.node._scan_helper._processes
-    harness.until(lambda: bool(processes) or harness.node._loading.is_over)
+    processes = harness.node.scan_helper._processes
+    harness.until(lambda: bool(processes) or harness.node.loading.is_over)
     harness.stop()
     assert all(one.done() for one in processes)
     again, _ = loaded(crashed)

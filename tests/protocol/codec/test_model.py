@@ -53,7 +53,6 @@ class TestVersions:
     [
         (lambda: field("camelCase"), "not a field name"),
         (lambda: Field("a", "int32", help=""), "help"),
-        (lambda: field(tagged="3+"), "without a tag"),
         (lambda: field(nullable="0+"), "cannot be null"),
         (lambda: field(default="x"), "is not a int32"),
         (lambda: field(default=True), "is not a int32"),
@@ -66,7 +65,7 @@ class TestVersions:
         (lambda: message(field(versions="2-6")), "end after"),
         (lambda: message(field(type="string", versions="0-2", nullable="3+")), "which it does not have"),
         (lambda: message(field(tag=0)), "not flexible versions"),
-        (lambda: message(field(versions="2+", tag=0, tagged="2+")), "not flexible versions"),
+        (lambda: message(field(versions="2+", tag=0)), "not flexible versions"),
         (
             lambda: message(field("a", versions="3+", tag=0), field("b", versions="4+", tag=0)),
             "version 4 has one tag twice",

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.turns import run_all
 from gregor.storage.folders.checkpoint_contents import offset_of
 from gregor.storage.folders.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
 from gregor.storage.log.log import Log
@@ -88,7 +89,7 @@ def test_restarts_do_not_show_in_the_files(sizes: list[int], interval: int, data
         expected = other.max_timestamp, other.max_timestamp_offset
         assert (segment.max_timestamp, segment.max_timestamp_offset) == expected
         for timestamp in range(NOW_MS - 1, NOW_MS + len(sizes) + 1):
-            assert log.offset_for_timestamp(timestamp) == twin.offset_for_timestamp(timestamp)
+            assert run_all(log.offset_for_timestamp(timestamp)) == run_all(twin.offset_for_timestamp(timestamp))
 
 
 def test_closed_log_holds_no_descriptors_and_everything_is_durable() -> None:
@@ -201,14 +202,14 @@ def test_what_was_cut_off_does_not_come_back_once_that_is_synced(offset: int, ro
     log = filled_log(files, 14)
     assert {3, 12}.isdisjoint(base_offsets(log)) and 10 in base_offsets(log)
     log.flush()
-    assert not log.is_cut and not log.flush_due(NOW_MS)
+    assert not log.is_truncated and not log.flush_due(NOW_MS)
     log.truncate_to(offset)
-    assert log.is_cut and log.flush_due(NOW_MS)
+    assert log.is_truncated and log.flush_due(NOW_MS)
     plan = log.plan_flush(NOW_MS, rolled_only=rolled_only)
     assert plan is not None
     plan.run()
     log.flushed(plan)
-    assert not log.is_cut
+    assert not log.is_truncated
     files.crash()
     assert read_offsets(open_log(files), 0) == list(range(offset))
 
@@ -221,7 +222,7 @@ def test_a_cut_that_is_followed_by_another_is_not_synced_with_the_first() -> Non
     plan.run()
     log.truncate_to(11)
     log.flushed(plan)
-    assert log.is_cut
+    assert log.is_truncated
 
 
 def test_truncation_below_the_log_begins_anew() -> None:

@@ -8,6 +8,7 @@ from weakref import ref
 import pytest
 
 from gregor.protocol.errors import KafkaError
+from gregor.protocol.turns import run_all
 from gregor.storage.log.log import Log
 from tests.storage.log.test_log import BATCH_BYTES, filled_log
 from tests.storage.logs import NOW_MS, batch, log_config, open_log, sequenced
@@ -27,10 +28,10 @@ def test_a_dropped_log_is_freed_without_a_collection() -> None:
         log.append_as_leader(sequenced(7, 0, 0), 1, NOW_MS)
         log.configure(log_config(segment_bytes=6 * BATCH_BYTES, retention_bytes=5 * BATCH_BYTES))
         log.flush(NOW_MS)
-        log.offset_for_timestamp(NOW_MS + 1000)
-        log.offset_of_max_timestamp()
-        handed_out.extend([log.read(3, 1000, 20), log.read_cached(4, 1000, 20), log.append_as_leader])
-        handed_out.append(log.searching_timestamp(NOW_MS))
+        run_all(log.offset_for_timestamp(NOW_MS + 1000))
+        run_all(log.offset_of_max_timestamp())
+        handed_out.extend([log.read(3, 1000, 20), log.read(4, 1000, 20, waits_for_disk=False), log.append_as_leader])
+        handed_out.append(log.offset_for_timestamp(NOW_MS))
         log.restore_high_watermark(log.log_end_offset)
         for path in log.delete_old_segments(NOW_MS):
             files.unlink(path)

@@ -1,0 +1,147 @@
+"""The structure of the code as figures: private attributes of other objects, long functions, large classes.
+
+`python -m tests.support.structure` lists what it finds and lowers the limit of the tests' private accesses.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.support.limits import lower
+from tests.support.words import trees, trees_of
+
+MAX_FUNCTION_LINES = 60
+MAX_CLASS_LINES = 400
+"""Of a class and its bases together."""
+PRIVATE_IN_TESTS = "private accesses in tests"
+
+#: Names with an underscore that may be used, as `owner.name`, `*` for any; each with its reason.
+ALLOWED_NAMES = {
+    "*._replace": "a documented method of named tuples",
+    "*._asdict": "a documented method of named tuples",
+    "*._make": "a documented method of named tuples",
+    "os._exit": "documented: ends a process without its exit handlers",
+    "KafkaError.*": "the error codes of librdkafka: the client defines them with an underscore",
+    "functools._lru_cache_wrapper": "the type that typeshed gives to a cached function",
+    "client._call": "kazoo sends requests that it has no method for, as MultiRead, by nothing else",
+    "client._connection": "kazoo has no way to give up an attempt to connect",
+    "client._connection._socket": "kazoo has no way to give up an attempt to connect",
+    "SparkContext.*": "PySpark has no other way to the JVM that it started or has to start",
+    "spark._jvm": "PySpark has no other way to the JVM that it started",
+    "spark._jsc": "PySpark has no other way to Hadoop's configuration",
+}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def allowance(access: ast.Attribute) -> str | None:
+    """Return the entry of ALLOWED_NAMES that covers an access."""
+    owner = ast.unparse(access.value)
+    entries = (f"{one}.{name}" for one in (owner, "*") for name in (access.attr, "*"))
+    return next((entry for entry in entries if entry in ALLOWED_NAMES), None)
+
+
+def own_objects(class_: ast.ClassDef) -> set[str]:
+    """Return the names by which a class has objects of its own: also `other`, and those of objects that it makes."""
+    return {"self", "cls", "super()", "other", class_.name} | {
+        target.id
+        for node in ast.walk(class_)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for target in node.targets
+        if isinstance(target, ast.Name) and ast.unparse(node.value.func) in ("cls", class_.name)
+    }
+
+
+def foreign_accesses(tree: ast.AST) -> Iterator[ast.Attribute]:
+    """Yield each access to an attribute with an underscore, but for those of a class to objects of its own."""
+    pending: list[tuple[ast.AST, frozenset[str]]] = [(tree, frozenset())]
+    while pending:
+        node, own = pending.pop()
+        if isinstance(node, ast.Attribute) and _is_private(node.attr) and ast.unparse(node.value) not in own:
+            yield node
+        inside = own | own_objects(node) if isinstance(node, ast.ClassDef) else own
+        pending += [(child, inside) for child in reversed([*ast.iter_child_nodes(node)])]
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def private_accesses(tree: ast.AST) -> Iterator[ast.Attribute]:
+    """Yield each access to a private attribute of another object."""
+    return (access for access in foreign_accesses(tree) if allowance(access) is None)
+
+
+def private_in_product() -> list[str]:
+    """Return the private accesses of the product, as `path: access`."""
+    return sorted(f"{path}: {ast.unparse(one)}" for path, tree in trees() for one in private_accesses(tree))
+
+
+def private_in_tests() -> list[str]:
+    """Return the private accesses of the tests, as `path:line: access`."""
+    return [
+        f"{path}:{one.lineno}: {ast.unparse(one)}" for path, tree in trees_of("tests") for one in private_accesses(tree)
+    ]
+
+
+def needless_allowances() -> set[str]:
+    """Return the entries of ALLOWED_NAMES that cover nothing."""
+    return set(ALLOWED_NAMES) - {
+        allowance(one) for _, tree in [*trees(), *trees_of("tests")] for one in foreign_accesses(tree)
+    }
+
+
+def long_functions() -> dict[str, int]:
+    """Return the functions of the product above MAX_FUNCTION_LINES, as `path: name`, with their lines."""
+    return {
+        f"{path}: {node.name}": _lines(node)
+        for path, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, Function) and _lines(node) > MAX_FUNCTION_LINES
+    }
+
+
+def large_classes() -> dict[str, int]:
+    """Return the classes of the product above MAX_CLASS_LINES with their bases, as `path: name`, with these lines."""
+    return {f"{path}: {name}": lines for (path, name), lines in class_lines(trees()).items() if lines > MAX_CLASS_LINES}
+
+
+def class_lines(modules: list[tuple[str, ast.Module]]) -> dict[tuple[str, str], int]:
+    """Return the lines of each class at the top of a module, and of those of its bases that are in `modules`."""
+    classes = {
+        (path, node.name): node for path, tree in modules for node in tree.body if isinstance(node, ast.ClassDef)
+    }
+    imported = {path: _imported(tree) for path, tree in modules}
+
+    def with_bases(key: tuple[str, str]) -> set[tuple[str, str]]:
+        path, _ = key
+        found = {key}
+        for base in classes[key].bases:
+            name = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
+            base_key = imported[path].get(name, (path, name))
+            if base_key in classes:
+                found |= with_bases(base_key)
+        return found
+
+    return {key: sum(_lines(classes[one]) for one in with_bases(key)) for key in classes}
+
+
+def _imported(tree: ast.Module) -> dict[str, tuple[str, str]]:
+    """Return path and name of each name that a module imports from the product."""
+    return {
+        alias.asname or alias.name: (f"{node.module.removeprefix('gregor.').replace('.', '/')}.py", alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+
+
+def _lines(node: Function | ast.ClassDef) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno - node.lineno + 1
+
+
+if __name__ == "__main__":
+    print(*private_in_product(), *private_in_tests(), long_functions(), large_classes(), sep="\n")
+    lower({PRIVATE_IN_TESTS: len(private_in_tests())})
