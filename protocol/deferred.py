@@ -1,9 +1,9 @@
 """A result that comes later, without an event loop.
 
-The party that will know the result makes a `Deferred` and completes it, fails it or sees it cancelled; the party that
+The party that will know the result makes a `Deferred` and completes or fails it, or it is cancelled; the party that
 needs the result is called back at that moment, in the same turn. An acknowledgement that waits for the high watermark,
-a fetch that waits for records, a join that waits for the other members and the place of a response among those of its
-connection are all this one type.
+a fetch that waits for records, a join that waits for the other members and the position of a response among those of
+its connection are all this one type.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Deferred(Generic[ValueT]):
         return True
 
     def cancel(self) -> bool:
-        """Say that the result is not needed; the party that would have made it is called back too."""
+        """Notify all parties, also the one that would have made the result, that it is not needed."""
         return self.fail(DeferredCancelled())
 
     @property

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gregor.protocol.records.batch import LOG_APPEND_TIME, CorruptBatch, Record, RecordBatch, build_batch, iter_batches
 from gregor.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from gregor.protocol.records.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
+from gregor.protocol.records.down_conversion import Converted, UnsupportedCodec, down_converting, truncate_message
 from gregor.protocol.records.message_sets import Message, iter_messages
 from gregor.protocol.records.up_conversion import upconvert
 from gregor.protocol.turns import run_all
@@ -143,9 +143,9 @@ def test_a_large_message_is_cut_off_but_with_a_codec(magic: int) -> None:
         convert(build_batch([record(7, b"v" * 99)], compression=codec), magic)[0] for codec in (NONE, GZIP)
     )
     for size in range(len(plain) + 2):
-        assert cut_off(plain, size) == plain[:size]
-        assert cut_off(packed, size) == packed
-    assert cut_off(plain, -1) == cut_off(b"", 0) == b""
+        assert truncate_message(plain, size) == plain[:size]
+        assert truncate_message(packed, size) == packed
+    assert truncate_message(plain, -1) == truncate_message(b"", 0) == b""
 
 
 def test_batches_that_have_no_message() -> None:
