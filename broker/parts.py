@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gregor.broker.net.connections import Connections
     from gregor.broker.net.context import ConnectionContext, ListenersContext
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
+    from gregor.broker.net.route_slots import RouteSlots
     from gregor.broker.registry import Entry
     from gregor.config.broker import BrokerConfig
     from gregor.coordinator.group.coordinator import GroupCoordinator
@@ -62,6 +63,7 @@ class Broker:
     connections: Connections
     buffers: BufferPool
     receive_budget: ReceiveBudget
+    route_slots: RouteSlots
     max_request_bytes: int
     background: Background
     gate: Gate

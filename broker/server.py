@@ -20,7 +20,7 @@ from gregor.broker.admin_socket.server import ControlSocket
 from gregor.broker.cluster.membership import until_informed
 from gregor.broker.jobs.descriptors import raise_limit
 from gregor.broker.jobs.gc_policy import GcPolicy
-from gregor.broker.jobs.reload import HangUp, reload_file
+from gregor.broker.jobs.reload import HangUp, apply, read_again
 from gregor.broker.log import logger
 from gregor.broker.net.advertised_addresses import leads_astray, own_name, told_to_clients
 from gregor.broker.net.listening import BindError
@@ -75,7 +75,7 @@ async def _serve(
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     server = Server(config)
-    loop.add_signal_handler(signal.SIGHUP, HangUp(stop.set, server.reload))
+    loop.add_signal_handler(signal.SIGHUP, HangUp(stop.set, server.begin_reload))
     if not await started_unless_stopped(server, stop):
         logger.info("stopped before the start was over")
         return 0
@@ -172,14 +172,20 @@ class Server:
         broker = self._node.broker
         broker.background.spawn(make_first_topics(broker.config, broker.metadata, broker.admin, broker.gate, wishes))
 
-    def reload(self) -> None:
-        """SIGHUP: read the properties file again; a line in the log for each key that differs."""
-        if self._listeners.serving:  # else it is starting, and has just read the file
-            changed = self._node.broker.topic_configs.broker_changed
-            reload_file(self._config, changed, self._listeners.check)
+    def begin_reload(self) -> None:
+        """Reload the properties file, beside everything else."""
+        if self._listeners.serving:  # else the broker is starting, and has just read the file
+            self._node.broker.background.spawn(self.reload())
+
+    async def reload(self) -> None:
+        """Read the properties file again and apply it; a line in the log for each key that differs."""
+        broker = self._node.broker
+        texts = await read_again(self._config, broker.background)
+        if texts is not None and self._listeners.serving:
+            apply(self._config, texts, broker.topic_configs.broker_changed, self._listeners.check)
 
     async def stop(self) -> None:
-        await self._node.hand_over()
+        await self._node.controlled_shutdown()
         self._listeners.close()
         self._node.stalls.stop()
         if self._control_socket is not None:

@@ -1,4 +1,4 @@
-"""Puts a broker's parts together, in the order in which they need each other, and takes them apart again."""
+"""Make the parts of a broker in the order in which they need each other, and end them in the reverse order."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gregor.broker.admin_socket.server import Control
 from gregor.broker.answers.metadata import EncodedTopics
 from gregor.broker.cluster.auto_topics import TopicCreator
 from gregor.broker.cluster.group_log import GroupLog
-from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.cluster.store_factory import NoSuchStore, check_store, in_cluster
 from gregor.broker.fetch.follower_sessions import FollowerSessions
 from gregor.broker.fetch.sessions import FetchSessions
@@ -31,7 +29,9 @@ from gregor.broker.log import logger
 from gregor.broker.net.advertised_addresses import OwnAddresses
 from gregor.broker.net.connections import Connections
 from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
-from gregor.broker.node.adoption import Adoption
+from gregor.broker.net.route_slots import RouteSlots
+from gregor.broker.node.base_parts import base_parts
+from gregor.broker.node.controller_parts import controller_parts
 from gregor.broker.node.log_loading import StartupLoading
 from gregor.broker.node.store import StartError, home_of_store, open_own_store, open_zookeeper
 from gregor.broker.node.topic_events import TopicEvents
@@ -41,20 +41,12 @@ from gregor.coordinator.group.config import GroupConfig
 from gregor.coordinator.group.coordinator import GroupCoordinator
 from gregor.replication.admin.producer_ids import BlocksOfController, ProducerIdAllocator
 from gregor.replication.admin.topics import Admin
-from gregor.replication.channels.broker_channels import Brokers
-from gregor.replication.channels.controller_channel import ControllerChannel
-from gregor.replication.controller.answers import ControllerAnswers
-from gregor.replication.controller.loop import ControllerLoop
-from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
-from gregor.replication.partition.metadata_image import MetadataImage
-from gregor.replication.partition.replica_manager import ReplicaManager
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.store.consumer_offsets import ConsumerOffsets
 from gregor.replication.store.embedded import EmbeddedStore
-from gregor.replication.store.metadata_store import MetadataStore, StoreError
+from gregor.replication.store.metadata_store import StoreError
 from gregor.replication.store.nodes import TOPICS, NodeFormatError
 from gregor.replication.store.registration import announce_disk_event, pass_over_producer_ids, register
-from gregor.replication.store.topic_configs import TopicConfigs
 from gregor.storage.folders.checkpoints import MalformedFile
 from gregor.storage.folders.identity import InconsistentFolder
 from gregor.storage.folders.loading import DuplicatePartition
@@ -65,39 +57,23 @@ from gregor.storage.fs.folder_lock import FolderInUse
 
 if TYPE_CHECKING:
     from gregor.broker.cluster.member import Member
+    from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
+    from gregor.broker.node.base_parts import BaseParts
+    from gregor.broker.node.controller_parts import ControllerParts
     from gregor.config.addresses import Addresses
     from gregor.config.broker import BrokerConfig
+    from gregor.replication.controller.loop import ControllerLoop
+    from gregor.replication.store.metadata_store import MetadataStore
+    from gregor.replication.store.topic_configs import TopicConfigs
     from gregor.replication.store.zookeeper import ZooKeeperStore
 
 _LOAD_BEFORE_SERVING_S = 0.25
-"""So long loading logs may hold up the first answer; what takes longer (a crash's leftovers) goes on behind it."""
+"""Loading logs delays the first answer by this time at most; longer work (after a crash) continues while clients are
+served."""
 
 
 def now_ms() -> int:
     return int(time.time() * 1000)
-
-
-@dataclass(slots=True, frozen=True)
-class _Base:
-    """The parts that the others stand on: what the broker has stored, and what it knows of the cluster."""
-
-    store: MetadataStore
-    configs: TopicConfigs
-    image: MetadataImage
-    replicas: ReplicaManager
-    local: ControllerRequestHandler
-    recovering: RecoveringPartitions
-    adoption: Adoption
-
-
-@dataclass(slots=True, frozen=True)
-class _Control:
-    """The controller of this process, whether active or not, and the ways to the active one."""
-
-    loop: ControllerLoop
-    answers: ControllerAnswers
-    new_link: Callable[[], ControllerChannel]
-    """Makes ways to the active controller, each for one request at a time."""
 
 
 class Node:
@@ -107,6 +83,7 @@ class Node:
     controller: ControllerLoop
     recovering: RecoveringPartitions
     cleaner: LogCleaner
+    maintenance: Maintenance
     control: Control
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -116,16 +93,17 @@ class Node:
             raise StartError(str(error)) from None
         self._config = config
         self._files = OsFiles(open_files_limit())
-        self._scan_helper = ScanHelper(self._recovery_processes())
-        self._logs = LogManager(config, self._files, now_ms, self._scan_helper)
-        self._loading = StartupLoading(self._logs, self._scan_helper)
+        self.scan_helper = ScanHelper(self._recovery_processes())
+        self._logs = LogManager(config, self._files, now_ms, self.scan_helper)
+        self.loading = StartupLoading(self._logs, self.scan_helper)
         self._gate = LoopGate()
         self._background = Background(self._gate)
         self.in_cluster = in_cluster(config)
         self._addresses = OwnAddresses(config, self.in_cluster, now_ms)
+        self._connections = Connections(config, on_opened=Share(self._files).connections)
         self._store: MetadataStore | None = None
         self._zookeeper: ZooKeeperStore | None = None
-        self._local: ControllerRequestHandler | None = None
+        self._base: BaseParts | None = None
         self._member: Member | None = None
         self._mover: LogMover | None = None
         self._opened = False
@@ -134,7 +112,6 @@ class Node:
         self._lifetimes = AsyncExitStack()
         self._lifetimes.callback(self._close_logs)
         self._lifetimes.callback(self._close_mover)
-        self._lifetimes.callback(self._logs.release_reserves)
 
     async def open_storage(self) -> None:
         """Lock the data folders, open the metadata store, agree on whose they are. Raises StartError."""
@@ -142,9 +119,10 @@ class Node:
         try:
             logs.lock()
             store = await self._open_store()
-            self._lifetimes.push_async_callback(self._scan_helper.close)
+            self._lifetimes.push_async_callback(self._background.close)
+            self._lifetimes.push_async_callback(self.scan_helper.close)
             self._opened = True
-            await self._loading.begin(_LOAD_BEFORE_SERVING_S)
+            await self.loading.begin(_LOAD_BEFORE_SERVING_S)
             if logs.progress.partitions_total:
                 await pass_over_producer_ids(store, config.broker_id, now_ms())
         except (FolderInUse, InconsistentFolder, MalformedFile, DuplicatePartition, StoreError) as error:
@@ -175,9 +153,10 @@ class Node:
         """Register, stand for controller, take over what it says. `bind` opens what the settings name, once the dynamic
         ones are known, and returns the ports by listener name; what it raises is passed on. `check_addresses` raises
         ConfigError where other listeners cannot be opened."""
-        base = self._base_parts()
+        base = self._base = base_parts(self._config, self._logs, self.store, self._background, now_ms, self.in_cluster)
+        self.recovering = base.recovering
         mover = self._mover = LogMover(self._config, self._logs, base.replicas, self._background)
-        maintenance = Maintenance(
+        maintenance = self.maintenance = Maintenance(
             self._config,
             self._logs,
             self._background,
@@ -186,7 +165,7 @@ class Node:
         )
         disk_watch = self._watch_disks(base, maintenance)
         groups = self._group_coordinator(base)
-        control = self._controller_parts(base)
+        control = controller_parts(self._config, base, self._gate, now_ms)
         self.controller = control.loop
         member = self._member = self._cluster_member(base, control, maintenance)
         TopicEvents(base.replicas, base.image, base.configs, groups)
@@ -203,22 +182,15 @@ class Node:
             check_addresses=check_addresses,
         )
         self.broker = self._serving_parts(base, control, admin, groups, mover)
-        stop_in_order(
-            self._lifetimes,
-            background=self._background,
-            member=member,
-            scan_helper=self._scan_helper,
-            controller=control.loop,
-            groups=groups,
-            logs=self._logs,
-            connections=self.broker.connections,
-        )
+        end_in_order(self._lifetimes, member=member, controller=control.loop, groups=groups)
         await self._enter_service(base, control, bind)
         self._start_jobs(base, maintenance, mover, disk_watch)
 
-    async def _enter_service(self, base: _Base, control: _Control, bind: Callable[[], dict[str, int]]) -> None:
+    async def _enter_service(
+        self, base: BaseParts, control: ControllerParts, bind: Callable[[], dict[str, int]]
+    ) -> None:
         try:
-            if self._loading.is_over:
+            if self.loading.is_over:
                 await base.adoption.run()
             await base.configs.start()
             self._addresses.bound(bind())
@@ -231,7 +203,7 @@ class Node:
         except StoreError as error:
             raise StartError(str(error)) from error
 
-    def _start_jobs(self, base: _Base, maintenance: Maintenance, mover: LogMover, disk_watch: DiskWatch) -> None:
+    def _start_jobs(self, base: BaseParts, maintenance: Maintenance, mover: LogMover, disk_watch: DiskWatch) -> None:
         maintenance.start()
         if self._member is not None:
             self._member.start()
@@ -241,16 +213,16 @@ class Node:
             self._config, self._logs, self.cleaner, maintenance, self._background, now_ms, self.stalls
         )
         self._background.remove_later(self._logs.take_unlinkable(), 0)
-        if self._loading.is_over:
+        if self.loading.is_over:
             mover.resume()
         else:
             self._background.spawn(self._load_rest(base, mover, disk_watch))
 
-    async def _load_rest(self, base: _Base, mover: LogMover, disk_watch: DiskWatch) -> None:
+    async def _load_rest(self, base: BaseParts, mover: LogMover, disk_watch: DiskWatch) -> None:
         local, recovering = base.local, base.recovering
-        await self._loading.finish(lambda log: recovering.loaded(log, local.broker_epoch))
+        await self.loading.finish(lambda log: recovering.loaded(log, local.broker_epoch))
         recovering.all_loaded(local.broker_epoch)
-        if recovering.must_be_asked:
+        if recovering.must_notify_controller:
             await disk_watch.tell_controller()
         await base.adoption.run()
         self._background.remove_later(self._logs.take_unlinkable(), 0)
@@ -258,28 +230,7 @@ class Node:
 
     # -- the parts -------------------------------------------------------------------------------------------------
 
-    def _base_parts(self) -> _Base:
-        config, logs, store = self._config, self._logs, self._store
-        assert store is not None
-        configs = TopicConfigs(store, config, config.broker_id, self._background.spawn, now_ms, self._gate)
-        image = MetadataImage()
-        replicas = ReplicaManager(
-            config.broker_id,
-            logs,
-            configs.log_config,
-            now_ms,
-            lag_time_max_ms=config["replica.lag.time.max.ms"],
-            is_alive=image.is_alive,
-            folder_removed=lambda folder: self._background.remove_later(
-                [folder, *logs.take_unlinkable()], config["log.segment.delete.delay.ms"]
-            ),
-        )
-        recovering = self.recovering = RecoveringPartitions(replicas, logs.is_loading)
-        local = self._local = ControllerRequestHandler(replicas, image, configs, self._gate, recovering.hold_back)
-        adoption = Adoption(store, logs, config.broker_id, self._gate, in_cluster=self.in_cluster)
-        return _Base(store, configs, image, replicas, local, recovering, adoption)
-
-    def _watch_disks(self, base: _Base, maintenance: Maintenance) -> DiskWatch:
+    def _watch_disks(self, base: BaseParts, maintenance: Maintenance) -> DiskWatch:
         watch = DiskWatch(
             asyncio.get_running_loop(),
             self._logs,
@@ -295,7 +246,7 @@ class Node:
         watch.start()
         return watch
 
-    def _group_coordinator(self, base: _Base) -> GroupCoordinator:
+    def _group_coordinator(self, base: BaseParts) -> GroupCoordinator:
         group_log = GroupLog(base.replicas, self._background)
         return GroupCoordinator(
             GroupConfig.from_broker(self._config),
@@ -306,38 +257,14 @@ class Node:
             partition_count=self._config["offsets.topic.num.partitions"],
         )
 
-    def _controller_parts(self, base: _Base) -> _Control:
-        config, listener = self._config, self._config.inter_broker_listener_name
-        timeout_ms: int = config["controller.socket.timeout.ms"]
-        gate = self._gate
-        loop = ControllerLoop(
-            config.broker_id,
-            base.store,
-            Brokers(config.broker_id, base.local, lambda: loop.live_brokers, listener, timeout_ms, gate),
-            base.configs,
-            now_ms,
-            gate,
-            listener=listener,
-            delete_topics=config["delete.topic.enable"],
-        )
-        base.recovering.on_late_answer.append(loop.handle_deferred_response)
-        answers = ControllerAnswers(loop, base.store)
-        return _Control(
-            loop, answers, lambda: ControllerChannel(config.broker_id, base.image, answers, listener, timeout_ms, gate)
-        )
-
-    def _cluster_member(self, base: _Base, control: _Control, maintenance: Maintenance) -> Member | None:
+    def _cluster_member(self, base: BaseParts, control: ControllerParts, maintenance: Maintenance) -> Member | None:
         if self._zookeeper is None:
             return None
-        from gregor.broker.cluster.member import Member  # a broker that is alone starts faster without
+        from gregor.broker.cluster.member import ClusterState, Member  # a single broker starts faster without
 
         return Member(
             self._config,
-            self._zookeeper,
-            base.local,
-            base.replicas,
-            base.image,
-            base.configs,
+            ClusterState(self._zookeeper, base.local, base.replicas, base.image, base.configs),
             control.loop,
             control.new_link,
             self._background,
@@ -349,8 +276,8 @@ class Node:
 
     def _serving_parts(
         self,
-        base: _Base,
-        control: _Control,
+        base: BaseParts,
+        control: ControllerParts,
         admin: Admin,
         groups: GroupCoordinator,
         mover: LogMover,
@@ -364,9 +291,10 @@ class Node:
             cluster_id=self._cluster_id,
             loop=asyncio.get_running_loop(),
             handlers=load_handlers(in_cluster=self.in_cluster),
-            connections=Connections(config, on_opened=Share(self._files).connections),
+            connections=self._connections,
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(config["queued.max.request.bytes"]),
+            route_slots=RouteSlots(),
             max_request_bytes=config["socket.request.max.bytes"],
             background=self._background,
             gate=self._gate,
@@ -378,7 +306,7 @@ class Node:
             local_broker=base.local,
             controller=control.answers,
             admin=admin,
-            topic_creator=TopicCreator(config, admin, member.topic_requests if member else None),
+            topic_creator=TopicCreator(config, admin, member.topic_forwarder if member else None),
             groups=groups,
             consumer_offsets=ConsumerOffsets(base.store),
             producer_ids=ProducerIdAllocator(base.store, config.broker_id, blocks.claim if self.in_cluster else None),
@@ -394,7 +322,7 @@ class Node:
             lambda: self._logs.forget_producers_after(self._config["producer.id.expiration.ms"])
         )
         # The first time before the start is over: the dynamic settings are read while logs are still being checked.
-        configs.on_broker_changed.append(lambda: self._scan_helper.allow(self._recovery_processes()))
+        configs.on_broker_changed.append(lambda: self.scan_helper.allow(self._recovery_processes()))
 
     def _recovery_processes(self) -> int:
         per_folder: int = self._config["num.recovery.threads.per.data.dir"]
@@ -404,12 +332,17 @@ class Node:
 
     async def advertise(self, ports: dict[str, int]) -> None:
         """Tell the cluster that the listeners are others now. `ports`: as bound, by listener name."""
-        assert self._store is not None
         self._addresses.bound(ports)
         if self._member is not None:
             await self._member.renew()
         else:
-            await register(self._store, self._addresses.registration())
+            await register(self.store, self._addresses.registration())
+
+    @property
+    def store(self) -> MetadataStore:
+        """The metadata store, once the storage is open."""
+        assert self._store is not None
+        return self._store
 
     def _store_failed(self, failure: StoreError) -> None:
         """Without its metadata a broker must not go on as if all were well: its supervisor sees it end."""
@@ -420,14 +353,17 @@ class Node:
         self.failed = True
         signal.raise_signal(signal.SIGTERM)
 
-    async def hand_over(self) -> None:
+    async def controlled_shutdown(self) -> None:
         """Before the listeners are closed. A broker that is alone, or at its end by a fault of its own, has no other
         to hand anything to."""
         if self._member is not None and not self.failed:
-            await self._member.hand_over()
+            await self._member.controlled_shutdown()
 
     async def close(self) -> None:
-        """Take everything apart, as far as it was built; the logs are closed cleanly, whatever else fails."""
+        """End all parts that were made; the logs are closed cleanly, even if the end of another part fails."""
+        # The parts write while they end, on a full disk too. With all connections closed, no client fills the reserve.
+        self._lifetimes.callback(self._logs.release_reserves)
+        self._lifetimes.callback(self._connections.close_all)
         await self._lifetimes.aclose()
 
     def _close_mover(self) -> None:
@@ -437,29 +373,16 @@ class Node:
 
     def _close_logs(self) -> None:
         if self._opened:
-            self._logs.close_all(-1 if self._local is None else self._local.broker_epoch)
+            self._logs.close_all(-1 if self._base is None else self._base.local.broker_epoch)
         else:
             self._logs.unlock()
 
 
-def stop_in_order(
-    lifetimes: AsyncExitStack,
-    *,
-    background: Background,
-    member: Member | None,
-    scan_helper: ScanHelper,
-    controller: ControllerLoop,
-    groups: GroupCoordinator,
-    logs: LogManager,
-    connections: Connections,
+def end_in_order(
+    lifetimes: AsyncExitStack, *, member: Member | None, controller: ControllerLoop, groups: GroupCoordinator
 ) -> None:
-    """Have the parts end with `lifetimes`, the last one first; the store, the mover and the logs follow."""
-    lifetimes.push_async_callback(background.close)
-    if member is not None:  # what it waits for is on a thread of the background
+    """Register how the parts end that write to the logs and to the store: the groups first, the member last."""
+    if member is not None:
         lifetimes.push_async_callback(member.close)
-    lifetimes.push_async_callback(scan_helper.close)
     lifetimes.push_async_callback(controller.stop)
     lifetimes.callback(groups.close)
-    # A stop has things to write, on a full disk too; by now no client takes the room.
-    lifetimes.callback(logs.release_reserves)
-    lifetimes.callback(connections.close_all)

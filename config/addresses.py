@@ -1,4 +1,4 @@
-"""Where a broker listens and what it tells clients, from the settings that decide it together (``KafkaConfig``)."""
+"""The listeners and advertised listeners of a broker, from all settings that affect them (``KafkaConfig``)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from typing import Any, NamedTuple
 from gregor.config.definitions import ConfigError
 from gregor.config.listeners import SERVED_PROTOCOLS, Listener, check_ports, parse_listeners, parse_protocol_map
 
-# Keys of brokers before 3.0 that stand in for a missing `listeners` or `advertised.listeners`.
+# Keys of brokers before 3.0, used where `listeners` or `advertised.listeners` is missing.
 OLD_ADDRESS_KEYS = ("host.name", "port", "advertised.host.name", "advertised.port")
 
 
 class Addresses(NamedTuple):
     listeners: list[Listener]
     advertised: list[Listener]
-    """An empty host: each client is told the address that it came in by."""
+    """With an empty host, each client receives the address that it connected to."""
     inter_broker_name: str
 
 
 def resolve_addresses(values: Mapping[str, Any], given: Mapping[str, str], old_address: Mapping[str, str]) -> Addresses:
-    """``values`` in effect; ``given``: the texts of what anybody set; ConfigError where they do not fit together."""
+    """Return the addresses; raise ConfigError where settings contradict each other.
+
+    ``values`` are the values in effect, ``given`` the texts of the settings that are set in any layer.
+    """
     protocols = parse_protocol_map(values["listener.security.protocol.map"])
     skip = frozenset(name.strip().upper() for name in given.get("controller.listener.names", "").split(","))
 
@@ -38,7 +41,7 @@ def resolve_addresses(values: Mapping[str, Any], given: Mapping[str, str], old_a
     check_ports("listeners", listeners)
     advertised = parse_listeners("advertised.listeners", texts("advertised.listeners", "advertised."), protocols, skip)
     if values["advertised.listeners"] is None:
-        # Nothing was promised to clients: each is told the address that it came in by.
+        # No address was promised to clients: each of them receives the address that it connected to.
         advertised = [one._replace(host="") if one.host in ("0.0.0.0", "::") else one for one in advertised]
     names = [listener.name for listener in listeners]
     for listener in advertised:

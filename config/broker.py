@@ -1,7 +1,7 @@
-"""A broker's settings: the typed, effective value of every key, where it came from, and what follows from several keys.
+"""The settings of a broker: the typed value of each key, its source, and values that follow from several keys.
 
-Four layers, the upper ones first: dynamic for this broker, dynamic for all brokers, static (file and command line),
-default. One object serves the whole broker; the dynamic layers are exchanged in place.
+A value comes from the first of four layers that has it: dynamic for this broker, dynamic for all brokers, static (file
+and command line), default. One object serves the whole broker; its dynamic layers are replaced in place.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from typing import Any
 
 from gregor.config.addresses import OLD_ADDRESS_KEYS, Addresses, resolve_addresses
 from gregor.config.cross_field import check_change, check_cross_field
-from gregor.config.definitions import CLUSTER_WIDE, PER_BROKER, READ_ONLY, ConfigDef, ConfigError, ConfigValue
+from gregor.config.definitions import CLUSTER_WIDE, PER_BROKER, READ_ONLY, ConfigDef, ConfigError
 from gregor.config.listeners import Listener
 from gregor.config.properties import PropertiesError, load_properties
 from gregor.config.protection import ALLOW_UNPROTECTED, missing_protection
 from gregor.config.tables.broker_keys import BROKER_KEYS, broker_synonyms
 from gregor.config.tables.known_keys import NO_EFFECT_KEYS, NO_EFFECT_PREFIXES
-from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.no_effect_keys import keys_without_effect
+from gregor.config.validators import ConfigValue
 
 DEFAULT_CONFIG = "DEFAULT_CONFIG"
 STATIC_BROKER_CONFIG = "STATIC_BROKER_CONFIG"
@@ -26,15 +27,15 @@ DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
 
 LISTENER_PREFIX = "listener.name."
 _NUMBERS = ("short", "int", "long", "double")
-# Settings that a single listener may have a value of its own for, as listener.name.<name in lower case>.<key>.
+# Settings that can have another value for a single listener, as listener.name.<name in lower case>.<key>.
 LISTENER_KEYS = ("max.connections", "max.connection.creation.rate")
 
 
 class BrokerConfig:
     """``config["num.partitions"]`` is the typed value in effect, None where unset; an unknown key is a KeyError.
 
-    ``warnings`` and ``notes`` are lines for the log: warnings want somebody's attention, notes do not. ``overrides``
-    win over the file whenever it is read; those of them that ``environment`` names come from there.
+    ``warnings`` and ``notes`` are lines for the log, at these levels. ``overrides`` have precedence over the file at
+    each reading; ``environment`` names those of them that come from the environment.
     """
 
     listeners: list[Listener]
@@ -42,13 +43,20 @@ class BrokerConfig:
     inter_broker_listener_name: str
     log_dirs: list[str]
     broker_id: int
-    """This broker's number; -1 when it has to be generated (ZooKeeper mode only; alone, a broker is number 0)."""
+    """The number of this broker; -1 when it has to be generated (in ZooKeeper mode; without, a broker is number 0)."""
 
-    def __init__(self, values: Mapping[str, str] | None = None) -> None:
-        """From texts by key, as a properties file has them; ConfigError if one of them cannot be taken."""
-        self.path: str | None = None
-        self.overrides: dict[str, str] = {}
-        self.environment: frozenset[str] = frozenset()
+    def __init__(
+        self,
+        values: Mapping[str, str] | None = None,
+        *,
+        path: str | None = None,
+        overrides: Mapping[str, str] | None = None,
+        environment: Collection[str] = (),
+    ) -> None:
+        """Parse texts by key, as a properties file has them; raise ConfigError if one of them is refused."""
+        self.path = path
+        self.overrides = dict(overrides or {})
+        self.environment = frozenset(environment)
         self.warnings: list[str] = []
         self.notes: list[str] = []
         self.static_texts: dict[str, str] = {}
@@ -76,13 +84,18 @@ class BrokerConfig:
         overrides: Sequence[tuple[str, str]] = (),
         environment: Mapping[str, str] | None = None,
     ) -> BrokerConfig:
-        """From a properties file, if any, settings of the environment that win over it, and ``key=value`` pairs that
-        win over both. OSError if the file cannot be read."""
+        """Read a properties file, if any. Settings of the environment have precedence over it, ``overrides`` over both.
+
+        Raise OSError if the file cannot be read, ConfigError if a setting is refused.
+        """
         given = {**(environment or {}), **dict(overrides)}
-        config = cls({**read_file(path), **given})
-        config.path, config.overrides = path, given
-        config.environment = frozenset(given.keys() - dict(overrides).keys())
-        return config
+        from_environment = given.keys() - dict(overrides).keys()
+        return cls({**read_file(path), **given}, path=path, overrides=given, environment=from_environment)
+
+    def prepend_lines(self, notes: Sequence[str], warnings: Sequence[str]) -> None:
+        """Put further lines for the log before those of the settings."""
+        self.notes[:0] = notes
+        self.warnings[:0] = warnings
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
@@ -91,12 +104,12 @@ class BrokerConfig:
         return key in self._values
 
     def listener_value(self, listener: str, key: str) -> Any:
-        """What one of LISTENER_KEYS is for a listener alone; None where it has no value of its own."""
+        """Return the value of one of LISTENER_KEYS for a single listener; None where it has no value of its own."""
         return self._values.get(f"{LISTENER_PREFIX}{listener.lower()}.{key}")
 
     def value_without_effect(self, key: str) -> Any:
-        """The value of a setting of ``inert_keys``; its default where the text given cannot be taken."""
-        definition = inert_keys()[key]
+        """Return the value of a setting without effect; its default where the text given is refused."""
+        definition = keys_without_effect()[key]
         text = {**self.static_texts, **self.dynamic_default_texts, **self.dynamic_texts}.get(key)
         try:
             return definition.default if text is None else definition.parse(text)
@@ -104,7 +117,7 @@ class BrokerConfig:
             return definition.default
 
     def source(self, key: str) -> str:
-        """The layer that the value of ``key`` comes from, by the name Kafka's protocol gives it."""
+        """Return the layer that the value of ``key`` comes from, by its name in Kafka's protocol."""
         if key in self.dynamic_texts:
             return DYNAMIC_BROKER_CONFIG
         if key in self.dynamic_default_texts:
@@ -112,7 +125,7 @@ class BrokerConfig:
         return STATIC_BROKER_CONFIG if key in self.static_texts else DEFAULT_CONFIG
 
     def first_set(self, keys: Sequence[str]) -> tuple[str, ConfigValue]:
-        """Of synonyms by falling rank: the key that decides, and its value. The last one always has a default."""
+        """Return the first of these synonyms that has a value, and the value. The last one always has a default."""
         for key in keys:
             if self._values[key] is not None:
                 return key, self._values[key]
@@ -121,15 +134,16 @@ class BrokerConfig:
     # -- changes while the broker runs -----------------------------------------------------------------------------
 
     def update_dynamic(self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]) -> None:
-        """Put both dynamic layers in place of the old ones; ConfigError, and no change, if one cannot be taken."""
+        """Replace both dynamic layers; raise ConfigError, and change nothing, if a setting is refused."""
         values, addresses = self._dynamic(per_broker, cluster_wide)
         self.dynamic_texts, self.dynamic_default_texts = dict(per_broker), dict(cluster_wide)
         self._values = values
         self._resolve_addresses(addresses)
 
     def drop_dynamic(self, keys: Collection[str]) -> dict[str, str]:
-        """Do without these dynamic settings from now on; those that there were. ConfigError, and no change, if the rest
-        cannot be without them.
+        """Remove these dynamic settings and return those that were set.
+
+        Raise ConfigError, and change nothing, if the remaining settings contradict each other without them.
         """
         layers = self.dynamic_texts, self.dynamic_default_texts
         dropped = {key: text for layer in layers for key, text in layer.items() if key in keys}
@@ -138,7 +152,7 @@ class BrokerConfig:
         return dropped
 
     def check_dynamic(self, per_broker: Mapping[str, str], cluster_wide: Mapping[str, str]) -> Addresses:
-        """What `update_dynamic` with these would listen on; ConfigError if nobody may ask a running broker for them."""
+        """Return the addresses after an `update_dynamic` with these; raise ConfigError if it is not possible."""
         values, addresses = self._dynamic(per_broker, cluster_wide)
         check_change(self._values, values)
         return addresses
@@ -146,8 +160,10 @@ class BrokerConfig:
     def usable_dynamic(
         self, texts: Mapping[str, str], *, cluster_wide: bool
     ) -> tuple[dict[str, str], list[ConfigError]]:
-        """Of stored dynamic settings those that can be taken one by one, and what is wrong with the others: an older
-        broker, or Apache Kafka, may have stored them."""
+        """Return the stored dynamic settings that are legal one by one, and the errors of the others.
+
+        An older broker, or Apache Kafka, may have stored settings that this broker refuses.
+        """
         good: dict[str, str] = {}
         problems = []
         for key, text in texts.items():
@@ -161,8 +177,11 @@ class BrokerConfig:
     def update_static(
         self, texts: Mapping[str, str], check_addresses: Callable[[Addresses], None] = lambda addresses: None
     ) -> None:
-        """Put other static settings in place; ConfigError, and no change, if one cannot be taken. The caller sees to it
-        that only such keys differ as a running broker can change; `check_addresses` is asked about other listeners."""
+        """Replace the static settings; raise ConfigError, and change nothing, if one is refused.
+
+        The caller ensures that only keys differ that a running broker can change. `check_addresses` is called with
+        the new addresses if the listeners differ, and may raise ConfigError.
+        """
         values, addresses = self._effective(texts, self.dynamic_texts, self.dynamic_default_texts)
         if addresses.listeners != self.listeners:
             check_addresses(addresses)
@@ -181,8 +200,9 @@ class BrokerConfig:
     # -- layers ----------------------------------------------------------------------------------------------------
 
     def _sort(self, values: Mapping[str, str]) -> list[str]:
-        """Tell settings, old address keys, keys without effect and unknown keys apart. Returns those that are ignored
-        and of which there is no warning.
+        """Separate settings, old address keys, keys without effect and unknown keys.
+
+        Return the keys without effect for which there is no warning.
         """
         ignored: list[str] = []
         allowed = BROKER_KEYS[ALLOW_UNPROTECTED].parse(values.get(ALLOW_UNPROTECTED, "false"))
@@ -193,7 +213,7 @@ class BrokerConfig:
                 self.static_texts[key] = text
             elif key in OLD_ADDRESS_KEYS:
                 self.old_address[key] = text.strip()
-            elif key in NO_EFFECT_KEYS or key.startswith(NO_EFFECT_PREFIXES) or key in inert_keys():
+            elif key in NO_EFFECT_KEYS or key.startswith(NO_EFFECT_PREFIXES) or key in keys_without_effect():
                 self.static_texts[key] = text
                 if key not in unprotected:
                     ignored.append(key)
@@ -208,7 +228,7 @@ class BrokerConfig:
         given = dict(static)
         for layer in (cluster_wide, per_broker):
             for key, text in layer.items():
-                for synonym in broker_synonyms(key):  # given below, they no longer count
+                for synonym in broker_synonyms(key):  # those of the layers below no longer count
                     given.pop(synonym, None)
                 given[key] = text
         values: dict[str, ConfigValue] = {}
@@ -220,7 +240,7 @@ class BrokerConfig:
         check_cross_field(values)
         return values, resolve_addresses(values, given, self.old_address)
 
-    # -- what several keys say together ----------------------------------------------------------------------------
+    # -- values that follow from several keys -----------------------------------------------------------------------
 
     def _resolve_addresses(self, addresses: Addresses) -> None:
         self.listeners, self.advertised_listeners, self.inter_broker_listener_name = addresses
@@ -242,7 +262,7 @@ class BrokerConfig:
                 raise ConfigError(
                     "broker.id",
                     number,
-                    f"must be at most reserved.broker.max.id, {reserved}: numbers above are given out by ZooKeeper",
+                    f"must be at most reserved.broker.max.id, {reserved}: larger numbers are generated",
                 )
             return number
         if number < -1 or not self["broker.id.generation.enable"]:
@@ -251,7 +271,7 @@ class BrokerConfig:
 
 
 def read_file(path: str | None) -> dict[str, str]:
-    """The texts of a properties file; ConfigError if it is none, OSError if it cannot be read."""
+    """Return the texts of a properties file; raise ConfigError if it is malformed, OSError if it is unreadable."""
     try:
         return load_properties(path) if path is not None else {}
     except PropertiesError as error:
@@ -259,30 +279,33 @@ def read_file(path: str | None) -> dict[str, str]:
 
 
 def listener_key(key: str) -> str:
-    """The setting that a key of a single listener is about: listener.name.<name>.<setting>; "" for other keys."""
+    """Return <setting> of a key listener.name.<name>.<setting>; "" for other keys."""
     return key[len(LISTENER_PREFIX) :].partition(".")[2] if key.startswith(LISTENER_PREFIX) else ""
 
 
 def broker_definition(key: str) -> ConfigDef | None:
-    """The row of a broker setting, whether it acts here or not; for a listener's own one that of the setting."""
+    """Return the definition of a broker setting, with or without effect; None for an unknown key.
+
+    The setting of a single listener has the definition of the setting for all listeners.
+    """
     key = listener_key(key) or key
-    return BROKER_KEYS.get(key) or inert_keys().get(key)
+    return BROKER_KEYS.get(key) or keys_without_effect().get(key)
 
 
 def known_names() -> tuple[str, ...]:
-    return (*BROKER_KEYS, *inert_keys(), *NO_EFFECT_KEYS)
+    return (*BROKER_KEYS, *keys_without_effect(), *NO_EFFECT_KEYS)
 
 
 def nearest_key_hint(key: str, known: Sequence[str]) -> str:
-    """What to add to a message about an unknown key."""
-    from difflib import get_close_matches  # only ever needed for a mistake
+    """Return the hint that a message about an unknown key ends with; "" if no known key is similar."""
+    from difflib import get_close_matches  # imported here, as only mistakes need it
 
     nearest = get_close_matches(key, known, n=1)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
 def check_dynamic_key(key: str, text: str, *, cluster_wide: bool) -> None:
-    """ConfigError unless a running broker, or all of them, may be given this."""
+    """Raise ConfigError unless this is a legal dynamic setting of one broker, or of all of them."""
     definition = broker_definition(key)
     if definition is None:
         raise ConfigError(key, text, f"unknown key{nearest_key_hint(key, known_names())}")
@@ -296,13 +319,13 @@ def check_dynamic_key(key: str, text: str, *, cluster_wide: bool) -> None:
     if cluster_wide and definition.dynamic != CLUSTER_WIDE:
         raise ConfigError(key, shown, "can be altered for a single broker only")
     if definition.no_effect and definition.dynamic == PER_BROKER and definition.type not in _NUMBERS:
-        # Mostly of TLS and SASL: taking it would promise a protection that is not there. Times and shares promise none.
+        # Mostly of TLS and SASL: accepting it would promise a protection that is missing. Numbers promise none.
         raise ConfigError(key, shown, f"cannot be altered: {definition.no_effect}")
     _parse_as(key, definition, text)
 
 
 def _parse_as(key: str, definition: ConfigDef, text: str) -> ConfigValue:
-    """The value of a key by the rules of another one."""
+    """Return the value of a key by the definition of another key."""
     try:
         return definition.parse(text)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Limits that one broker setting sets for another, and what a running broker's settings may change to."""
+"""Limits that broker settings set for each other, and limits of changes while the broker runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from gregor.config.definitions import ConfigError
 from gregor.config.tables.broker_keys import broker_synonyms
 
-# Sizes of thread pools in Apache Kafka: a running broker takes from half to double of what it has.
+# Sizes of thread pools in Apache Kafka: a running broker accepts from half to double of the present size.
 THREAD_KEYS = (
     "background.threads",
     "log.cleaner.threads",
@@ -17,13 +17,13 @@ THREAD_KEYS = (
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
 )
-# At 0 nobody gets in any more, of a single listener either.
-_DOORS = ("max.connection.creation.rate", "max.connections")
+# At 0 no client could connect any more; the same holds for a single listener.
+_CONNECTION_LIMITS = ("max.connection.creation.rate", "max.connections")
 _MIN_DEDUPE_BYTES = 1024 * 1024
 
 
 def check_cross_field(values: Mapping[str, Any]) -> None:
-    """ConfigError where two settings contradict each other."""
+    """Raise ConfigError where two settings contradict each other."""
     for unlimited, keys in ((-1, broker_synonyms("log.retention.ms")), (None, broker_synonyms("log.roll.ms"))):
         for key in keys:
             value = values[key]
@@ -43,11 +43,15 @@ def check_cross_field(values: Mapping[str, Any]) -> None:
         if wait > values[key]:
             raise ConfigError("replica.fetch.wait.max.ms", wait, f"must be at most {key}, {values[key]}")
     if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
-        raise ConfigError("max.connections.per.ip", 0, "0 needs max.connections.per.ip.overrides")
+        raise ConfigError(
+            "max.connections.per.ip", 0, "refuses all clients; 0 is legal only beside max.connections.per.ip.overrides"
+        )
     _check_overrides(values["max.connections.per.ip.overrides"])
     low, high = values["log.cleaner.min.compaction.lag.ms"], values["log.cleaner.max.compaction.lag.ms"]
     if low > high:
-        raise ConfigError("log.cleaner.min.compaction.lag.ms", low, f"must be at most its maximum, {high}")
+        raise ConfigError(
+            "log.cleaner.min.compaction.lag.ms", low, f"must be at most log.cleaner.max.compaction.lag.ms, {high}"
+        )
     buffer, threads = values["log.cleaner.dedupe.buffer.size"], max(1, values["log.cleaner.threads"])
     if buffer // threads <= _MIN_DEDUPE_BYTES:
         raise ConfigError(
@@ -63,13 +67,13 @@ def _check_overrides(text: str) -> None:
 
 
 def check_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """ConfigError where a running broker must not be altered so far at once."""
+    """Raise ConfigError for a change that is too large at once for a running broker."""
     for key in THREAD_KEYS:
         old, new = before[key], after[key]
         if new != old and not old // 2 <= new <= old * 2:
             raise ConfigError(key, new, f"must be from {old // 2} to {old * 2} while it is {old} (half to double)")
     for key, value in after.items():
-        if key.endswith(_DOORS) and value == 0 != before.get(key):
+        if key.endswith(_CONNECTION_LIMITS) and value == 0 != before.get(key):
             raise ConfigError(
                 key, 0, "must be at least 1 while the broker runs: no client could connect to alter it again"
             )

@@ -1,18 +1,20 @@
-"""What one setting is: its name, type, default, legal range, and how its text is read and shown.
+"""The definition of one setting: name, type, default, legal values, and how its text is parsed and formatted.
 
-Types and the reading of text follow ``org.apache.kafka.common.config.ConfigDef``, so that a value Apache Kafka takes is
-taken here and one it refuses is refused.
+Types and parsing follow ``org.apache.kafka.common.config.ConfigDef``: gregor accepts and refuses the same values as
+Apache Kafka.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-ConfigValue = bool | int | float | str | list[str] | None
+from gregor.config.validators import ANY_VALUE, ConfigValue, Validator
 
 READ_ONLY = "read-only"
 PER_BROKER = "per-broker"
 CLUSTER_WIDE = "cluster-wide"
+
+LISTED = "listed"
+INTERNAL = "internal"
+RETIRED = "retired"
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -22,7 +24,7 @@ _WIDTH_BITS = {"short": 16, "int": 32, "long": 64}
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be taken. ``str()`` names the key, the value and what would be legal."""
+    """A setting is refused. ``str()`` names the key, the value and the legal values."""
 
     def __init__(self, key: str, value: object, message: str) -> None:
         super().__init__(f"{key}={value}: {message}")
@@ -34,29 +36,24 @@ class ConfigError(ValueError):
 class ConfigDef:
     """One row of a table of settings.
 
-    ``type`` is one of boolean, int, long, short, double, string, list, class, password. ``minimum`` and ``maximum``
-    bound a number, except that the values in ``also`` are legal outside of them. ``choices`` bounds a string, or each
-    element of a list. ``dynamic`` says whether a running broker's setting may be altered, and for whom.
-    ``broker_synonyms`` (topic settings) are the broker keys that a topic without its own value takes it from, the first
-    of highest rank. ``no_effect`` is the reason why a setting changes nothing here: it is checked, kept and shown all
-    the same. ``internal`` and ``retired`` ones (Apache Kafka 4 dropped these) are shown only where somebody set them.
+    ``type`` is one of boolean, int, long, short, double, string, list, class, password; ``validator`` restricts the
+    values of that type. ``dynamic`` is READ_ONLY, or says whether a running broker's setting is altered for one broker
+    or for all of them. ``broker_synonyms`` (topic settings) are the broker keys whose value a topic without its own
+    has, the first of highest rank. ``no_effect`` is the reason why a setting changes nothing here: it is checked, kept
+    and described all the same. ``visibility`` is LISTED, or INTERNAL or RETIRED (Apache Kafka 4 has removed it): these
+    two are described only where they are set.
     """
 
     __slots__ = (
-        "also",
         "broker_synonyms",
-        "check",
-        "choices",
         "default",
         "dynamic",
         "help",
-        "internal",
         "key",
-        "maximum",
-        "minimum",
         "no_effect",
-        "retired",
         "type",
+        "validator",
+        "visibility",
     )
 
     def __init__(
@@ -65,53 +62,42 @@ class ConfigDef:
         type: str,
         default: ConfigValue,
         help: str,
+        validator: Validator = ANY_VALUE,
         *,
-        minimum: int | float | None = None,
-        maximum: int | float | None = None,
-        also: tuple[int, ...] = (),
-        choices: tuple[str, ...] = (),
-        check: Callable[[str], str | None] | None = None,
         dynamic: str = READ_ONLY,
         broker_synonyms: tuple[str, ...] = (),
-        internal: bool = False,
+        visibility: str = LISTED,
         no_effect: str = "",
-        retired: bool = False,
     ) -> None:
         self.key = key
         self.type = type
         self.default = default
         self.help = help
-        self.minimum = minimum
-        self.maximum = maximum
-        self.also = also
-        self.choices = choices
-        self.check = check
+        self.validator = validator
         self.dynamic = dynamic
         self.broker_synonyms = broker_synonyms
-        self.internal = internal
+        self.visibility = visibility
         self.no_effect = no_effect
-        self.retired = retired
 
     @property
     def documentation(self) -> str:
-        """The help that clients are shown; it says so where a setting changes nothing."""
+        """Return the help that clients are shown, with the reason why a setting changes nothing."""
         return f"{self.help} Without effect here: {self.no_effect}." if self.no_effect else self.help
 
     @property
     def sensitive(self) -> bool:
-        """Never shown to anybody: its value is described as null."""
+        """Return whether the value is a secret: it is described as null."""
         return self.type == "password"
 
     def parse(self, text: str) -> ConfigValue:
-        """The typed value of a text; ConfigError names the legal range."""
+        """Return the typed value of a text; raise ConfigError, which names the legal values."""
         value = self._typed(text)
-        self._check_range(value, text)
-        if self.check is not None and (problem := self.check(text.strip())) is not None:
-            raise ConfigError(self.key, text, problem)
+        if not self.validator.accepts(value):
+            raise self._illegal(text)
         return value
 
     def format(self, value: ConfigValue) -> str | None:
-        """The text that describes a typed value to a client; ``parse`` reads it back."""
+        """Return the text that describes a typed value to a client; ``parse`` returns the value again."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -121,22 +107,6 @@ class ConfigDef:
         if isinstance(value, float):
             return java_double_text(value)
         return str(value)
-
-    def legal(self) -> str:
-        """The legal values in words, for error messages and help."""
-        if self.type == "boolean":
-            return "true or false"
-        if self.choices:
-            names = ", ".join(self.choices)
-            return f"a comma-separated list of {names}" if self.type == "list" else f"one of {names}"
-        if self.type in _WIDTH_BITS or self.type == "double":
-            kind = "a number" if self.type == "double" else f"a whole number ({self.type})"
-            extra = "".join(f", or {value}" for value in self.also)
-            low, high = self.minimum, self.maximum
-            if high is None:
-                return kind + extra if low is None else f"{kind}, at least {low}{extra}"
-            return f"{kind} from {low} to {high}{extra}"
-        return {"list": "a comma-separated list", "class": "a class name"}.get(self.type, "a text")
 
     def _typed(self, text: str) -> ConfigValue:
         text = text.strip()
@@ -171,25 +141,18 @@ class ConfigDef:
             return list(dict.fromkeys(elements))
         return text
 
-    def _check_range(self, value: ConfigValue, text: str) -> None:
-        if self.choices:
-            given = value if isinstance(value, list) else [value]
-            if any(one not in self.choices for one in given):
-                raise self._illegal(text)
-        elif isinstance(value, (int, float)) and not isinstance(value, bool) and value not in self.also:
-            low, high = self.minimum, self.maximum
-            if (low is not None and value < low) or (high is not None and value > high):
-                raise self._illegal(text)
-
     def _must(self) -> str:
-        return f"must be {self.legal()}"
+        return f"must be {self.validator.legal(self.type)}"
 
     def _illegal(self, text: str) -> ConfigError:
         return ConfigError(self.key, "(hidden)" if self.sensitive else text, self._must())
 
 
 def java_double_text(value: float) -> str:
-    """``Double.toString`` of Java: plain from 1e-3 to below 1e7, else like 1.5E10. Clients compare these texts."""
+    """Return the text of Java's ``Double.toString``: 0.001 to below 1E7 as digits, other numbers like 1.5E10.
+
+    Clients compare these texts.
+    """
     if value != value or value in (float("inf"), float("-inf")):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     shortest = repr(value)  # the shortest digits that read back equal; only their layout differs from Java's

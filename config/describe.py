@@ -1,8 +1,8 @@
-"""Settings as DescribeConfigs shows them: text, type, source, and the synonyms a value was chosen from.
+"""Settings as DescribeConfigs returns them: text, type, source, and the synonyms that a value was chosen from.
 
-Follows Apache Kafka's ``ConfigHelper``. Two habits of it that tools have got used to: the list of synonyms is cut at
-the front up to the entry of the key's own (first) name, so a topic's ``retention.ms`` that comes from
-``log.retention.hours`` shows no synonyms and the source DEFAULT_CONFIG; and a key without a value has no entry.
+The module follows Apache Kafka's ``ConfigHelper``, also in two details that tools rely on: the list of synonyms begins
+with the entry of the key's own (first) name, so that a topic's ``retention.ms`` that comes from
+``log.retention.hours`` has no synonyms and the source DEFAULT_CONFIG; and a key without a value has no entry.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gregor.config.broker import (
     broker_definition,
     listener_key,
 )
-from gregor.config.definitions import READ_ONLY, ConfigDef, ConfigError
+from gregor.config.definitions import LISTED, READ_ONLY, ConfigDef, ConfigError
 from gregor.config.tables.broker_keys import BROKER_KEYS, broker_synonyms
-from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.no_effect_keys import keys_without_effect
 from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.config.topic import broker_default
 
@@ -85,7 +85,7 @@ class ConfigEntry(NamedTuple):
 
 
 def describe_topic_key(key: str, overrides: Mapping[str, str], broker: BrokerConfig) -> ConfigEntry:
-    """One topic setting; ``overrides`` are the topic's own texts. KeyError for an unknown key."""
+    """Describe one topic setting; ``overrides`` are the topic's own texts. Raise KeyError for an unknown key."""
     definition = TOPIC_KEYS[key]
     own = overrides.get(key)
     value = _text_of(definition, own) if own is not None else definition.format(broker_default(definition, broker))
@@ -97,22 +97,22 @@ def describe_topic_key(key: str, overrides: Mapping[str, str], broker: BrokerCon
 
 
 def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
-    """All settings of a topic but internal ones that nobody set."""
+    """Describe all settings of a topic, except internal ones that are not set."""
     return [
         describe_topic_key(key, overrides, broker)
         for key, definition in TOPIC_KEYS.items()
-        if not definition.internal or key in overrides
+        if definition.visibility == LISTED or key in overrides
     ]
 
 
 def describe_broker_key(key: str, broker: BrokerConfig) -> ConfigEntry:
-    """One broker setting, or a single listener's. What nobody knows is described as a secret that cannot be altered."""
+    """Describe a broker setting, or that of a single listener; an unknown key is described as a read-only secret."""
     definition = broker_definition(key)
     if definition is None:
         return ConfigEntry(
             key, None, STATIC_BROKER_CONFIG, UNKNOWN, True, True, tuple(broker_layers(key, broker, hidden=True)), ""
         )
-    # Of a single listener nothing is said to be alterable: so does Apache Kafka, though it can be.
+    # As in Apache Kafka, settings of a single listener are described as read-only, although they can be altered.
     read_only = definition.dynamic == READ_ONLY or bool(listener_key(key))
     return config_entry(
         definition, _broker_text(key, definition, broker), broker_layers(key, broker), read_only=read_only, name=key
@@ -120,15 +120,15 @@ def describe_broker_key(key: str, broker: BrokerConfig) -> ConfigEntry:
 
 
 def described_broker_keys(broker: BrokerConfig) -> list[str]:
-    """All settings of this broker; of internal and retired ones, and unknown ones, those that somebody set."""
-    table = {**BROKER_KEYS, **inert_keys()}
-    listed = [key for key, definition in table.items() if not (definition.internal or definition.retired)]
+    """Return the keys to describe: all listed settings, and internal, retired and unknown ones that are set."""
+    table = {**BROKER_KEYS, **keys_without_effect()}
+    listed = [key for key, definition in table.items() if definition.visibility == LISTED]
     given = (*broker.static_texts, *broker.unknown_texts, *broker.dynamic_default_texts, *broker.dynamic_texts)
     return list(dict.fromkeys((*listed, *given)))
 
 
 def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
-    """The dynamic settings of all brokers together (a BROKER resource without a name)."""
+    """Describe the dynamic settings of all brokers (a BROKER resource without a name)."""
     entries = []
     for key, text in broker.dynamic_default_texts.items():
         definition = broker_definition(key)
@@ -139,7 +139,7 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
 
 
 def _broker_text(key: str, definition: ConfigDef, broker: BrokerConfig) -> str | None:
-    """The value in effect, as text; as it was given where it changes nothing and cannot be read."""
+    """Return the text of the value in effect; for an unreadable value of a setting without effect, the text given."""
     if key in _NUMBER_KEYS:
         return _static_texts((key,), broker).get(key, "-1")
     if key in broker:
@@ -151,7 +151,7 @@ def _broker_text(key: str, definition: ConfigDef, broker: BrokerConfig) -> str |
 
 
 def _text_of(definition: ConfigDef, text: str) -> str | None:
-    """A value as it is shown; as it was given where it cannot be taken (somebody wrote it past us)."""
+    """Return a value in its normal form, or an illegal text as it is (it was written directly to ZooKeeper)."""
     try:
         return definition.format(definition.parse(text))
     except ConfigError:
@@ -177,7 +177,7 @@ def broker_layers(key: str, broker: BrokerConfig, *, hidden: bool = False) -> li
 
 
 def _static_texts(names: tuple[str, ...], broker: BrokerConfig) -> dict[str, str]:
-    """Of these keys, as given; of node.id and broker.id either stands for both."""
+    """Return the static texts of these keys; node.id and broker.id each stand for the other."""
     if names[0] in _NUMBER_KEYS:
         number = broker.static_texts.get("node.id", broker.static_texts.get("broker.id"))
         return {} if number is None else {names[0]: number}

@@ -1,4 +1,4 @@
-"""Settings of groups, client metrics subscriptions and loggers as DescribeConfigs shows them."""
+"""Settings of groups, client metrics subscriptions and loggers as DescribeConfigs returns them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gregor.config.tables.group_keys import GROUP_KEYS
 
 
 def describe_group(texts: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
-    """All settings of a group; ``texts`` are its own, already validated."""
+    """Describe all settings of a group; ``texts`` are its own, already validated."""
     entries = []
     for key, definition in GROUP_KEYS.items():
         synonyms = broker_layers(definition.broker_synonyms[0], broker) if definition.broker_synonyms else []
@@ -35,7 +35,7 @@ def describe_group(texts: Mapping[str, str], broker: BrokerConfig) -> list[Confi
 
 
 def describe_client_metrics(texts: Mapping[str, str]) -> list[ConfigEntry]:
-    """All settings of a subscription; ``texts`` are its own."""
+    """Describe all settings of a subscription; ``texts`` are its own."""
     entries = []
     for key, definition in CLIENT_METRICS_KEYS.items():
         value = texts.get(key, definition.format(definition.default))
@@ -45,5 +45,5 @@ def describe_client_metrics(texts: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def describe_logger(name: str, level: str) -> ConfigEntry:
-    """The level of one logger; it has neither a type nor synonyms."""
+    """Describe the level of one logger, which has neither a type nor synonyms."""
     return ConfigEntry(name, level, DYNAMIC_BROKER_LOGGER_CONFIG, UNKNOWN, False, False, (), "")

@@ -1,9 +1,9 @@
-"""Settings in environment variables, under the names that users of Kafka's container images know.
+"""Settings in environment variables, by the names that Kafka's container images use.
 
-`KAFKA_LOG_DIRS` is `log.dirs`: what follows the prefix in lower case, `_` for a dot, `__` for an underscore, `___` for
-a dash (Apache's and Confluent's images; wurstmeister's is the same without the latter two). `KAFKA_CFG_LOG_DIRS`
-(Bitnami's) is the same key and wins. Which variables speak to an image's scripts or to a JVM, and so to nobody here, is
-in the tables below.
+`KAFKA_LOG_DIRS` is `log.dirs`: the rest of the name in lower case, with a dot for `_`, an underscore for `__` and a
+dash for `___` (Apache's and Confluent's images; wurstmeister's image has only the dot). `KAFKA_CFG_LOG_DIRS` (Bitnami's
+image) is the same key and has precedence. The tables below list the variables of the images' scripts and of JVMs,
+which have no effect here.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ ADVERTISED_PROTOCOL_NAME ZOOKEEPER_PROTOCOL ZOOKEEPER_BOOTSTRAP_SCRAM_USERS
 """
 _FOR_IMAGES = frozenset(PREFIX + name for name in _NAMES_FOR_IMAGES.split())
 _FAMILIES_FOR_IMAGES = re.compile(r"KAFKA_(LOG4J|JMX|CONFLUENT)_")
-# Commands that wurstmeister's image runs at its start, and what they would have been asked for.
+# Commands that wurstmeister's image runs at its start, and the remedy for each.
 _COMMANDS = {
-    "BROKER_ID_COMMAND": "KAFKA_BROKER_ID",
-    "HOSTNAME_COMMAND": "KAFKA_ADVERTISED_LISTENERS",
-    "PORT_COMMAND": "KAFKA_ADVERTISED_LISTENERS",
-    "RACK_COMMAND": "KAFKA_BROKER_RACK",
-    "CUSTOM_INIT_SCRIPT": "what it prepares before the start",
+    "BROKER_ID_COMMAND": "set KAFKA_BROKER_ID to its result",
+    "HOSTNAME_COMMAND": "set KAFKA_ADVERTISED_LISTENERS with its result",
+    "PORT_COMMAND": "set KAFKA_ADVERTISED_LISTENERS with its result",
+    "RACK_COMMAND": "set KAFKA_BROKER_RACK to its result",
+    "CUSTOM_INIT_SCRIPT": "run it before the broker starts",
 }
-# Users, passwords and certificates that scripts of Bitnami's, Confluent's and Apache's images make settings of: whoever
-# gives one expects a door that is not there.
+# Users, passwords and certificates that scripts of Bitnami's, Confluent's and Apache's images turn into settings. They
+# are warned about, because a user who sets one expects a protection that gregor does not have.
 _FOR_PROTECTION = re.compile(
     r"KAFKA_((CLIENT_(USERS?|PASSWORDS?)|(INTER_BROKER|CONTROLLER|ZOOKEEPER|CLIENT)_(USER|PASSWORD)|TLS_\w+"
     r"|ZOOKEEPER_TLS_\w+|CERTIFICATE_PASSWORD)(_FILE)?|SSL_(KEY|KEYSTORE|TRUSTSTORE)_(FILENAME|CREDENTIALS))$"
 )
 _SECRET = re.compile("password|secret|jaas|credential|token|truststore.certificates|keystore.(key|certificate.chain)")
-# What Kubernetes and old container links put into every process near a service called kafka or kafka-<something>.
+# Variables that Kubernetes and old container links set in every process near a service kafka or kafka-<something>.
 _SERVICE_LINK = re.compile(r"KAFKA_((\w+_)?(SERVICE_(HOST|PORT\w*)|PORT_\d+_(TCP|UDP)\w*)|(\d+_)?NAME)$")
 _ADDRESS_OF_A_LINK = ("tcp://", "udp://")
 _RUNS_OF_UNDERSCORES = {1: ".", 2: "_", 3: "-"}
@@ -63,7 +63,7 @@ class TopicWish(NamedTuple):
 
 
 class Environment(NamedTuple):
-    """What the environment says; `notes` and `warnings` are lines for the log, without the values of secrets."""
+    """The settings and topics of the environment; `notes` and `warnings` are lines for the log, without secrets."""
 
     settings: dict[str, str]
     topics: list[TopicWish]
@@ -74,8 +74,10 @@ class Environment(NamedTuple):
 def read_environment(
     environ: Mapping[str, str], file: Mapping[str, str] | None = None, overrides: Mapping[str, str] | None = None
 ) -> Environment:
-    """Take the KAFKA_* variables. `file` and `overrides`: the settings below and above them, on which depends whether
-    the listeners follow from the advertised ones. Raises ConfigError for a bad KAFKA_CREATE_TOPICS.
+    """Convert the KAFKA_* variables to settings; raise ConfigError for an illegal KAFKA_CREATE_TOPICS.
+
+    `file` and `overrides` are the settings with lower and higher precedence: the listeners are derived from the
+    advertised ones only if none of the three names any.
     """
     found = Environment({}, [], [], [])
     without_effect = []
@@ -84,16 +86,18 @@ def read_environment(
         if not name.startswith(PREFIX) or name in (_TOPICS, _TOPICS_SEPARATOR):
             continue
         if _FOR_PROTECTION.match(name):
-            found.warnings.append(f"{name} has no effect: gregor does not protect what it stands for")
-        elif is_for_others(name, text):
+            found.warnings.append(
+                f"{name} has no effect: gregor has neither TLS nor SASL, so it does not protect the broker"
+            )
+        elif is_without_effect(name, text):
             without_effect.append(name)
         elif not text.strip():
             found.notes.append(f"{name} is empty and ignored")
         else:
-            _take(name, text.strip(), found)
-    for name, instead in _COMMANDS.items():
+            _apply(name, text.strip(), found)
+    for name, remedy in _COMMANDS.items():
         if environ.get(name):
-            found.warnings.append(f"{name} is not run: no command of the environment is; give {instead} itself")
+            found.warnings.append(f"{name} is ignored: gregor runs no commands of the environment; {remedy}")
     if without_effect:
         found.notes.append(f"variables of images, JVMs and service links, without effect: {', '.join(without_effect)}")
     found.topics.extend(parse_topics(environ.get(_TOPICS, ""), environ.get(_TOPICS_SEPARATOR) or ","))
@@ -102,8 +106,8 @@ def read_environment(
     return found
 
 
-def is_for_others(name: str, text: str) -> bool:
-    """Whether a KAFKA_* variable speaks to somebody else than the broker."""
+def is_without_effect(name: str, text: str) -> bool:
+    """Return whether a KAFKA_* variable belongs to an image's scripts, a JVM or a service link."""
     return (
         name in _FOR_IMAGES
         or _FAMILIES_FOR_IMAGES.match(name) is not None
@@ -112,25 +116,27 @@ def is_for_others(name: str, text: str) -> bool:
     )
 
 
-def variables_left_aside(environ: Mapping[str, str]) -> list[str]:
-    """The variables that would set something if the environment were asked."""
+def ignored_variables(environ: Mapping[str, str]) -> list[str]:
+    """Return the variables that would have an effect if the broker read the environment."""
     return sorted(
         name
         for name, text in environ.items()
         if name.startswith(PREFIX)
-        and (name == _TOPICS or (text.strip() and not is_for_others(name, text) and _is_known(key_of(name))))
+        and (name == _TOPICS or (text.strip() and not is_without_effect(name, text) and _is_known(key_of(name))))
     )
 
 
 def key_of(name: str) -> str:
-    """The setting that a variable names, whether there is one or not."""
+    """Return the key that the name of a variable stands for, whether such a setting exists or not."""
     rest = name.removeprefix(_BITNAMI_PREFIX if name.startswith(_BITNAMI_PREFIX) else PREFIX)
     return re.sub("_{1,3}", lambda run: _RUNS_OF_UNDERSCORES[len(run[0])], rest.lower())
 
 
 def parse_topics(text: str, separator: str = ",") -> list[TopicWish]:
-    """`name[:partitions[:replicas[:cleanup.policy]]]` of each; ConfigError. A separator of a line break leaves room for
-    commas in the policies, as in `name:1:1:compact,delete`."""
+    """Parse `name[:partitions[:replicas[:cleanup.policy]]]` of each topic; raise ConfigError for an illegal one.
+
+    A line break as separator allows commas in the policies, as in `name:1:1:compact,delete`.
+    """
     separator = separator.replace("\\n", "\n").replace("$'", "").strip("'") or ","
     wishes = []
     for entry in filter(None, (part.strip() for part in text.split(separator))):
@@ -147,15 +153,15 @@ def _is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and 0 < int(text) < 2**15
 
 
-def _take(name: str, text: str, found: Environment) -> None:
+def _apply(name: str, text: str, found: Environment) -> None:
     key = key_of(name)
     if not _is_known(key):
         hint = nearest_key_hint(key, known_names())
-        found.warnings.append(f"{name} is not taken: there is no setting {key}{hint}")
+        found.warnings.append(f"{name} is ignored: there is no setting {key}{hint}")
         return
     before = found.settings.get(key)
     if before is not None and before != text:
-        found.warnings.append(f"{name} wins over {PREFIX}{name.removeprefix(_BITNAMI_PREFIX)}, which says otherwise")
+        found.warnings.append(f"{name} overrides {PREFIX}{name.removeprefix(_BITNAMI_PREFIX)}, which has another value")
     found.settings[key] = text
     definition = broker_definition(key)
     secret = (definition is not None and definition.sensitive) or _SECRET.search(key) is not None
@@ -172,10 +178,12 @@ def _is_known(key: str) -> bool:
 
 
 def _derive_listeners(given: Mapping[str, str], found: Environment, *, replaced: bool) -> None:
-    """`replaced`: a service link stands where the image had given the port.
+    """Derive the listeners from the advertised listeners or the port, unless listeners are set.
 
-    As with the images: who is promised an address in the environment, or named a port, listens on every network.
-    Without a word about addresses the broker stays where it is without an environment, on the loopback."""
+    As with the images, a broker with an advertised address or a port in the environment listens on every network. One
+    without either listens on the loopback addresses, as without an environment. `replaced`: KAFKA_PORT is a service
+    link, in place of the port that the image had set.
+    """
     if "listeners" in given or "host.name" in given:
         return
     port = given.get("port")
@@ -183,8 +191,8 @@ def _derive_listeners(given: Mapping[str, str], found: Environment, *, replaced:
     if not names:
         if replaced:
             found.warnings.append(
-                f"{_PORT} is the link of a service of that name and no port, and so the broker listens on the loopback"
-                " only; give KAFKA_LISTENERS=PLAINTEXT://:9092 to be reached by others"
+                f"{_PORT} is the link of a service named kafka, not a port, so the broker listens on the loopback "
+                "addresses only; set KAFKA_LISTENERS=PLAINTEXT://:9092 to accept connections of other hosts"
             )
         return
     if "advertised.listeners" in given:
@@ -193,9 +201,9 @@ def _derive_listeners(given: Mapping[str, str], found: Environment, *, replaced:
     else:
         listeners = f"PLAINTEXT://0.0.0.0:{port or 9092}"
     if not listeners:
-        return  # there is no address among them, which is said of advertised.listeners
+        return  # advertised.listeners names no address; its own check reports that
     found.settings["listeners"] = listeners
-    found.notes.append(f"{', '.join(sorted(names))} given without listeners: listeners={listeners}")
+    found.notes.append(f"{', '.join(sorted(names))} set without listeners: listeners={listeners}")
     if "advertised.listeners" not in given and not {"advertised.host.name", "advertised.port"}.isdisjoint(given):
         host = given.get("advertised.host.name", "")
         advertised = f"PLAINTEXT://{host}:{given.get('advertised.port') or port or 9092}"

@@ -1,4 +1,4 @@
-"""Listeners: where the broker binds, what it tells clients, and which security protocol each name speaks.
+"""Listeners: the addresses that a broker binds or advertises to clients, and the security protocol of each.
 
 The rules are those of Apache Kafka's ``KafkaConfig`` and ``SocketServerConfigs``: names are case-insensitive and
 unique, ports are unique unless 0 (any free port) or shared by one IPv4 and one IPv6 address, advertised names are a
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gregor.config.definitions import ConfigError
 
-# What the server can speak today; a listener of another protocol must not silently be served in clear text.
+# The protocols that gregor has; a listener of another one must not silently be served in clear text.
 SERVED_PROTOCOLS = ("PLAINTEXT",)
 
 _KNOWN_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -20,8 +20,10 @@ _HOST_CHARS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRS
 
 
 class Listener(NamedTuple):
-    """``host`` has no brackets; "" stands for every address (bound) or this machine's canonical name (advertised).
-    ``port`` 0 stands for the port that was bound."""
+    """One listener. ``host`` has no brackets; "" is every address (bound) or this host's canonical name (advertised).
+
+    An advertised ``port`` of 0 stands for the port that was bound.
+    """
 
     name: str
     host: str
@@ -34,17 +36,17 @@ class Listener(NamedTuple):
 
 
 def address_text(host: str, port: int) -> str:
-    """`host:port`, `[::1]:port`."""
+    """Return `host:port`, or `[host]:port` for an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def listener_text(name: str, host: str, port: int) -> str:
-    """`NAME://host:port`, as in `listeners`."""
+    """Return `NAME://host:port`, as in `listeners`."""
     return f"{name}://{address_text(host, port)}"
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """``listener.security.protocol.map``: listener name -> security protocol."""
+    """Return the security protocol of each listener name in ``listener.security.protocol.map``."""
     key = "listener.security.protocol.map"
     result: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
@@ -59,7 +61,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_listeners(key: str, texts: Sequence[str], protocols: dict[str, str], skip: frozenset[str]) -> list[Listener]:
-    """Listeners of one setting, without the names in ``skip`` (a KRaft controller's, which gregor does not have)."""
+    """Return the listeners of one setting, without the names in ``skip`` (those of KRaft controllers)."""
     shown = ",".join(texts)
     result: list[Listener] = []
     for text in texts:
@@ -67,14 +69,16 @@ def parse_listeners(key: str, texts: Sequence[str], protocols: dict[str, str], s
         if name in skip:
             continue
         if any(other.name == name for other in result):
-            raise ConfigError(key, shown, f"each listener needs its own name; {name} is there twice")
+            raise ConfigError(key, shown, f"each listener needs its own name; {name} occurs twice")
         protocol = protocols.get(name)
         if protocol is None:
             raise ConfigError(key, shown, f"{name} has no security protocol in listener.security.protocol.map")
         if protocol not in SERVED_PROTOCOLS:
             served = ", ".join(SERVED_PROTOCOLS)
-            remedy = f"remove it, or give it {served} in listener.security.protocol.map to serve it in clear text"
-            raise ConfigError(key, shown, f"{name} speaks {protocol}; gregor serves {served}; {remedy}")
+            remedy = f"remove it, or map it to {served} in listener.security.protocol.map to serve it in clear text"
+            raise ConfigError(
+                key, shown, f"{name} has the protocol {protocol}, and gregor serves {served} only; {remedy}"
+            )
         result.append(Listener(name, host, port, protocol))
     if not result:
         raise ConfigError(key, shown, "must have at least one NAME://host:port")
@@ -82,7 +86,7 @@ def parse_listeners(key: str, texts: Sequence[str], protocols: dict[str, str], s
 
 
 def check_ports(key: str, listeners: Sequence[Listener]) -> None:
-    """Bound ports differ, except 0 and an IPv4 address beside an IPv6 one."""
+    """Raise ConfigError if two listeners have one port, except 0 or one IPv4 and one IPv6 address."""
     by_port: dict[int, list[str]] = {}
     for listener in listeners:
         if listener.port:
@@ -91,7 +95,7 @@ def check_ports(key: str, listeners: Sequence[Listener]) -> None:
         pair = len(hosts) == 2 and sorted(map(_is_ipv6, hosts)) == [False, True] and any(map(_is_ipv4, hosts))
         if len(hosts) > 1 and not pair:
             shown = ",".join(listener.text for listener in listeners)
-            raise ConfigError(key, shown, f"each listener needs its own port; {port} is there twice")
+            raise ConfigError(key, shown, f"each listener needs its own port; {port} occurs twice")
 
 
 def _parse_endpoint(key: str, text: str) -> tuple[str, str, int]:

@@ -1,14 +1,14 @@
-"""Several brokers on one machine from the settings of one: what each of them has for itself.
+"""The settings of several brokers on one machine, derived from the settings of one.
 
-The rule, for the member of index i, counted from 0:
+The broker of index i, counted from 0, has of its own:
 
-* ``broker.id`` (or ``node.id``): the number given plus i, from 0 where none is; with -1, or with a
-  ``zookeeper.connect`` and no number, each has one generated;
+* ``broker.id`` (or ``node.id``): the number given plus i, or i if none is given; with -1, or with a
+  ``zookeeper.connect`` and no number, each broker generates its number;
 * ``listeners``, ``advertised.listeners`` and the old ``port`` and ``advertised.port``: the port given plus i; port 0
   stays 0;
 * ``log.dirs``: the folder ``broker-<i>`` in each of them.
 
-Everything else is the same for all.
+All other settings are the same for all brokers.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ MEMBER_FOLDER = "broker-{}"
 
 
 def member_folder(folder: str, index: int) -> str:
-    """The data folder of one member in a folder that all share."""
+    """Return the data folder of one broker in a folder of the cluster."""
     return f"{folder.rstrip('/') or '/'}/{MEMBER_FOLDER.format(index)}"
 
 
 def members_in(folders: Iterable[str]) -> list[int]:
-    """The indexes, in order, of the members that have data below folders like these."""
+    """Return the indexes, in order, of the brokers that have data in these folders of a cluster."""
     held = {
         index
         for folder in folders
@@ -44,7 +44,7 @@ def members_in(folders: Iterable[str]) -> list[int]:
 
 
 def member_settings(config: BrokerConfig, count: int) -> list[dict[str, str]]:
-    """For each member the settings that win over the common ones. ConfigError where the ports do not leave room."""
+    """Return the settings of each broker that override the common ones; raise ConfigError if ports would collide."""
     if not 1 <= count <= MAX_MEMBERS:
         raise ConfigError("--brokers", count, f"must be from 1 to {MAX_MEMBERS}")
     _check_room("listeners", config.listeners, count)
@@ -62,7 +62,7 @@ def _settings(config: BrokerConfig, index: int) -> dict[str, str]:
     given = config.static_texts
     if "advertised.listeners" in given or any(key.startswith("advertised.") for key in config.old_address):
         own["advertised.listeners"] = _text(config.advertised_listeners, index)
-    # What `listeners` says counts; these would only be a contradiction to read.
+    # `listeners` has precedence; other values here would contradict it.
     own.update({key: str(_shifted(int(config.old_address[key]), index)) for key in _old_ports(config)})
     return own
 
@@ -87,7 +87,7 @@ def _check_room(key: str, listeners: Sequence[Listener], count: int) -> None:
             raise ConfigError(
                 key,
                 shown,
-                f"ports {low} and {high} are less than {count} apart, and each of {count} brokers takes the next one",
+                f"{count} brokers count up from each port, so ports {low} and {high} must be at least {count} apart",
             )
     _check_end(key, listeners, count)
 
@@ -96,9 +96,13 @@ def _check_end(key: str, listeners: Sequence[Listener], count: int) -> None:
     last = max((one.port for one in listeners), default=0)
     if last and last + count - 1 > 65535:
         shown = ",".join(one.text for one in listeners)
-        raise ConfigError(key, shown, f"there are not {count} ports from {last} on")
+        raise ConfigError(
+            key,
+            shown,
+            f"the {count} brokers need the ports {last} to {last + count - 1}, and the highest port is 65535",
+        )
 
 
 def copies_for(count: int, given: Collection[str], keys: Sequence[str]) -> dict[str, str]:
-    """Of these settings, numbers of replicas, those that nobody gave: three, or as many as there are brokers."""
+    """Return those of these replication factors that are not set, as three or the number of brokers if it is less."""
     return {key: str(min(3, count)) for key in keys if key not in given}

@@ -1,8 +1,8 @@
 """The file format of server.properties: Java's ``java.util.Properties.load``.
 
-Grammar, as Java reads it:
+Its grammar:
 
-* a natural line ends at ``\\n``, ``\\r`` or ``\\r\\n``; leading white space (space, tab, form feed) does not count;
+* a natural line ends at ``\\n``, ``\\r`` or ``\\r\\n``; leading white space (space, tab, form feed) is dropped;
 * blank lines and lines whose first character is ``#`` or ``!`` are skipped;
 * an odd number of backslashes at the end of a line joins the next line to it, without that line's leading white space
   (a comment cannot be continued, but a continuation may begin with ``#``);
@@ -22,7 +22,7 @@ class PropertiesError(ValueError):
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values in file order; the last of equal keys wins, as in Java."""
+    """Return keys and values in file order; as in Java, the last of equal keys has precedence."""
     result: dict[str, str] = {}
     for line in _logical_lines(text):
         key, value = _split(line)
@@ -31,7 +31,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def load_properties(path: str) -> dict[str, str]:
-    """Read a file. Java takes Latin-1; UTF-8 is tried first here, since that is what editors write today."""
+    """Read a file as UTF-8, the encoding of today's editors, or as Latin-1, Java's encoding, if it is not UTF-8."""
     with open(path, "rb") as file:
         data = file.read()
     try:
@@ -43,7 +43,7 @@ def load_properties(path: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> list[str]:
     lines: list[str] = []
-    joined = ""  # what continued lines have brought so far; nothing yet is as good as a new line
+    joined = ""  # the continued lines so far
     for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         line = natural.lstrip(_BLANK)
         if not joined and (not line or line[0] in "#!"):
@@ -80,7 +80,7 @@ def _unescape(text: str) -> str:
         if char != "\\":
             parts.append(char)
             continue
-        if at == len(text):  # a lone backslash at the very end stands for nothing
+        if at == len(text):  # Java drops a lone backslash at the very end
             break
         escaped = text[at]
         at += 1

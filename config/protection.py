@@ -1,7 +1,7 @@
-"""Settings that ask for a protection which gregor does not have: with one of them no broker starts open unnoticed.
+"""Settings that request a protection which gregor does not have, so that no broker starts open unnoticed.
 
-Listeners of TLS or SASL and the protocol between brokers are refused where addresses are resolved (``addresses.py``),
-whatever is allowed here: their clients could not connect to a listener in clear text.
+Listeners of TLS or SASL, and such a protocol between brokers, are refused in ``addresses.py``, whatever is allowed
+here: their clients could not connect to a listener in clear text.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from gregor.config.definitions import LONG_MAX, ConfigError
 
 ALLOW_UNPROTECTED = "gregor.allow.unprotected"
 
-# Without these the broker would be open to clients, or its metadata to the network.
+# Without these protections the broker would be open to all clients, or its metadata to the network.
 REFUSED_KEYS = {
     "authorizer.class.name": "gregor has no authorizer, so every client may do everything",
-    "zookeeper.ssl.client.enable": "gregor speaks to ZooKeeper without TLS",
+    "zookeeper.ssl.client.enable": "gregor connects to ZooKeeper without TLS",
 }
-# Without these it is as open as with them, but a limit or a rule is missing.
+# Without these the broker is not more open, but a limit or a rule is missing.
 WARNED_KEYS = {
     "alter.config.policy.class.name": "gregor has no policies, so every legal setting is accepted",
     "client.quota.callback.class": "gregor has no quotas, so no client is throttled",
@@ -28,15 +28,15 @@ WARNED_KEYS = {
     "quota.consumer.default": "gregor has no quotas, so no consumer is throttled",
     "quota.producer.default": "gregor has no quotas, so no producer is throttled",
 }
-# Texts that ask for nothing; the last is the default of the quotas, no limit.
+# Texts that request no protection; the last is the default of the quotas, no limit.
 _WITHOUT_PROTECTION = ("", "false", str(LONG_MAX))
 _SECRETS = ("delegation.token.master.key", "delegation.token.secret.key")
 
 
 def missing_protection(texts: Mapping[str, str], *, allowed: bool) -> dict[str, str]:
-    """Return a line for the log, by key, for each protection that is asked for and not there.
+    """Return, by key, a line for the log for each requested protection that is missing.
 
-    Raises ConfigError for one without which the broker would be open, unless ``allowed``.
+    Raise ConfigError for one without which the broker would be open, unless ``allowed``.
     """
     found: dict[str, str] = {}
     for key, text in texts.items():
@@ -44,7 +44,7 @@ def missing_protection(texts: Mapping[str, str], *, allowed: bool) -> dict[str, 
         if reason is None or text.strip().lower() in _WITHOUT_PROTECTION:
             continue
         if key in REFUSED_KEYS and not allowed:
-            remedy = f"remove {key}, or start without this protection by {ALLOW_UNPROTECTED}=true"
+            remedy = f"remove {key}, or set {ALLOW_UNPROTECTED}=true to start without this protection"
             raise ConfigError(key, text.strip(), f"{reason}; {remedy}")
         shown = "(hidden)" if key in _SECRETS else text.strip()
         found[key] = f"UNPROTECTED: {key}={shown} has no effect: {reason}"

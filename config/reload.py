@@ -1,6 +1,6 @@
-"""The properties file read again while the broker runs: what of it takes effect now, and why the rest does not.
+"""The reload of the properties file while the broker runs: which changes are applied, and why the others are not.
 
-Compared is with what is in effect, so a change that has to wait for the next start is told again each time.
+The file is compared with the values in effect, so that each reload reports again a change that needs a restart.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _OVERRIDDEN = {
 
 
 class Reloaded(NamedTuple):
-    """What became of one key that differs from what is in effect."""
+    """The outcome for one key whose text in the file differs from the value in effect."""
 
     key: str
     applied: bool
     line: str
-    """For the log; without the values of secrets."""
+    """The line for the log, without the values of secrets."""
 
 
 def reload(
@@ -41,9 +41,9 @@ def reload(
     file_texts: Mapping[str, str],
     check_addresses: Callable[[Addresses], None] = lambda addresses: None,
 ) -> list[Reloaded]:
-    """Take over what a running broker can, in place; one entry for each key that differs, by name.
+    """Apply the changes that a running broker can apply, in place; return one entry per key that differs, by name.
 
-    `check_addresses` raises ConfigError where other listeners cannot be opened.
+    `check_addresses` raises ConfigError if the new listeners cannot be opened.
     """
     found: list[Reloaded] = []
     wanted: dict[str, str | None] = {}
@@ -58,7 +58,7 @@ def reload(
 
 
 def _differing(config: BrokerConfig, file_texts: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
-    """Keys whose text in the file is another than that in effect; None: it is no longer there."""
+    """Yield each key whose text in the file differs from that in effect, and the text; None if it was removed."""
     before = {**config.static_texts, **config.unknown_texts, **config.old_address}
     for key in dict.fromkeys((*before, *file_texts)):
         if key in config.overrides:
@@ -70,25 +70,25 @@ def _differing(config: BrokerConfig, file_texts: Mapping[str, str]) -> Iterator[
 
 def _obstacle(config: BrokerConfig, key: str) -> str | None:
     if key in config.overrides:
-        return f"the {'environment' if key in config.environment else 'command line'} gives it, and wins"
+        return f"the {'environment' if key in config.environment else 'command line'} sets it too and has precedence"
     definition = broker_definition(key)
     if definition is None:
         if key in config.old_address or key in config.static_texts:
-            return "it is read at the start only"
+            return "it is read at start-up only; restart the broker to apply it"
         return f"unknown key{nearest_key_hint(key, known_names())}"
     if listener_key(key) and listener_key(key) not in LISTENER_KEYS:
-        return f"without effect here: {definition.no_effect or 'a listener has none of its own'}"
+        return f"without effect here: {definition.no_effect or 'it cannot be set for a single listener'}"
     if definition.no_effect:
         return f"without effect here: {definition.no_effect}"
     if definition.dynamic == READ_ONLY:
-        return "read-only; it takes effect at the next start"
+        return "read-only; restart the broker to apply it"
     return None
 
 
 def _apply(
     config: BrokerConfig, wanted: dict[str, str | None], check_addresses: Callable[[Addresses], None]
 ) -> list[Reloaded]:
-    """Together if they fit together; else one by one, as long as another one can be taken."""
+    """Apply all changes at once if they are legal together, else one by one until no further one is legal."""
     found: list[Reloaded] = []
     groups = [list(wanted)] if wanted else []
     errors: dict[str, ConfigError] = {}
@@ -109,7 +109,7 @@ def _apply(
                 groups += [[key] for key in keys]
             continue
         found += [_applied(config, key, wanted.pop(key)) for key in keys]
-        # What failed alone may fit beside these.
+        # A change that failed on its own may be legal beside these.
         groups = [[key] for key in wanted]
     found += [
         Reloaded(key, False, f"{_shown(key, text)} is ignored: {errors[key].message}") for key, text in wanted.items()
@@ -121,7 +121,7 @@ def _applied(config: BrokerConfig, key: str, text: str | None) -> Reloaded:
     line = f"{_shown(key, text)} is applied"
     winner = _OVERRIDDEN.get(config.source(key))
     if winner is not None:
-        return Reloaded(key, False, f"{_shown(key, text)} is kept, but {winner} wins")
+        return Reloaded(key, False, f"{_shown(key, text)} is stored, but {winner} has precedence")
     return Reloaded(key, True, line)
 
 

@@ -1,6 +1,6 @@
-"""A topic's settings as its logs use them: typed, effective, one object per topic, cheap to read.
+"""The settings of a topic as its logs use them: typed attributes of one object per topic.
 
-A topic's own value wins; without one, the broker's synonyms by falling rank decide; without a broker, the default.
+A value comes from the topic itself, else from the first of the broker's synonyms that is set, else from the default.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from gregor.config.broker import BrokerConfig, nearest_key_hint
-from gregor.config.definitions import ConfigDef, ConfigError, ConfigValue
+from gregor.config.definitions import ConfigDef, ConfigError
 from gregor.config.tables.topic_keys import TOPIC_KEYS
+from gregor.config.validators import ConfigValue
 
 # Broker keys count in hours or minutes where the topic's key counts in milliseconds.
 _UNIT_MS = {"hours": 3_600_000, "minutes": 60_000}
 
 
 class LogConfig:
-    """Attribute names are the topic keys with dots turned to underscores. Treat it as immutable: a changed topic gets
-    a new one. ``segment_bytes`` already honours ``internal.segment.bytes``."""
+    """The settings of one topic; attribute names are the topic keys with underscores instead of dots.
+
+    The object is not modified: a changed topic gets a new one. ``segment_bytes`` includes ``internal.segment.bytes``.
+    """
 
     __slots__ = (
         "cleanup_policy",
@@ -82,24 +85,31 @@ class LogConfig:
     segment_ms: int
     unclean_leader_election_enable: bool
 
+    def __init__(self, values: Mapping[str, ConfigValue], base: LogConfig | None = None) -> None:
+        """Set these typed values by topic key; the others are those of ``base``."""
+        if base is not None:
+            for name in self.__slots__:
+                setattr(self, name, getattr(base, name))
+        for key, value in values.items():
+            self._set(key, value)
+
     @classmethod
     def defaults(cls, broker: BrokerConfig | None = None) -> LogConfig:
-        """What a topic without settings of its own has on this broker."""
-        config = cls()
-        for key, definition in TOPIC_KEYS.items():
-            config._set(key, definition.default if broker is None else broker_default(definition, broker))
-        return config
+        """Return the settings of a topic that has none of its own on this broker."""
+        return cls(
+            {
+                key: definition.default if broker is None else broker_default(definition, broker)
+                for key, definition in TOPIC_KEYS.items()
+            }
+        )
 
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
-        """A copy with a topic's own values; ConfigError for an unknown key or a value that cannot be taken."""
-        config = LogConfig()
-        for name in self.__slots__:
-            setattr(config, name, getattr(self, name))
-        for key, value in parse_overrides(overrides).items():
-            config._set(key, value)
-        # Wins whatever the order in `overrides`: set after segment.bytes.
-        if (text := overrides.get("internal.segment.bytes")) is not None:
-            config._set("internal.segment.bytes", TOPIC_KEYS["internal.segment.bytes"].parse(text))
+        """Return a copy with a topic's own values; raise ConfigError for an unknown key or an illegal value."""
+        values = parse_overrides(overrides)
+        # Set after segment.bytes, so that the order in `overrides` does not matter.
+        if "internal.segment.bytes" in values:
+            values["internal.segment.bytes"] = values.pop("internal.segment.bytes")
+        config = LogConfig(values, self)
         low, high = config.min_compaction_lag_ms, config.max_compaction_lag_ms
         if low > high:
             raise ConfigError("min.compaction.lag.ms", low, f"must be at most max.compaction.lag.ms, {high}")
@@ -115,7 +125,10 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """Age at which a segment rolls: compaction cannot look into the open segment, so its lag bounds the age."""
+        """Return the age at which a segment is closed.
+
+        Compaction does not read the active segment, so max.compaction.lag.ms limits the age in a compacted topic.
+        """
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
     def _set(self, key: str, value: ConfigValue) -> None:
@@ -140,7 +153,7 @@ class LogConfig:
 
 
 def parse_overrides(overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
-    """Typed values of a topic's own settings; ConfigError for an unknown key or a value that cannot be taken."""
+    """Return the typed values of a topic's own settings; raise ConfigError for an unknown key or an illegal value."""
     values: dict[str, ConfigValue] = {}
     for key, text in overrides.items():
         definition = TOPIC_KEYS.get(key)
@@ -153,7 +166,7 @@ def parse_overrides(overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
 
 
 def broker_default(definition: ConfigDef, broker: BrokerConfig) -> Any:
-    """The value a topic key has by the broker's settings, in the topic key's unit."""
+    """Return the value that the broker's settings give a topic key, in the unit of the topic key."""
     known = [key for key in definition.broker_synonyms if key in broker]
     if not known:
         return definition.default

@@ -1,9 +1,9 @@
 """A result that comes later, without an event loop.
 
-The party that will know the result makes a `Deferred` and completes or fails it, or it is cancelled; the party that
-needs the result is called back at that moment, in the same turn. An acknowledgement that waits for the high watermark,
-a fetch that waits for records, a join that waits for the other members and the position of a response among those of
-its connection are all this one type.
+The party that will have the result makes a `Deferred` and completes it or fails it, unless it is cancelled; the party
+that needs the result is called back at that moment, in the same turn. An acknowledgement that waits for the high
+watermark, a fetch that waits for records, a join that waits for the other members and the position of a response among
+those of its connection are all this one type.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ValueT = TypeVar("ValueT")
 
 
 class DeferredCancelled(Exception):
-    """The result is not needed any more, so there is none."""
+    """The result is no longer needed, so there is none."""
 
 
 class Deferred(Generic[ValueT]):
@@ -48,7 +48,7 @@ class Deferred(Generic[ValueT]):
         return True
 
     def cancel(self) -> bool:
-        """Notify all parties, also the one that would have made the result, that it is not needed."""
+        """Declare that the result is not needed; the party that would have made it is called back too."""
         return self.fail(DeferredCancelled())
 
     @property
@@ -58,7 +58,10 @@ class Deferred(Generic[ValueT]):
     def result(self) -> ValueT:
         """Return the value or raise the error of a Deferred that is done."""
         if self.error is not None:
-            raise self.error
+            try:
+                raise self.error
+            finally:
+                del self  # else the error's traceback refers to the Deferred, and that to the error: a cycle
         return self.value  # type: ignore[return-value]
 
     def then(self, callback: Callable[[Any], object]) -> None:
@@ -84,10 +87,13 @@ class Wakeup(Protocol):
 
 
 async def outcome_of(deferred: Deferred[ValueT], wakeup: Wakeup) -> ValueT:
-    """Wait for the result in a coroutine, with a fresh future as `wakeup`. A waiter that is cancelled cancels it."""
+    """Wait for the result in a coroutine, with a fresh future as `wakeup`. A cancellation cancels the Deferred too."""
     deferred.then(lambda _: None if wakeup.done() else wakeup.set_result(None))
     try:
         await wakeup
     finally:
         deferred.cancel()
-    return deferred.result()
+    try:
+        return deferred.result()
+    finally:
+        del deferred  # as in `result`

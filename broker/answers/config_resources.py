@@ -1,16 +1,18 @@
-"""Resources that have settings, as requests number them, and the checks that both ways to alter them share."""
+"""Resources that have settings, by their numbers in requests, and the alteration of many by one request."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.replication.admin.configs import BROKERS, CLIENT_METRICS, GROUPS, TOPICS
 
 if TYPE_CHECKING:
-    from gregor.protocol.turns import Turns
+    from gregor.protocol.turns import Gate, Turns
+
+AnswerT = TypeVar("AnswerT")
 
 
 class ResourceType(IntEnum):
@@ -23,8 +25,8 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-# Where their settings are kept; those of loggers are not.
-ENTITY_TYPES: dict[int, str] = {
+#: The node of the metadata store that holds the settings; those of loggers are not stored.
+_ENTITY_TYPES: dict[int, str] = {
     ResourceType.TOPIC: TOPICS,
     ResourceType.BROKER: BROKERS,
     ResourceType.CLIENT_METRICS: CLIENT_METRICS,
@@ -32,8 +34,52 @@ ENTITY_TYPES: dict[int, str] = {
 }
 
 
-async def named_twice(resources: Sequence[Any], turns: Turns) -> set[tuple[int, str]]:
-    """Type and name of the resources that a request names more than once."""
+async def alter_resources(
+    gate: Gate,
+    resources: Sequence[Any],
+    answer_type: type[AnswerT],
+    alter: Callable[[Any], Awaitable[None]],
+    *,
+    delete_operation: int | None = None,
+) -> list[AnswerT]:
+    """Alter one resource after the other, and return their answers. `alter` raises KafkaError.
+
+    `delete_operation`: the operation on a setting that needs no value.
+    """
+    answers: list[Any] = []
+    turns = gate.turns()
+    twice = await _named_twice(resources, turns)
+    for resource in resources:
+        await turns.next()
+        fields: dict[str, Any] = {
+            "resource_type": resource.resource_type,
+            "resource_name": resource.resource_name,
+            "error_message": None,
+        }
+        answer: Any = answer_type(**fields)
+        try:
+            _check(resource, twice, delete_operation)
+            await alter(resource)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message or None
+        answers.append(answer)
+    return answers
+
+
+def entity_type_of(resource_type: int) -> str:
+    """Return the entity type under which the settings of a resource are stored. Raises KafkaError."""
+    entity_type = _ENTITY_TYPES.get(resource_type)
+    if entity_type is None:
+        raise unknown_type(resource_type)
+    return entity_type
+
+
+def unknown_type(resource_type: int) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"unknown resource type {resource_type}")
+
+
+async def _named_twice(resources: Sequence[Any], turns: Turns) -> set[tuple[int, str]]:
+    """Return type and name of the resources that a request names more than once."""
     named: set[tuple[int, str]] = set()
     twice: set[tuple[int, str]] = set()
     for resource in resources:
@@ -43,11 +89,8 @@ async def named_twice(resources: Sequence[Any], turns: Turns) -> set[tuple[int, 
     return twice
 
 
-def check_resource(resource: Any, twice: set[tuple[int, str]], *, null_means_delete: int | None = None) -> None:
-    """Raises KafkaError INVALID_REQUEST: the resource or a key of it is named twice, a value is missing.
-
-    `null_means_delete`: the operation that needs no value.
-    """
+def _check(resource: Any, twice: set[tuple[int, str]], delete_operation: int | None) -> None:
+    """Raise KafkaError INVALID_REQUEST if the resource or a key of it is named twice, or a value is missing."""
     if (resource.resource_type, resource.resource_name) in twice:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "each resource must be named once only")
     names = [config.name for config in resource.configs]
@@ -56,12 +99,7 @@ def check_resource(resource: Any, twice: set[tuple[int, str]], *, null_means_del
     missing = [
         config.name
         for config in resource.configs
-        if config.value is None
-        and (null_means_delete is None or getattr(config, "config_operation", None) != null_means_delete)
+        if config.value is None and (delete_operation is None or config.config_operation != delete_operation)
     ]
     if missing:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"no value for {', '.join(missing)}")
-
-
-def unknown_type(resource_type: int) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, f"unknown resource type {resource_type}")

@@ -1,7 +1,7 @@
-"""Answers to Metadata requests about many partitions: put together from encoded pieces, in slices, and kept.
+"""Answers to Metadata requests about many partitions: put together from encoded pieces, in steps, and kept.
 
-All topics of a broker with 10,000 partitions are 300 KB of answer and 60 ms of work. Here a topic's bytes are made
-in slices and kept for as long as the topic stays as it is; equal questions then cost a look-up for each topic.
+All topics of a broker with 10,000 partitions are 300 KB of answer and 60 ms of work. Here a topic's bytes are encoded
+in steps (protocol.turns) and kept while the topic stays as it is; an equal request then costs a look-up for each topic.
 
 The general encoder makes the pieces: an answer that holds nothing but one topic (or one topic nothing but some
 partitions) is encoded, and what stands around it, of known length, is cut off.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gregor.broker.net.responses import EncodedResponse
 from gregor.protocol.codec.primitives import write_uvarint
 from gregor.protocol.messages import MetadataResponse
+from gregor.protocol.turns import ITEMS_PER_STEP
 
 if TYPE_CHECKING:
     from gregor.protocol.turns import Steps
@@ -30,13 +31,8 @@ Answered = Callable[["TopicState", Iterable[int]], Topic]
 """What a topic is answered with, of its partitions only those named."""
 
 FLEXIBLE_FROM = 9
-PARTITIONS_PER_SLICE = 60
-"""Some 0.4 ms of work, and few enough for a length field of one byte."""
-_FEW_PARTITIONS = 5
-"""Topics with no more share a slice with others."""
-_COST_OF_A_TOPIC = 50
-"""To encode one without partitions, in look-ups of one that is known."""
-_WORK_PER_SLICE = 600
+PARTITIONS_PER_PIECE = 60
+"""They are encoded in one step: some 0.4 ms of work, and few enough for a length field of one byte."""
 _KINDS_KEPT = 4
 
 _MARK = 0x7A6F_1D2E
@@ -83,7 +79,7 @@ def encoded_answer(response: MetadataResponse, topics: bytes, count: int, versio
 def encoded_topic(state: TopicState, answered: Answered, version: int) -> Steps[bytes]:
     """One topic of an answer."""
     indexes = sorted(state.partitions)
-    if len(indexes) <= PARTITIONS_PER_SLICE:
+    if len(indexes) <= PARTITIONS_PER_PIECE:
         yield None
         return _topic(answered(state, indexes), version)
     found = layout(version)
@@ -91,8 +87,8 @@ def encoded_topic(state: TopicState, answered: Answered, version: int) -> Steps[
     at = len(around) - found.after_partitions
     out = bytearray(around[: at - found.length_bytes])
     _write_length(out, len(indexes), version)
-    for begin in range(0, len(indexes), PARTITIONS_PER_SLICE):
-        part = answered(state, indexes[begin : begin + PARTITIONS_PER_SLICE])
+    for begin in range(0, len(indexes), PARTITIONS_PER_PIECE):
+        part = answered(state, indexes[begin : begin + PARTITIONS_PER_PIECE])
         part.name = ""
         data = MetadataResponse(topics=[part]).encode(version)
         out += data[found.partitions_at + found.length_bytes : len(data) - found.after_topics - found.after_partitions]
@@ -134,25 +130,15 @@ class EncodedTopics:
             del self._kinds[next(iter(self._kinds))]
         self._kinds[key] = known
         parts: list[bytes] = []
-        work = 0
-        for topic in topics:
+        for count, topic in enumerate(topics, 1):
             if isinstance(topic, Topic):
                 parts.append(_topic(topic, version))
-                work += _COST_OF_A_TOPIC
             elif (found := known.get(topic.name)) is not None and found[0] is topic:
                 parts.append(found[1])
             else:
-                if len(topic.partitions) <= _FEW_PARTITIONS:
-                    data = _topic(answered(topic, sorted(topic.partitions)), version)
-                    work += 2 * _COST_OF_A_TOPIC
-                else:
-                    data = yield from encoded_topic(topic, answered, version)
+                data = yield from encoded_topic(topic, answered, version)
                 known[topic.name] = topic, data
                 parts.append(data)
-            work += 1
-            if work >= _WORK_PER_SLICE:
-                work = 0
+            if not count % ITEMS_PER_STEP:
                 yield None
-        if work:
-            yield None
         return b"".join(parts)

@@ -216,9 +216,9 @@ def load_config(given: argparse.Namespace, environ: Mapping[str, str]) -> tuple[
     if not given.env:
         config = BrokerConfig.load(given.file, given.override)
         if any(name.startswith("KAFKA_") for name in environ):
-            from gregor.config.environment import variables_left_aside
+            from gregor.config.environment import ignored_variables
 
-            names = variables_left_aside(environ)
+            names = ignored_variables(environ)
             if names:
                 config.notes.append(f"without --env these variables set nothing: {', '.join(names)}")
         return config, []
@@ -233,6 +233,7 @@ def load_config(given: argparse.Namespace, environ: Mapping[str, str]) -> tuple[
         if error.key in found.settings and error.key not in dict(given.override):
             raise ConfigError(error.key, error.value, f"{error.message} (it comes from the environment)") from None
         raise
-    config.notes = [f"environment: {line}" for line in found.notes] + config.notes
-    config.warnings = [f"environment: {line}" for line in found.warnings] + config.warnings
+    config.prepend_lines(
+        [f"environment: {line}" for line in found.notes], [f"environment: {line}" for line in found.warnings]
+    )
     return config, found.topics

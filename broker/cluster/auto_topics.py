@@ -1,4 +1,4 @@
-"""The broker's own topics, and topics made because somebody used their name."""
+"""Automatic creation of topics: the internal ones, and those that a client names before they exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.topic_names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
 
 if TYPE_CHECKING:
-    from gregor.broker.cluster.topic_requests import TopicRequests
+    from gregor.broker.cluster.topic_forwarder import TopicForwarder
     from gregor.config.broker import BrokerConfig
     from gregor.replication.admin.topics import Admin
 
@@ -20,13 +20,13 @@ WARNED_EVERY_S = 30.0
 
 
 class TopicCreator:
-    """Creates topics on first use, each once however many clients ask for it at the same time."""
+    """Creates topics on first use, each once however many clients name it at the same time."""
 
-    def __init__(self, config: BrokerConfig, admin: Admin, requests: TopicRequests | None = None) -> None:
-        """`requests`: in a cluster, the way to a controller that is another broker."""
+    def __init__(self, config: BrokerConfig, admin: Admin, forwarder: TopicForwarder | None = None) -> None:
+        """`forwarder`: in a cluster, the way to a controller that is another broker; None without a cluster."""
         self._config = config
         self._admin = admin
-        self._requests = requests
+        self._forwarder = forwarder
         self._warned_s = -math.inf
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
@@ -36,22 +36,22 @@ class TopicCreator:
         if task is None:
             task = self._under_way[name] = asyncio.ensure_future(self._create(name))
             task.add_done_callback(lambda done: self._ended(name, done))
-        # Shielded: one client that leaves must not cancel the others' topic.
+        # Shielded: a client that disconnects must not cancel the creation for the others.
         await asyncio.shield(task)
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
         del self._under_way[name]
         if not task.cancelled():
-            task.exception()  # fetched: those who asked may all have left, and asyncio would report it as lost
+            task.exception()  # fetched: if every client has disconnected, asyncio would log it as never retrieved
 
     async def _create(self, name: str) -> None:
         config = self._config
         if name == GROUP_METADATA_TOPIC:
             partitions = config["offsets.topic.num.partitions"]
             factor = config["offsets.topic.replication.factor"]
-            if self._requests is None:
-                # Kafka's default of 3 replicas is a wish to a broker that is alone for good. In a cluster the topic is
-                # made when there are enough brokers, or those who wait for one now would have it on that one for ever.
+            if self._forwarder is None:
+                # A single broker cannot have Kafka's default of 3 replicas. In a cluster the topic is created when
+                # there are enough brokers: created earlier, it would keep fewer replicas from then on.
                 factor = 1
             configs = {
                 "cleanup.policy": "compact",
@@ -63,10 +63,10 @@ class TopicCreator:
         else:
             partitions, factor, configs = config["num.partitions"], config["default.replication.factor"], {}
         try:
-            if self._requests is None or self._admin.is_controller:
+            if self._forwarder is None or self._admin.is_controller:
                 await self._admin.create_topic(name, partitions, factor, configs)
             else:
-                await self._requests.create_topic(name, partitions, factor, configs)
+                await self._forwarder.create_topic(name, partitions, factor, configs)
         except KafkaError as error:
             if error.code == ErrorCode.INVALID_REPLICATION_FACTOR and name in INTERNAL_TOPICS:
                 self._warn(name, factor)

@@ -1,8 +1,8 @@
-"""A broker of a cluster that stops has others lead first (controlled shutdown): clients find new leaders while the old
-one still answers, and no follower is missed.
+"""Controlled shutdown: before a broker of a cluster stops, its leaderships move to other brokers. Clients find the new
+leaders while the old one still answers, and no leader waits for a follower that is gone.
 
 Rules and settings (`controlled.shutdown.*`) are Apache Kafka's. Beyond those, an attempt begins early when another
-controller is known, and none is made when no other broker is left that could take over.
+controller is known, and none is made when no other broker is left that could lead.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ if TYPE_CHECKING:
 
 _POLL_EVERY_S = 0.01
 _NOTIFIED_WITHIN_S = 2.0
-"""So long this broker waits to be told by the controller what it said it has done."""
+"""After the controller's answer, the time within which its LeaderAndIsr requests must have arrived here."""
 
 
-async def hand_over(
+async def controlled_shutdown(
     config: BrokerConfig,
-    link: ControllerChannel,
+    channel: ControllerChannel,
     store: MetadataStore,
     image: MetadataImage,
     replicas: ReplicaManager,
     broker_epoch: int,
 ) -> bool:
-    """Whether this broker leads nothing any more that others have replicas of."""
+    """Move the leaderships to other brokers. Returns whether this broker leads no partition any more that has other
+    replicas."""
     if not config["controlled.shutdown.enable"]:
         return False
-    # Without ZooKeeper, which then is mostly gone for all, no controller can do much.
+    # If this broker has lost ZooKeeper, the controller mostly has, too, and can elect no leaders.
     attempts: int = config["controlled.shutdown.max.retries"] if store.is_connected else 1
     pause_s: float = config["controlled.shutdown.retry.backoff.ms"] / 1000
     request = ControlledShutdownRequest(broker_id=replicas.broker_id, broker_epoch=broker_epoch)
@@ -46,7 +47,7 @@ async def hand_over(
         if image.brokers.keys() <= {replicas.broker_id}:
             return False
         controller_id = image.controller_id
-        if await _asked(link, request):
+        if await _request_shutdown(channel, request):
             await _until(lambda: not _leads_for_others(replicas), _NOTIFIED_WITHIN_S)
             return True
         if attempt < attempts - 1:
@@ -61,9 +62,10 @@ async def hand_over(
     return False
 
 
-async def _asked(link: ControllerChannel, request: ControlledShutdownRequest) -> bool:
+async def _request_shutdown(channel: ControllerChannel, request: ControlledShutdownRequest) -> bool:
+    """Send the request; return whether the controller has moved all leaderships."""
     try:
-        answer: ControlledShutdownResponse = await link.send(request)
+        answer: ControlledShutdownResponse = await channel.send(request)
     except OSError as error:
         logger.info("controlled shutdown: the controller cannot be reached: %s", error)
         return False
@@ -81,8 +83,8 @@ def _leads_for_others(replicas: ReplicaManager) -> bool:
     return any(partition.is_leader and len(partition.replicas) > 1 for partition in replicas.partitions.values())
 
 
-async def _until(holds: Callable[[], bool], most_s: float) -> None:
-    for _ in range(round(most_s / _POLL_EVERY_S)):
+async def _until(holds: Callable[[], bool], timeout_s: float) -> None:
+    for _ in range(round(timeout_s / _POLL_EVERY_S)):
         if holds():
             break
         await asyncio.sleep(_POLL_EVERY_S)

@@ -1,6 +1,6 @@
-"""The topics of KAFKA_CREATE_TOPICS: made once the broker serves, and enough others do to hold their replicas.
+"""The topics of KAFKA_CREATE_TOPICS: created once the broker serves, and enough others do to hold their replicas.
 
-Every broker of a compose file may wish for the same ones: the first to ask makes them, to the others they exist.
+Every broker of a compose file may name the same topics: the first request creates a topic, the others find it there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gregor.broker.cluster.topic_requests import TopicRequests
+from gregor.broker.cluster.topic_forwarder import TopicForwarder
 from gregor.broker.log import logger
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.turns import Gate
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 TRY_AGAIN_S = 1.0
 GIVE_UP_S = 600.0
-"""Other brokers of the cluster have this long to come; wurstmeister's image waits as long."""
+"""The time that other brokers of the cluster have to start; wurstmeister's image waits as long."""
 
-_FOR_EVER = frozenset(
+_PERMANENT = frozenset(
     (
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         ErrorCode.INVALID_PARTITIONS,
@@ -45,20 +45,20 @@ async def make_first_topics(
     try_again_s: float = TRY_AGAIN_S,
     give_up_s: float = GIVE_UP_S,
 ) -> None:
-    """Ends when each topic exists or cannot; a line in the log for each."""
+    """Create the topics, and return when each exists or cannot be created; a line in the log for each."""
     left = list(wishes)
     waited_s = 0.0
-    requests = TopicRequests(config, image, gate)
+    forwarder = TopicForwarder(config, image, gate)
     while left:
         failures = []
         for wish in left:
             try:
-                await _make(admin, wish, requests)
-                logger.info("KAFKA_CREATE_TOPICS: created %s", wish.name)
+                created = await _create(admin, wish, forwarder)
+                logger.info(
+                    "KAFKA_CREATE_TOPICS: %s", f"created {wish.name}" if created else f"{wish.name} exists already"
+                )
             except KafkaError as error:
-                if error.code == ErrorCode.TOPIC_ALREADY_EXISTS:
-                    logger.info("KAFKA_CREATE_TOPICS: %s exists already", wish.name)
-                elif error.code in _FOR_EVER or waited_s >= give_up_s:
+                if error.code in _PERMANENT or waited_s >= give_up_s:
                     logger.error("KAFKA_CREATE_TOPICS: %s is not created: %s", wish.name, error)
                 else:
                     failures.append((wish, error))
@@ -69,10 +69,11 @@ async def make_first_topics(
         if left:
             await asyncio.sleep(try_again_s)
             waited_s += try_again_s
-    requests.close()
+    forwarder.close()
 
 
-async def _make(admin: Admin, wish: TopicWish, requests: TopicRequests) -> None:
+async def _create(admin: Admin, wish: TopicWish, forwarder: TopicForwarder) -> bool:
+    """Create a topic; return False if it exists already. Raises KafkaError."""
     configs = {"cleanup.policy": wish.cleanup_policy} if wish.cleanup_policy else {}
     topic = NewTopic(wish.name, wish.partitions, wish.replication_factor, configs=configs)
     try:
@@ -80,7 +81,9 @@ async def _make(admin: Admin, wish: TopicWish, requests: TopicRequests) -> None:
     except KafkaError as error:
         if error.code != ErrorCode.NOT_CONTROLLER:
             raise
-        await requests.create_topic(wish.name, wish.partitions, wish.replication_factor, configs)
-        return
-    if isinstance(result, KafkaError):
-        raise result
+        return await forwarder.create_topic(wish.name, wish.partitions, wish.replication_factor, configs)
+    if not isinstance(result, KafkaError):
+        return True
+    if result.code == ErrorCode.TOPIC_ALREADY_EXISTS:
+        return False
+    raise result

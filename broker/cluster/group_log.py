@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 ALL_IN_SYNC = -1
 READ_BYTES = 256 * 1024
-"""As many small batches as can be looked over without holding the loop up."""
+"""A piece of small batches of this size is walked through without holding the event loop up."""
 MAX_FETCHES = 64
 
 
 class GroupLog:
-    """The coordinator's ports LogWriter and LogLoader over the replica manager."""
+    """Implements the coordinator's ports LogWriter and LogLoader over the replica manager."""
 
     def __init__(self, replicas: ReplicaManager, background: Background) -> None:
         self._replicas = replicas
         self._background = background
 
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> int:
-        """One batch; returns the offset after it. Raises KafkaError when nothing was appended."""
+        """Append one batch and return the offset after it. Raises KafkaError when nothing was appended."""
         replica = self._leader(partition)
         now_ms = int(time.time() * 1000)
         batch = build_batch(records, timestamp_ms=now_ms)
@@ -46,8 +46,8 @@ class GroupLog:
         return replica.log_start_offset, replica.log_end_offset
 
     async def read(self, partition: int, offset: int, max_bytes: int) -> bytes | memoryview:
-        """Whole batches from the one that holds `offset`; empty at the log's end. Not more than READ_BYTES at a time,
-        but for a larger batch; a thread waits for the disk.
+        """Read whole batches from the one that holds `offset` on; empty at the log's end. Not more than READ_BYTES at a
+        time, but for a larger batch; a thread waits for the disk.
         """
         piece = await self._find(partition, offset, min(max_bytes, READ_BYTES))
         try:
@@ -59,15 +59,15 @@ class GroupLog:
         return data[: sum(batch.size_bytes for batch in iter_batches(data))]
 
     async def _find(self, partition: int, offset: int, max_bytes: int) -> LogSlice:
-        for look in range(MAX_FETCHES + 1):
+        for attempt in range(MAX_FETCHES + 1):
             log = self._leader(partition).log
             if log is None:
                 break
-            read = log.read_cached if look < MAX_FETCHES else log.read
+            read = log.read_cached if attempt < MAX_FETCHES else log.read
             try:
                 return read(offset, max_bytes, log.log_end_offset)
             except NotCached as missing:
-                with suppress(OSError):  # the next look finds it, too, and words it
+                with suppress(OSError):  # the next read raises it again, as a KafkaError
                     await self._background.read(missing.fetcher())
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

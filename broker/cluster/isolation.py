@@ -1,8 +1,9 @@
-"""What a broker does when it hears nothing from ZooKeeper for longer than its session lasts.
+"""Isolation: ZooKeeper has not answered this broker for longer than its session lasts.
 
-Either ZooKeeper is away for all: no other leaders can be elected, and the broker goes on serving. Or this broker alone
-is cut off: the others take it for dead and lead its partitions, and what it took with acks=1 would be lost. The others
-know which it is, so they are asked; a broker that is in no metadata any more stops leading at once.
+Either no broker reaches ZooKeeper: then no other leaders can be elected, and the broker continues to serve. Or this
+broker alone is cut off: the cluster considers it dead, other brokers lead its partitions, and records that it appends
+with acks=1 would be lost. The other brokers' metadata shows which of the two it is: a broker that is missing in it
+stops leading at once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ METADATA_VERSION = 9
 
 
 async def live_brokers(host: str, port: int, gate: Gate) -> set[int]:
-    """The brokers that one of them takes for alive. Raises PeerError."""
+    """Return the brokers that the one at this address considers alive. Raises PeerError."""
     peer = Peer(host, port, "silence", ANSWER_TIMEOUT_MS, gate)
     try:
         answer = await peer.send(MetadataRequest(topics=[], allow_auto_topic_creation=False), newest=METADATA_VERSION)
@@ -36,7 +37,7 @@ async def live_brokers(host: str, port: int, gate: Gate) -> set[int]:
 
 
 class Isolation:
-    """One broker's. `silent_s()`: how long it has had no ZooKeeper; `listener`: the one that brokers talk on."""
+    """Watches one broker. `silent_s()`: how long ZooKeeper has not answered; `listener`: the inter-broker listener."""
 
     def __init__(
         self,
@@ -56,17 +57,17 @@ class Isolation:
         self._listener = listener
 
     async def watch(self) -> None:
-        """Look again and again."""
+        """Check every second."""
         while True:
             await asyncio.sleep(_POLL_EVERY_S)
-            await self.look()
+            await self.check()
 
-    async def look(self) -> None:
-        """Stop leading, if this broker counts as dead."""
+    async def check(self) -> None:
+        """Stop leading if the cluster considers this broker dead."""
         if self._silent_s() <= self._session_timeout_s:
             return
         leading = [key for key, partition in self._replicas.partitions.items() if partition.is_leader]
-        if not leading or not await self._counts_as_dead():
+        if not leading or not await self._is_considered_dead():
             return
         logger.warning(
             "fenced: the cluster considers this broker dead, as ZooKeeper has not answered it for %.0f s; it stops"
@@ -74,19 +75,19 @@ class Isolation:
             self._silent_s(),
             len(leading),
         )
-        # The first partitions at once, before anything else has a turn.
+        # The first partitions resign at once, before any other work has a turn.
         rest = self._gate.start(self._replicas.resign(leading))
         if rest is not None:
             await rest
 
-    async def _counts_as_dead(self) -> bool:
-        """By the word of the first that answers and knows anybody."""
+    async def _is_considered_dead(self) -> bool:
+        """By the metadata of the first broker that answers and knows live brokers."""
         for host, port in list(self._others()):
             try:
                 alive = await live_brokers(host, port, self._gate)
             except PeerError:
                 continue
-            # Asking may take long, and the connection may be there again: then the session's end is told by itself.
+            # The answer may have taken long. If ZooKeeper answers again, it reports the end of the session by itself.
             if alive and self._silent_s() > self._session_timeout_s:
                 return self._replicas.broker_id not in alive
         return False

@@ -1,19 +1,20 @@
-"""What a broker has as a member of a cluster, beside all that it has when it is alone, which does not load this.
+"""The parts that a broker has as a member of a cluster only; a single broker does not load this module.
 
-A registration that comes and goes with ZooKeeper's session, leaders that it follows and followers that it watches over,
-the balance of leaders while it is the controller, and others to hand over to when it stops.
+A registration that lasts as long as ZooKeeper's session, leaders that the broker follows and followers that it checks,
+the auto leader rebalance while it is the controller, and a controlled shutdown when it stops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gregor.broker.cluster.controlled_shutdown import hand_over
+from gregor.broker.cluster.controlled_shutdown import controlled_shutdown
 from gregor.broker.cluster.isolation import Isolation
 from gregor.broker.cluster.membership import Membership
 from gregor.broker.cluster.replication_service import Replicating
-from gregor.broker.cluster.topic_requests import TopicRequests
+from gregor.broker.cluster.topic_forwarder import TopicForwarder
 from gregor.replication.controller.auto_leader_rebalance import AutoLeaderRebalance
 from gregor.replication.partition.alter_partition import AlterPartitionManager
 
@@ -31,22 +32,30 @@ if TYPE_CHECKING:
     from gregor.replication.store.zookeeper import ZooKeeperStore
 
 _NOTIFIED_WITHIN_S = 2.0
-"""So long a controller that stops tells the others what it has decided last."""
+"""The time in which a controller that stops waits for the other brokers to answer its last requests."""
+
+
+@dataclass(slots=True, frozen=True)
+class ClusterState:
+    """The cluster as this broker has it: the metadata store, and the parts that the controller's requests change."""
+
+    store: ZooKeeperStore
+    handler: ControllerRequestHandler
+    replicas: ReplicaManager
+    image: MetadataImage
+    configs: TopicConfigs
 
 
 class Member:
-    """`join()`, `start()`, then `hand_over()` while it still serves, and `close()` before the logs are closed."""
+    """`join()`, `start()`, then `controlled_shutdown()` while the broker still serves, and `close()` before the logs
+    are closed."""
 
     def __init__(
         self,
         config: BrokerConfig,
-        store: ZooKeeperStore,
-        local: ControllerRequestHandler,
-        replicas: ReplicaManager,
-        image: MetadataImage,
-        configs: TopicConfigs,
+        state: ClusterState,
         controller: ControllerLoop,
-        link: Callable[[], ControllerChannel],
+        new_channel: Callable[[], ControllerChannel],
         background: Background,
         clock_ms: Callable[[], int],
         *,
@@ -54,28 +63,27 @@ class Member:
         registration: Callable[[], BrokerRegistration],
         end: Callable[[str], None],
     ) -> None:
-        """`link` makes ways to the controller, each for one question at a time. `withdraw` writes recovery points that
-        fell to where they are kept, `registration` says what to register, `end` stops the broker for a reason."""
+        """`new_channel` makes channels to the controller, each for one request at a time. `withdraw` writes recovery
+        points that fell to the checkpoints, `registration` returns what to register, `end` stops the broker for a
+        reason."""
         self._config = config
-        self._store = store
-        self._local = local
-        self._replicas = replicas
-        self._image = image
+        self._state = state
         self._controller = controller
         self._background = background
-        self._shutdown_link = link()
-        self.topic_requests = TopicRequests(config, image, background.gate)
+        self._shutdown_channel = new_channel()
+        store, replicas, image = state.store, state.replicas, state.image
+        self.topic_forwarder = TopicForwarder(config, image, background.gate)
         session_timeout_ms: int = config["zookeeper.session.timeout.ms"]
         self._membership = Membership(
             store,
-            local,
+            state.handler,
             replicas,
             background,
             registration=registration,
             session_timeout_ms=session_timeout_ms,
             end=end,
         )
-        silence = Isolation(
+        isolation = Isolation(
             replicas,
             image,
             background.gate,
@@ -83,18 +91,18 @@ class Member:
             session_timeout_ms=session_timeout_ms,
             listener=config.inter_broker_listener_name,
         )
-        background.spawn(silence.watch())
+        background.spawn(isolation.watch())
 
         def broker_epoch() -> int:
-            return local.broker_epoch
+            return state.handler.broker_epoch
 
         alter_partition = AlterPartitionManager(
-            config.broker_id, link(), store, broker_epoch, clock_ms, background.spawn, background.gate
+            config.broker_id, new_channel(), store, broker_epoch, clock_ms, background.spawn, background.gate
         )
         self._replicating = Replicating(
             config, replicas, image, background, clock_ms, broker_epoch, withdraw, alter_partition
         )
-        configs.on_broker_changed.append(self._replicating.settings_changed)
+        state.configs.on_broker_changed.append(self._replicating.settings_changed)
 
     @property
     def follower_sessions(self) -> FollowerSessions:
@@ -106,7 +114,7 @@ class Member:
         await self._membership.join()
 
     async def renew(self) -> None:
-        """Register again, as what is to be told of this broker is another."""
+        """Register again, as the registration of this broker has changed."""
         await self._membership.renew()
 
     def start(self) -> None:
@@ -119,15 +127,17 @@ class Member:
                 AutoLeaderRebalance(self._controller, percentage, every_s, self._background.gate).run()
             )
 
-    async def hand_over(self) -> None:
-        """Have other brokers lead what this one leads, as long as it still serves; to be done before the listeners are
-        closed."""
-        epoch = self._local.broker_epoch
-        if await hand_over(self._config, self._shutdown_link, self._store, self._image, self._replicas, epoch):
-            # Whoever leads now would wait for a follower that is level, and soon gone.
+    async def controlled_shutdown(self) -> None:
+        """Move the leaderships of this broker to other brokers while it still serves; to be called before the listeners
+        are closed."""
+        state, epoch = self._state, self._state.handler.broker_epoch
+        if await controlled_shutdown(
+            self._config, self._shutdown_channel, state.store, state.image, state.replicas, epoch
+        ):
+            # If it still fetched, it would come into sync, and the new leaders would wait for it when it is gone.
             await self._replicating.close()
         await self._controller.until_notified(_NOTIFIED_WITHIN_S)
-        self._shutdown_link.close()
+        self._shutdown_channel.close()
 
     async def close(self) -> None:
         await self._replicating.close()

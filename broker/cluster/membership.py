@@ -1,10 +1,10 @@
-"""A broker's membership in the cluster of a ZooKeeper: its registration, for as long as it runs.
+"""A broker's membership in the cluster of a ZooKeeper: its registration, until the broker stops.
 
-The registration lasts as long as the session. A broker that was killed comes back before ZooKeeper has ended its last
-session, and waits for that. A broker whose session ended while it ran (it was suspended, or cut off) is dead for the
-cluster, which has given its partitions to others: it stops leading at once, and registers again as a new life with
-another epoch, upon which the controller tells it what it is to lead. What it does while it merely hears nothing from
-ZooKeeper, gregor.broker.cluster.isolation says.
+The registration lasts as long as the session. A broker that was killed and restarted finds its last session still in
+ZooKeeper, and waits until that ends. A broker whose session ended while it ran (it was suspended, or cut off) is dead
+for the cluster, which has elected other leaders: it stops leading at once and registers again with another broker
+epoch, upon which the controller sends it the partitions that it leads. gregor.broker.cluster.isolation handles the time
+in which ZooKeeper does not answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FREED_WITHIN_SHARE = 1.5
 FREED_WITHIN_MORE_MS = 5000
-"""ZooKeeper ends a session some ticks after its time-out, and later where it has much to do."""
+"""ZooKeeper ends a session some ticks after its timeout, and later under load."""
 _COUNTDOWN_EVERY_S = 2.0
 _TRY_AGAIN_S = 1.0
 INFORMED_WITHIN_S = 10.0
@@ -37,8 +37,9 @@ _POLL_EVERY_S = 0.02
 
 
 async def register_when_free(store: MetadataStore, broker: BrokerRegistration, session_timeout_ms: int) -> int:
-    """`register`, but where a session holds the number that may be this broker's own from before a crash, wait until
-    ZooKeeper ends it. Raises BrokerIdTaken if it is still there when it should long be gone: it lives."""
+    """Register; where the broker id belongs to a session, which may be this broker's own from before a crash, wait
+    until ZooKeeper ends that session. Raises BrokerIdTaken if it outlasts any session of a dead broker: its broker
+    lives."""
     path = broker_path(broker.broker_id)
     patience_s = (session_timeout_ms * FREED_WITHIN_SHARE + FREED_WITHIN_MORE_MS) / 1000
     until = time.monotonic() + patience_s
@@ -63,7 +64,7 @@ async def register_when_free(store: MetadataStore, broker: BrokerRegistration, s
         await _until_freed(store, path, min(left_s, _COUNTDOWN_EVERY_S))
 
 
-async def _until_freed(store: MetadataStore, path: str, most_s: float) -> None:
+async def _until_freed(store: MetadataStore, path: str, timeout_s: float) -> None:
     freed = asyncio.Event()
 
     def changed(_event: WatchEvent) -> None:
@@ -72,15 +73,15 @@ async def _until_freed(store: MetadataStore, path: str, most_s: float) -> None:
     if await store.exists(path, changed) is None:
         return
     try:
-        async with asyncio.timeout(most_s):
+        async with asyncio.timeout(timeout_s):
             await freed.wait()
     except TimeoutError:
         return
 
 
-async def until_informed(image: MetadataImage, most_s: float = INFORMED_WITHIN_S) -> bool:
-    """Wait for what the controller tells every broker first, all of the metadata. False if it did not in time."""
-    until = time.monotonic() + most_s
+async def until_informed(image: MetadataImage, timeout_s: float = INFORMED_WITHIN_S) -> bool:
+    """Wait for the controller's first UpdateMetadata, which holds all metadata. False if it did not come in time."""
+    until = time.monotonic() + timeout_s
     while not image.is_informed:
         if time.monotonic() > until:
             image.expect_topics(False)
@@ -90,7 +91,8 @@ async def until_informed(image: MetadataImage, most_s: float = INFORMED_WITHIN_S
 
 
 class Membership:
-    """One broker's. `registration()` is what it says of itself now, `end(reason)` stops the broker."""
+    """Keeps one broker registered. `registration()` returns its present registration, `end(reason)` stops the
+    broker."""
 
     def __init__(
         self,
@@ -118,7 +120,7 @@ class Membership:
         self._store.on_session_expired.append(self._session_expired)
 
     async def renew(self) -> None:
-        """The registration says something else now."""
+        """Register again, with another registration."""
         await self._register()
 
     async def _register(self) -> None:
@@ -132,7 +134,7 @@ class Membership:
         logger.warning(
             "the ZooKeeper session has ended: this broker stops leading %d partitions and registers again", len(leading)
         )
-        # At once, or as many of thousands as the loop has time for.
+        # All at once; of thousands as many as one turn of the loop allows.
         resigning = self._background.gate.start(self._replicas.resign(leading))
         self._background.spawn(self._register_again(resigning))
 
@@ -148,7 +150,7 @@ class Membership:
                 self._end(str(error))
                 return
             except SessionExpired:
-                return  # and called again for the next session
+                return  # on_session_expired is called for that session, too
             except StoreError as error:
                 logger.warning("broker.id cannot be registered: %s; the broker tries again", error)
                 await asyncio.sleep(_TRY_AGAIN_S)

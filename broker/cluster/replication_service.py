@@ -1,4 +1,4 @@
-"""What a broker of a cluster does for its replicas all the time: it follows leaders, and watches over its followers."""
+"""The replication of a broker in a cluster: it follows leaders, and checks that its followers are in sync."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _REQUESTS_LOGGED_EVERY_S = 1.0
 
 
 class AlterPartitionManager(Protocol):
-    """The way of a proposed in-sync set to the controller, and of its word back into the partition."""
+    """Sends a proposed in-sync set to the controller, and applies the response to the partition."""
 
     def submit(self, partition: Partition) -> None: ...
 
 
 class Replicating:
-    """From `start()` until `close()`, which must come before the logs are closed."""
+    """Runs from `start()` until `close()`, which must come before the logs are closed."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class Replicating:
         withdraw: Callable[[], Awaitable[None]],
         alter_partition: AlterPartitionManager | None = None,
     ) -> None:
-        """`broker_epoch` tells the epoch of this broker's present registration, `withdraw` writes recovery points that
-        fell to where they are kept."""
+        """`broker_epoch` returns the epoch of this broker's present registration, `withdraw` writes recovery points
+        that fell to the checkpoints."""
         self._config = config
         self._replicas = replicas
         self._background = background
         self._clock_ms = clock_ms
         self._alter_partition = alter_partition
-        self._proposed = 0  # since the log was told last
+        self._proposed = 0  # since the last line in the log about them
         if config["replica.selector.class"] not in (None, RACK_AWARE_SELECTOR, LEADER_SELECTOR):
             logger.warning(
                 "replica.selector.class: gregor has only %s; consumers fetch from leaders", RACK_AWARE_SELECTOR
@@ -65,9 +65,11 @@ class Replicating:
             throttle=ReplicaThrottle(
                 config.broker_id, lambda: config["leader.replication.throttled.rate"], time.monotonic
             ),
-            tells_at_once=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
+            notifies_at_once=config["replica.selector.class"] == RACK_AWARE_SELECTOR,
         )
-        takes = ReplicaThrottle(config.broker_id, lambda: config["follower.replication.throttled.rate"], time.monotonic)
+        follower_throttle = ReplicaThrottle(
+            config.broker_id, lambda: config["follower.replication.throttled.rate"], time.monotonic
+        )
         image.on_update.append(lambda: sessions.forget(image.is_alive))
         self._image = image
         self._alive = frozenset(image.brokers)
@@ -82,14 +84,14 @@ class Replicating:
             withdraw,
             background.gate,
             config["num.replica.fetchers"],
-            takes,
+            follower_throttle,
         )
 
     def start(self) -> None:
-        self._background.spawn(self._shrink_again_and_again())
+        self._background.spawn(self._shrink_regularly())
 
     def settings_changed(self) -> None:
-        """Dynamic settings of the broker may be others."""
+        """Apply the broker's dynamic settings, which may have changed."""
         self.followers.resize(self._config["num.replica.fetchers"])
 
     async def _flush(self, log: Log) -> None:
@@ -101,7 +103,7 @@ class Replicating:
     # -- in-sync sets ----------------------------------------------------------------------------------------------
 
     def propose(self, partition: Partition, isr: list[int]) -> None:
-        """Ask the controller for another in-sync set."""
+        """Request another in-sync set from the controller."""
         if self._alter_partition is not None:
             if self._proposed < _REQUESTS_LOGGED:
                 name = f"{partition.topic}-{partition.partition}"
@@ -113,7 +115,8 @@ class Replicating:
             self._alter_partition.submit(partition)
 
     def _log_requests(self) -> None:
-        """A broker that goes or comes changes thousands of sets: a line for each holds the loop up."""
+        """Log the rest as a number: when a broker stops or starts, a line for each of thousands would hold the loop
+        up."""
         if self._proposed > _REQUESTS_LOGGED:
             logger.info(
                 "alter partition: other in-sync replicas are requested for %d more partitions",
@@ -121,8 +124,9 @@ class Replicating:
             )
         self._proposed = 0
 
-    async def _shrink_again_and_again(self) -> None:
-        # Twice in the time that a follower may lag, as Kafka does: it is out of the set after 1.5 times that at most.
+    async def _shrink_regularly(self) -> None:
+        # Twice in replica.lag.time.max.ms, as Kafka does: a follower that lags leaves the set after 1.5 times that at
+        # most.
         every_s = self._config["replica.lag.time.max.ms"] / 2000
         while True:
             await asyncio.sleep(every_s)
@@ -135,7 +139,7 @@ class Replicating:
                     if (isr := partition.in_sync.isr_to_shrink(partition.log_end_offset, self._clock_ms())) is not None:
                         self.propose(partition, isr)
                     partition.check_progress(self._clock_ms())
-                except Exception:  # a bug: the other partitions, and the next look, must not be lost with it
+                except Exception:  # a bug: the other partitions, and the next check, must not be lost with it
                     logger.exception(
                         "%s-%d: its in-sync replicas could not be checked", partition.topic, partition.partition
                     )
@@ -147,7 +151,7 @@ class Replicating:
         self._alive = alive
 
     async def _check_high_watermarks(self) -> None:
-        """A broker is gone: nobody waits for it any more."""
+        """A broker is gone: the high watermarks no longer wait for it."""
         turns = self._background.gate.turns()
         for partition in list(self._replicas.partitions.values()):
             await turns.next()

@@ -1,11 +1,11 @@
-"""Where metadata is kept: in the first data folder, by the broker itself, or in the ZooKeeper of `zookeeper.connect`.
+"""The choice of the metadata store: embedded in the first data folder, or the ZooKeeper of `zookeeper.connect`.
 
-`zookeeper.connect` stands in every server.properties that Apache Kafka came with until 3.9. With gregor as with them, a
-broker that has it is a member of the cluster there, and does not start where no ZooKeeper answers: one that kept to
-itself would take writes that the others never see.
+`zookeeper.connect` is set in every server.properties that Apache Kafka was released with until 3.9. With gregor as with
+Kafka, a broker that has it is a member of that cluster, and does not start where no ZooKeeper answers: as a single
+broker it would accept records that the other brokers never see.
 
-One exception: `localhost:2181`, as those files have it, where nothing listens and no data folder was a member's. That
-is a stock file tried out, and runs as a single broker.
+One exception: `localhost:2181`, the value of those files, where nothing listens and no data folder belonged to a member
+of a cluster. That is a stock file tried out, and the broker runs as a single one.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class NoSuchStore(Exception):
 
 
 def in_cluster(config: BrokerConfig) -> bool:
-    """Whether the broker is a member of a ZooKeeper's cluster, perhaps the only one. To be asked once, before anything
-    is in the data folders: with the stock value it depends on what listens there."""
+    """Whether the broker is a member of a ZooKeeper's cluster, perhaps the only one. To be called once, before anything
+    is in the data folders: with the stock value the result depends on whether a ZooKeeper listens there."""
     return bool(config["zookeeper.connect"]) and not _is_stock_file_alone(config)
 
 
 def _is_stock_file_alone(config: BrokerConfig) -> bool:
     if config["zookeeper.connect"].strip() != STOCK or config.broker_id < 0:
         return False
-    if any(_was_members(folder) for folder in config.log_dirs) or _listens(STOCK):
+    if any(_was_members(folder) for folder in config.log_dirs) or is_listening(STOCK):
         return False
     logger.warning(
         "zookeeper.connect=%s is ignored, as nothing listens there: this is a single broker, which stores its"
@@ -55,29 +55,31 @@ def _is_stock_file_alone(config: BrokerConfig) -> bool:
 
 
 def check_members(connect: str) -> None:
-    """That none of several brokers begins alone: the stock value needs its ZooKeeper. Raises NoSuchStore."""
-    if connect.strip() == STOCK and not _listens(STOCK):
+    """Check that none of several brokers would run as a single one: the stock value needs its ZooKeeper. Raises
+    NoSuchStore."""
+    if connect.strip() == STOCK and not is_listening(STOCK):
         raise NoSuchStore(f"zookeeper.connect={connect}: nothing listens there; start a ZooKeeper, or remove the key")
 
 
 def _was_members(folder: str) -> bool:
-    """Whether a broker whose metadata lay elsewhere has used this data folder."""
+    """Whether a broker that had its metadata elsewhere has used this data folder."""
     return os.path.exists(f"{folder}/{META_PROPERTIES_FILE}") and not os.path.exists(f"{folder}/{FILE_NAME}")
 
 
-def _listens(address: str) -> bool:
+def is_listening(address: str) -> bool:
+    """Whether anything may listen at host:port: only a refused connection shows that nothing does."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=1).close()
     except ConnectionRefusedError:
         return False
     except OSError:
-        pass  # whoever is there, it is not nobody
+        pass  # a host or a firewall is there, even if it does not answer
     return True
 
 
 def check_store(config: BrokerConfig) -> None:
-    """Raises NoSuchStore."""
+    """Check that gregor has the metadata store that the settings name. Raises NoSuchStore."""
     if not config["zookeeper.connect"]:
         _check_quorum(config)
         return
@@ -94,8 +96,8 @@ def check_store(config: BrokerConfig) -> None:
 
 
 def _check_quorum(config: BrokerConfig) -> None:
-    """The settings of one KRaft node that is controller and broker are those of a single broker. Any others are of a
-    cluster, of which each gregor would be one for itself, and take writes that the others never see."""
+    """Accept the settings of one KRaft node that is controller and broker: they are those of a single broker. Refuse
+    any others: they are a cluster's, and each gregor would run alone and accept records that the others never see."""
     given = config.static_texts
     roles = {role.strip() for role in given.get("process.roles", "").split(",")} - {""}
     if roles and roles != {"broker", "controller"}:
@@ -106,7 +108,7 @@ def _check_quorum(config: BrokerConfig) -> None:
 
 
 def zookeeper_store(config: BrokerConfig) -> ZooKeeperStore:
-    """The store of `zookeeper.connect`, not started yet."""
+    """Return the store of `zookeeper.connect`, not started yet."""
     from gregor.replication.store.zookeeper import Settings, ZooKeeperStore  # kazoo is only for those who need it
 
     return ZooKeeperStore(

@@ -1,4 +1,4 @@
-"""One fetch of a consumer, or of a follower of old versions: what is read for it, and its response."""
+"""One fetch of a consumer, or of a follower that speaks an old version: the read, and the response."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READ_COMMITTED = 1
 
 
 class FetchRead(RepeatedRead):
-    """A consumer's fetch: read every partition, judge whether that is enough, word the answer."""
+    """Read every partition of a fetch, decide whether the records suffice, and make the response."""
 
     __slots__ = (
         "_context",
@@ -52,7 +52,7 @@ class FetchRead(RepeatedRead):
         self._racks: dict[int, str | None] = {}
 
     def partitions(self) -> list[Partition]:
-        """The replicas whose progress can satisfy the request."""
+        """Return the replicas whose changes can satisfy the request."""
         found = []
         for wanted in self._context.partitions:
             partition = self._broker.partition_of(wanted.topic, wanted.topic_id, wanted.index)
@@ -66,7 +66,8 @@ class FetchRead(RepeatedRead):
         total = 0
         self.satisfied = not self._context.partitions
         for wanted in self._context.partitions:
-            # Never null, not even beside an error: librdkafka takes null for a malformed answer and asks again at once.
+            # Never null, not even beside an error: to librdkafka that is a malformed response, and it fetches again at
+            # once.
             data = FetchResponse.PartitionData(
                 partition_index=wanted.index, records=b"", aborted_transactions=[] if self._read_committed else None
             )
@@ -82,7 +83,7 @@ class FetchRead(RepeatedRead):
             except KafkaError as error:
                 release_records(data)
                 data.records = b""
-                data.error_code = self._told(error.code)
+                data.error_code = self._known_to_client(error.code)
                 data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
                 self.satisfied = True
             self._found.append((wanted, data))
@@ -107,7 +108,7 @@ class FetchRead(RepeatedRead):
             data.preferred_read_replica = preferred
             self.satisfied = True
         elif data.diverging_epoch.epoch < 0:
-            # The first batch goes out whole even if it is above every limit: a consumer must not get stuck on it.
+            # The first batch is sent whole even above every limit: a consumer must not get stuck on it.
             limit = min(wanted.max_bytes, left) if left > 0 or first else 0
             piece = partition.read(
                 wanted.fetch_offset,
@@ -122,16 +123,16 @@ class FetchRead(RepeatedRead):
             if size:
                 data.records = piece
                 if not piece.active:
-                    # One segment a time: there is more behind it, which no later append would tell of.
+                    # A read ends with its segment: the next one has more records, of which no later append notifies.
                     self.satisfied = True
             else:
                 piece.release()
             if self._follower >= 0:
-                # Where a diverging follower stands says nothing about what it has of this log.
+                # The position of a diverging follower does not show how much of this log it has.
                 partition.update_follower(
                     self._follower, wanted.fetch_offset, broker.now_ms(), log_start_offset=wanted.log_start_offset
                 )
-                broker.follower_sessions.look_in_sync(partition, self._follower)
+                broker.follower_sessions.propose_expansion(partition, self._follower)
         data.high_watermark = partition.high_watermark
         data.last_stable_offset = partition.last_stable_offset
         data.log_start_offset = partition.log_start_offset
@@ -146,8 +147,8 @@ class FetchRead(RepeatedRead):
                     racks[node.id] = node.rack
         return preferred_read_replica(partition, offset, self._rack, racks)
 
-    def _told(self, error: ErrorCode) -> ErrorCode:
-        return error if self._call.version >= STORAGE_ERROR_FROM else told_before_storage_errors(error)
+    def _known_to_client(self, error: ErrorCode) -> ErrorCode:
+        return error if self._call.version >= STORAGE_ERROR_FROM else without_storage_errors(error)
 
     def response(self) -> FetchResponse:
         session = self._context.session
@@ -166,8 +167,8 @@ class FetchRead(RepeatedRead):
                 topics[key] = topic
             topic.partitions.append(data)
             if session is not None:
-                wanted.told_high_watermark = data.high_watermark
-                wanted.told_log_start_offset = data.log_start_offset
+                wanted.last_sent_high_watermark = data.high_watermark
+                wanted.last_sent_log_start_offset = data.log_start_offset
                 if data.records:
                     session.served(wanted)
         self._found = []
@@ -179,13 +180,13 @@ class FetchRead(RepeatedRead):
         return bool(
             data.records
             or data.error_code
-            or data.high_watermark != wanted.told_high_watermark
-            or data.log_start_offset != wanted.told_log_start_offset
+            or data.high_watermark != wanted.last_sent_high_watermark
+            or data.log_start_offset != wanted.last_sent_log_start_offset
             or data.diverging_epoch.epoch >= 0
             or data.preferred_read_replica >= 0
         )
 
 
-def told_before_storage_errors(error: ErrorCode) -> ErrorCode:
-    """Clients of old versions do not know of failing disks: sent away, they come back with newer metadata."""
+def without_storage_errors(error: ErrorCode) -> ErrorCode:
+    """Replace the error of a failed disk, which old clients do not know, by one that makes them refresh metadata."""
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if error == ErrorCode.KAFKA_STORAGE_ERROR else error

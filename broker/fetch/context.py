@@ -1,4 +1,4 @@
-"""What the Fetch handler uses beside the data path: the fetch sessions of consumers and of followers."""
+"""The parts of the broker that the Fetch handler needs: the data path, and the sessions of consumers and followers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class FetchPathContext(DataContext, Protocol):
-    """Records, and who fetches them."""
+    """Records, and the sessions in which clients fetch them."""
 
     @property
     def fetch_sessions(self) -> FetchSessions: ...

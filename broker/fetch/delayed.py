@@ -1,8 +1,7 @@
-"""A Fetch that waits for records: looks again when one of its partitions moves.
+"""A fetch that waits for records: it reads again when one of its partitions changes.
 
-Looking again is put off to the loop's next turn, so an append is not held up by its readers, and several appends of one
-turn cost one look. Where a look finds that something is on the disk alone, that is fetched first, without holding the
-loop up.
+The read is deferred to the loop's next turn, so an append does not wait for its readers, and several appends of one
+turn cost one read. Data that is not in the page cache is read on threads first, without blocking the loop.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class WaitingFetch(Deferred[FetchResponse], ABC):
-    """Completed when there is enough or the time is over; with its end, also a cancelled one's, all is given back."""
+    """Completed when there are enough records or the time is over. Its end, even a cancellation, frees everything."""
 
     __slots__ = ("_fetch", "_loop", "_overdue", "_read", "_timer", "_turn")
 
     whose = ""
-    """For the log."""
+    """Names the client in the log."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read: RepeatedRead, max_wait_s: float) -> None:
         super().__init__()
@@ -37,13 +36,13 @@ class WaitingFetch(Deferred[FetchResponse], ABC):
         self._overdue = False
         self._fetch: asyncio.Task[None] | None = None
         self._turn: asyncio.Handle | None = None
-        self._timer = loop.call_later(max_wait_s, self._look, True)
-        self.then(WaitingFetch._end)
+        self._timer = loop.call_later(max_wait_s, self._read_again, True)
+        self.then(self._end)
         read.release()
         if read.missing:
             self._fetch_missing()
 
-    def _end(self) -> None:
+    def _end(self, _done: object) -> None:
         self._timer.cancel()
         if self._turn is not None:
             self._turn.cancel()
@@ -53,16 +52,17 @@ class WaitingFetch(Deferred[FetchResponse], ABC):
 
     @abstractmethod
     def _let_go(self) -> None:
-        """It is over: give back what it holds."""
+        """Release what the fetch holds, at its end."""
 
     def _wait_on(self) -> None:
-        """A look has found too little."""
+        """Continue to wait, after a read that found too few records."""
 
     def moved(self) -> None:
+        """Note that a partition has changed, and read again in the next turn."""
         if self._turn is None:
-            self._turn = self._loop.call_soon(self._look, False)
+            self._turn = self._loop.call_soon(self._read_again, False)
 
-    def _look(self, in_any_case: bool) -> None:
+    def _read_again(self, in_any_case: bool) -> None:
         self._turn = None
         self._overdue |= in_any_case
         if self.done or self._fetch is not None:
@@ -79,7 +79,7 @@ class WaitingFetch(Deferred[FetchResponse], ABC):
                 self._wait_on()
                 return
             response = read.response()
-        except Exception:  # a bug: its connection must not wait for ever
+        except Exception:  # a bug: the connection must not wait without end
             logger.exception("a waiting Fetch%s failed", self.whose)
             read.release()
             response = FetchResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -92,12 +92,12 @@ class WaitingFetch(Deferred[FetchResponse], ABC):
     def _fetched(self, fetch: asyncio.Task[None]) -> None:
         self._fetch = None
         if not fetch.cancelled() and (error := fetch.exception()) is not None:
-            logger.error("what a waiting Fetch lacks cannot be fetched", exc_info=error)
-        self._look(False)
+            logger.error("data for a waiting Fetch cannot be read from disk", exc_info=error)
+        self._read_again(False)
 
 
 class DelayedFetch(WaitingFetch):
-    """A consumer's: watches the partitions that it asks for."""
+    """The fetch of a consumer: watches the partitions that it requests."""
 
     __slots__ = ("_watched",)
 

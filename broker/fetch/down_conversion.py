@@ -1,14 +1,14 @@
 """Fetch, versions 0 to 3: records converted down to the message sets that consumers before 0.11 read.
 
-Versions 0 and 1 get magic 0, versions 2 and 3 magic 1 (records.down_conversion). That costs per record, so it goes in
-slices, and not more is read than will be sent: a partition gives one piece of at most AT_ONCE_BYTES.
+Versions 0 and 1 get magic 0, versions 2 and 3 magic 1 (records.down_conversion). The conversion costs per record, so it
+runs in slices, and no more is read than will be sent: one piece of at most AT_ONCE_BYTES for each partition.
 
-- Batches that hold no message for the reader (control batches, what compaction left empty) are read past, or a
-  consumer would stand before them for ever; with nothing behind them, the request waits on.
-- Before version 3 every partition gives something, since these consumers never change the order in which they ask; from
-  version 3 on the first one does (KIP-74).
-- A message that is larger than what was asked for comes whole from version 3 on. Before, it is cut off, from which
-  consumers of that time see that they must ask for more.
+- Batches without a message for the consumer (control batches, batches that compaction has emptied) are skipped, or the
+  consumer would never get past them; with nothing behind them, the request continues to wait.
+- Before version 3 every partition contributes records, since these consumers never change the order of the partitions;
+  from version 3 on only the first one must (KIP-74).
+- A message that is larger than the requested size is sent whole from version 3 on. Before, it is truncated, which shows
+  consumers of that time that they must request more.
 - zstd cannot be converted: UNSUPPORTED_COMPRESSION_TYPE.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gregor.broker.fetch.consumer import FetchRead, told_before_storage_errors
+from gregor.broker.fetch.consumer import FetchRead, without_storage_errors
 from gregor.broker.fetch.delayed import DelayedFetch
 from gregor.broker.fetch.reads import MAX_FETCHES, release_records
 from gregor.protocol.deferred import outcome_of
@@ -41,12 +41,12 @@ ANSWER_LIMIT_FROM = 3
 
 AT_ONCE_BYTES = 1024 * 1024
 ANSWER_BYTES = 8 * 1024 * 1024
-"""Consumers of version 3 ask for as much as 50 MB; they go on with the partitions that came too short."""
+"""Consumers of version 3 request up to 50 MB; they continue with the partitions for which there was no room."""
 
 
 async def fetch_converted(broker: FetchPathContext, request: FetchRequest, call: Call) -> FetchResponse:
     context = broker.fetch_sessions.context(request, False, broker.now_ms())
-    asked_bytes = {(wanted.topic, wanted.index): wanted.max_bytes for wanted in context.partitions}
+    requested_bytes = {(wanted.topic, wanted.index): wanted.max_bytes for wanted in context.partitions}
     for wanted in context.partitions:
         wanted.max_bytes = min(wanted.max_bytes, AT_ONCE_BYTES)
     request.min_bytes = min(request.min_bytes, AT_ONCE_BYTES)
@@ -55,7 +55,7 @@ async def fetch_converted(broker: FetchPathContext, request: FetchRequest, call:
     over = broker.loop.time() + max(0, request.max_wait_ms) / 1000
     while True:
         response = await _fetch(broker, request, call, context)
-        conversion = _Conversion(broker, request, call, context, asked_bytes)
+        conversion = _Conversion(broker, request, call, context, requested_bytes)
         try:
             await conversion.convert(response)
         except BaseException:
@@ -88,9 +88,9 @@ def _release(response: FetchResponse) -> None:
 
 
 class _Conversion:
-    """Of one answer."""
+    """The conversion of one response."""
 
-    __slots__ = ("_asked_bytes", "_broker", "_call", "_left", "_magic", "_read_to", "_wanted", "found_something")
+    __slots__ = ("_broker", "_call", "_left", "_magic", "_read_to", "_requested_bytes", "_wanted", "found_something")
 
     def __init__(
         self,
@@ -98,20 +98,20 @@ class _Conversion:
         request: FetchRequest,
         call: Call,
         context: FetchContext,
-        asked_bytes: Mapping[TopicPartitionKey, int],
+        requested_bytes: Mapping[TopicPartitionKey, int],
     ) -> None:
-        self._asked_bytes = asked_bytes
+        self._requested_bytes = requested_bytes
         self._broker = broker
         self._call = call
         self._magic = 1 if call.version >= MAGIC_1_FROM else 0
         self._left = min(request.max_bytes, broker.config["fetch.max.bytes"])
         self._read_to: list[tuple[FetchedPartition, int]] = []
         self.found_something = False
-        """Messages, or an error to tell."""
+        """Whether the response has messages, or an error."""
         self._wanted = {(wanted.topic, wanted.index): wanted for wanted in context.partitions}
 
     async def convert(self, response: FetchResponse) -> None:
-        """Put message sets where the response has pieces of files."""
+        """Replace the pieces of files in the response by message sets."""
         first = True
         for topic in response.responses:
             for data in topic.partitions:
@@ -123,10 +123,10 @@ class _Conversion:
                 try:
                     records = await self._records(data, self._wanted[key], must)
                     if self._call.version < ANSWER_LIMIT_FROM:
-                        records = truncate_message(records, self._asked_bytes[key])
+                        records = truncate_message(records, self._requested_bytes[key])
                 except KafkaError as error:
                     self.found_something = True
-                    data.error_code = told_before_storage_errors(error.code)
+                    data.error_code = without_storage_errors(error.code)
                     data.high_watermark = -1
                     records = b""
                 data.records = records
@@ -135,13 +135,13 @@ class _Conversion:
         self.found_something |= not first
 
     def skip_what_was_read(self) -> bool:
-        """Have the next look begin behind what held nothing for the reader; whether there was any of that."""
+        """Let the next read begin behind batches without messages; return whether there were any."""
         for wanted, offset in self._read_to:
             wanted.fetch_offset = offset
         return bool(self._read_to)
 
     async def _records(self, data: FetchResponse.PartitionData, wanted: FetchedPartition, must: bool) -> bytes:
-        """At most what is left of the answer, but something if `must`. Raises KafkaError."""
+        """Convert records for the rest of the response; at least one message if `must`. Raises KafkaError."""
         offset = wanted.fetch_offset
         piece = data.records
         while must or self._left > 0:
@@ -165,15 +165,15 @@ class _Conversion:
         return b""
 
     async def _read(self, wanted: FetchedPartition, offset: int) -> LogSlice:
-        for look in range(MAX_FETCHES + 1):
+        for attempt in range(MAX_FETCHES + 1):
             partition = self._broker.replicas.get(wanted.topic, wanted.index)
             if partition is None:
                 break
-            waits = look == MAX_FETCHES
+            waits = attempt == MAX_FETCHES
             try:
                 return partition.read(offset, wanted.max_bytes, min_one_batch=True, waits_for_disk=waits)
             except NotCached as missing:
-                with suppress(OSError):  # the next look finds it, too, and words it
+                with suppress(OSError):  # the next attempt fails as well, and reports it
                     await self._broker.background.read(missing.fetcher())
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

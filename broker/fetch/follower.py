@@ -1,7 +1,7 @@
-"""One fetch of a follower: what is found for its answer, and the wait for it.
+"""One fetch of a follower: what is read for its response, and the wait for records.
 
-Looked at are the busy places of its session (fetch.follower_sessions), each within its limits; what has nothing to
-tell but how far it is committed goes along with an answer, and brings about none.
+A fetch works on the busy positions of its session (fetch.follower_session), within the limits of each. A partition with
+nothing new but its high watermark joins a response that is sent anyway, and causes none.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gregor.broker.fetch.delayed import WaitingFetch
+from gregor.broker.fetch.follower_session import propose_expansion
 from gregor.broker.fetch.reads import MAX_FETCHES, RepeatedRead, release_records
 from gregor.protocol.errors import KafkaError
 from gregor.protocol.ids import Uuid
@@ -19,25 +20,26 @@ from gregor.storage.log.log import LogSlice
 
 if TYPE_CHECKING:
     from gregor.broker.context import Call, DataContext
-    from gregor.broker.fetch.follower_sessions import FollowerSession, FollowerSessions, Place
+    from gregor.broker.fetch.follower_session import FetchPosition, FollowerSession, IsrProposal
     from gregor.replication.partition.partition import Partition
     from gregor.replication.partition.throttle import ReplicaThrottle
 
 MAX_PARTITIONS = 500
-"""So many are looked at for one answer; the others are in the next, which follows at once."""
+"""Limit of the partitions in one response; the others are in the next one, for which the follower sends at once."""
 MAX_PAUSE_S = 1.0
-"""The rate of a throttle may be another by then."""
+"""The rate of a throttle may have changed by then."""
 
 
 class FollowerRead(RepeatedRead):
-    """One fetch: what is found for its answer."""
+    """The partitions of one fetch, read for its response."""
 
     __slots__ = (
         "_incremental",
         "_max_bytes",
         "_min_bytes",
+        "_propose_isr",
         "_quiet",
-        "_sessions",
+        "_throttle",
         "session",
         "throttled_s",
     )
@@ -45,75 +47,77 @@ class FollowerRead(RepeatedRead):
     def __init__(
         self,
         broker: DataContext,
-        sessions: FollowerSessions,
         session: FollowerSession,
         request: FetchRequest,
         call: Call,
         incremental: bool,
+        propose_isr: IsrProposal | None,
+        throttle: ReplicaThrottle | None,
     ) -> None:
         super().__init__(broker, call)
         self.session = session
         self.throttled_s = 0.0
-        """How long until a throttled replica may be sent something; 0 if none has to wait."""
-        self._sessions = sessions
+        """Time until records may be sent to a throttled replica; 0 if none is throttled."""
+        self._propose_isr = propose_isr
+        self._throttle = throttle
         self._incremental = incremental
         self._max_bytes = min(request.max_bytes, broker.config["fetch.max.bytes"])
         self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._quiet: list[Place] = []
-        """Of which there is nothing to tell but how far they are committed, if there is an answer anyway."""
+        self._quiet: list[FetchPosition] = []
+        """Positions with nothing new but the high watermark, which joins a response that is sent anyway."""
 
-    def _row(self) -> list[Place]:
-        """Those to look at now; of the others the next fetch in the session tells."""
+    def _row(self) -> list[FetchPosition]:
+        """Return the positions to work on now; the session's next fetch works on the others."""
         session = self.session
-        return session.row(MAX_PARTITIONS if session.id else len(session.places))
+        return session.row(MAX_PARTITIONS if session.id else len(session.positions))
 
     def arrived(self, now_ms: int) -> None:
-        """Take note of where the follower stands now."""
+        """Record the follower's positions, which the request says."""
         session = self.session
         replica_id = session.replica_id
-        for place in self._row():
-            partition = place.find(self._broker)
+        for position in self._row():
+            partition = position.find(self._broker)
             if (
                 partition is None
                 or not partition.is_leader
-                or place.leader_epoch not in (-1, partition.leader_epoch)
-                or not partition.log_start_offset <= place.offset <= partition.log_end_offset
+                or position.leader_epoch not in (-1, partition.leader_epoch)
+                or not partition.log_start_offset <= position.offset <= partition.log_end_offset
             ):
                 continue
-            # Where a diverging follower stands says nothing about what it has of this log.
+            # The position of a diverging follower does not show how much of this log it has.
             try:
-                if partition.diverging_epoch(place.last_fetched_epoch, place.offset) is not None:
+                if partition.diverging_epoch(position.last_fetched_epoch, position.offset) is not None:
                     continue
                 partition.update_follower(
                     replica_id,
-                    place.offset,
+                    position.offset,
                     now_ms,
-                    log_start_offset=place.log_start_offset,
+                    log_start_offset=position.log_start_offset,
                     broker_epoch=session.replica_epoch,
                 )
                 if replica_id not in partition.in_sync.isr:
-                    self._sessions.look_in_sync(partition, replica_id)
+                    propose_expansion(self._propose_isr, partition, replica_id)
             except KafkaError:
-                continue  # said in the answer
+                continue  # the response contains this error
 
     def collect(self) -> None:
         session = self.session
         self.missing = []
         self.throttled_s = 0.0
         left, total = self._max_bytes, 0
-        # Of those that are left over the follower's next fetch tells, which is to follow at once.
-        self.satisfied = not session.places or (len(session.busy) > MAX_PARTITIONS and session.id != 0)
-        for place in self._row():
-            if self._incremental and self._is_quiet(place):
-                if place.is_settled:
-                    session.settle(place)
+        # The busy positions above the limit are for the follower's next fetch, which it should send at once.
+        self.satisfied = not session.positions or (len(session.busy) > MAX_PARTITIONS and session.id != 0)
+        for position in self._row():
+            if self._incremental and self._is_quiet(position):
+                if position.is_idle:
+                    session.make_idle(position)
                 else:
-                    session.rest(place)
-                    self._quiet.append(place)
+                    session.rest(position)
+                    self._quiet.append(position)
                 continue
-            data = FetchResponse.PartitionData(partition_index=place.index, records=b"")
+            data = FetchResponse.PartitionData(partition_index=position.index, records=b"")
             try:
-                size = self._read(place, data, left, total == 0)
+                size = self._read(position, data, left, total == 0)
             except NotCached as missing:
                 self.missing.append(missing)
                 continue
@@ -122,42 +126,42 @@ class FollowerRead(RepeatedRead):
                 data.records, data.error_code = b"", error.code
                 data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
                 self.satisfied = True
-                self._found.append((place, data))
+                self._found.append((position, data))
                 continue
             total += size
             left -= size
-            if not self._is_news(place, data):
-                if place.is_settled:
-                    session.settle(place)
-                elif not total or place in session.resting:  # else it may lack nothing but room in this answer
-                    session.rest(place)
+            if not self._is_news(position, data):
+                if position.is_idle:
+                    session.make_idle(position)
+                elif not total or position in session.resting:  # else it may lack nothing but room in this response
+                    session.rest(position)
                 continue
             if (
                 data.diverging_epoch.epoch >= 0
-                or place.log_start_offset < data.log_start_offset != place.told_log_start_offset
-                or (session.tells_at_once and data.high_watermark != place.told_high_watermark)
+                or position.log_start_offset < data.log_start_offset != position.last_sent_log_start_offset
+                or (session.notifies_at_once and data.high_watermark != position.last_sent_high_watermark)
             ):
                 self.satisfied = True
-            self._found.append((place, data))
+            self._found.append((position, data))
         if total >= self._min_bytes:
             self.satisfied = True
 
-    def _read(self, place: Place, data: FetchResponse.PartitionData, left: int, first: bool) -> int:
-        partition = place.find(self._broker)
+    def _read(self, position: FetchPosition, data: FetchResponse.PartitionData, left: int, first: bool) -> int:
+        partition = position.find(self._broker)
         if partition is None:
-            raise self._unknown(*place.key)
-        if place.leader_epoch >= 0 and place.leader_epoch != partition.leader_epoch:
-            partition.check_epoch(place.leader_epoch)
+            raise self._unknown(*position.key)
+        if position.leader_epoch >= 0 and position.leader_epoch != partition.leader_epoch:
+            partition.check_epoch(position.leader_epoch)
         partition.check_follows(self.session.replica_id)
         size = 0
-        diverging = partition.diverging_epoch(place.last_fetched_epoch, place.offset)
+        diverging = partition.diverging_epoch(position.last_fetched_epoch, position.offset)
         if diverging is not None:
             data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
-        elif not self._must_wait(place, partition):
-            # The first batch goes out whole even if it is above every limit: a follower must not get stuck on it.
+        elif not self._must_wait(position, partition):
+            # The first batch is sent whole even above every limit: a follower must not get stuck on it.
             piece = partition.read(
-                place.offset,
-                min(place.max_bytes, left) if left > 0 or first else 0,
+                position.offset,
+                min(position.max_bytes, left) if left > 0 or first else 0,
                 replica_id=self.session.replica_id,
                 min_one_batch=first,
                 waits_for_disk=self._fetches >= MAX_FETCHES,
@@ -166,50 +170,47 @@ class FollowerRead(RepeatedRead):
             if size:
                 data.records = piece
                 if not piece.active:
-                    self.satisfied = True  # there is more behind the segment's end, of which no later append would tell
+                    self.satisfied = True  # the next segment has more records, of which no later append notifies
             else:
                 piece.release()
         data.high_watermark = data.last_stable_offset = partition.high_watermark
         data.log_start_offset = partition.log_start_offset
         return size
 
-    def _is_quiet(self, place: Place) -> bool:
-        """Whether the follower has all there is, and agrees about it."""
-        partition = place.find(self._broker)
+    def _is_quiet(self, position: FetchPosition) -> bool:
+        """Return whether the follower has all records, and knows the log start offset."""
+        partition = position.find(self._broker)
         if partition is None or not partition.is_leader or partition.log is None:
             return False
         log, offsets = partition.log, partition.log.offsets
         return (
-            place.offset == offsets.log_end_offset
-            and place.leader_epoch in (-1, partition.leader_epoch)
-            and place.last_fetched_epoch in (-1, log.latest_epoch())
-            and place.told_log_start_offset == offsets.log_start_offset
-            and (place.told_high_watermark == offsets.high_watermark or not self.session.tells_at_once)
+            position.offset == offsets.log_end_offset
+            and position.leader_epoch in (-1, partition.leader_epoch)
+            and position.last_fetched_epoch in (-1, log.latest_epoch())
+            and position.last_sent_log_start_offset == offsets.log_start_offset
+            and (position.last_sent_high_watermark == offsets.high_watermark or not self.session.notifies_at_once)
         )
 
-    def _must_wait(self, place: Place, partition: Partition) -> bool:
-        """A replica that is throttled, and not in sync: else the set would grow and shrink all the time."""
-        throttle = self._sessions.throttle
-        if (
-            throttle is None
-            or self.session.replica_id in partition.in_sync.isr
-            or not self._is_throttled(place, throttle)
-        ):
+    def _must_wait(self, position: FetchPosition, partition: Partition) -> bool:
+        """Return whether the throttle delays the records. Replicas in sync are exempt: else the in-sync replicas would
+        shrink and expand all the time."""
+        throttle = self._throttle
+        if throttle is None or self.session.replica_id in partition.isr or not self._is_throttled(position, throttle):
             return False
         wait_s = throttle.wait_s()
         self.throttled_s = max(self.throttled_s, wait_s)
         return wait_s > 0
 
-    def _is_throttled(self, place: Place, throttle: ReplicaThrottle) -> bool:
-        log = None if place.partition is None else place.partition.log
-        return log is not None and throttle.names(log.config.leader_replication_throttled_replicas, place.index)
+    def _is_throttled(self, position: FetchPosition, throttle: ReplicaThrottle) -> bool:
+        log = None if position.partition is None else position.partition.log
+        return log is not None and throttle.names(log.config.leader_replication_throttled_replicas, position.index)
 
-    def _is_news(self, place: Place, data: FetchResponse.PartitionData) -> bool:
+    def _is_news(self, position: FetchPosition, data: FetchResponse.PartitionData) -> bool:
         return bool(
             not self._incremental
             or data.records
-            or data.high_watermark != place.told_high_watermark
-            or data.log_start_offset != place.told_log_start_offset
+            or data.high_watermark != position.last_sent_high_watermark
+            or data.log_start_offset != position.last_sent_log_start_offset
             or data.diverging_epoch.epoch >= 0
         )
 
@@ -218,51 +219,53 @@ class FollowerRead(RepeatedRead):
         self._quiet.clear()
 
     def response(self) -> FetchResponse:
-        session, throttle = self.session, self._sessions.throttle
+        session, throttle = self.session, self._throttle
         topics: dict[tuple[str, Uuid], FetchResponse.FetchableTopicResponse] = {}
         leaders: list[int] = []
-        for place in self._quiet:
-            if (partition := place.partition) is not None and partition.high_watermark != place.told_high_watermark:
+        for position in self._quiet:
+            partition = position.partition
+            if partition is not None and partition.high_watermark != position.last_sent_high_watermark:
                 high_watermark = partition.high_watermark
                 data = FetchResponse.PartitionData(
-                    partition_index=place.index,
+                    partition_index=position.index,
                     high_watermark=high_watermark,
                     last_stable_offset=high_watermark,
                     log_start_offset=partition.log_start_offset,
                     records=b"",
                 )
-                self._found.append((place, data))
-        for place, data in self._found:
-            name, topic_id, _ = place.key
+                self._found.append((position, data))
+        for position, data in self._found:
+            name, topic_id, _ = position.key
             topic = topics.get((name, topic_id))
             if topic is None:
                 topic = topics[name, topic_id] = FetchResponse.FetchableTopicResponse(
                     topic=name, topic_id=topic_id, partitions=[]
                 )
             topic.partitions.append(data)
-            if throttle is not None and isinstance(data.records, LogSlice) and self._is_throttled(place, throttle):
+            if throttle is not None and isinstance(data.records, LogSlice) and self._is_throttled(position, throttle):
                 throttle.charge(data.records.size_bytes)
             if data.diverging_epoch.epoch >= 0:
-                place.forget_told()  # who has to truncate takes nothing else from the answer
+                position.forget_last_sent()  # a follower that truncates ignores the other fields
             else:
-                place.told_high_watermark, place.told_log_start_offset = data.high_watermark, data.log_start_offset
+                position.last_sent_high_watermark = data.high_watermark
+                position.last_sent_log_start_offset = data.log_start_offset
             if data.error_code:
                 self._name_leader(name, topic_id, data, leaders)
-                session.rest(place)
-            elif place in session.busy or place in session.resting:
-                # Where something was sent there is more to come, at the end of the row.
-                session.settle(place)
+                session.rest(position)
+            elif position in session.busy or position in session.resting:
+                # A partition of which records were sent may have more, and moves to the end of the row.
+                session.make_idle(position)
                 if data.records:
-                    session.wake(place)
-                elif not place.is_settled:
-                    session.rest(place)
+                    session.wake(position)
+                elif not position.is_idle:
+                    session.rest(position)
         self._found = []
         self._quiet = []
         return self._answer(session.id, list(topics.values()), leaders)
 
 
 class ParkedFetch(WaitingFetch):
-    """A follower's fetch that waits for records: answered when its session moves, or the time is over."""
+    """A follower's fetch that waits for records: completed when its session's partitions change, or after its time."""
 
     __slots__ = ("_room", "whose")
 
@@ -271,27 +274,23 @@ class ParkedFetch(WaitingFetch):
     def __init__(self, loop: asyncio.AbstractEventLoop, read: FollowerRead, max_wait_s: float) -> None:
         self._room: asyncio.Handle | None = None
         super().__init__(loop, read, max_wait_s)
-        read.session.parked = self
+        read.session.park(self)
         self.whose = f" of broker {read.session.replica_id}"
         if not read.missing:
             self._wait_on()
 
     def _let_go(self) -> None:
-        session = self._read.session
-        if session.parked is self:
-            session.parked = None
         if self._room is not None:
             self._room.cancel()
         self._read.release()
-        if not session.id:
-            session.close()
+        self._read.session.unpark(self)
 
     def give_way(self) -> None:
-        """The follower has asked anew, by another connection, or its session is over."""
+        """Complete without records: the follower has sent another fetch, or its session ends."""
         self.complete(FetchResponse(session_id=self._read.session.id))
 
     def _wait_on(self) -> None:
-        # Of a throttled replica no append tells that it may go on.
+        # No append notifies a throttled replica of the time at which records may be sent again.
         if self._read.throttled_s and self._room is None:
             self._room = self._loop.call_later(min(self._read.throttled_s, MAX_PAUSE_S), self._there_is_room)
 

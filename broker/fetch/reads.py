@@ -1,5 +1,5 @@
-"""What fetches of consumers and of followers have in common: each is looked for again and again until there is enough,
-and what is on the disk alone is brought into memory in between."""
+"""The common part of consumers' and followers' fetches: the read is repeated until there are enough records, and data
+that is not in the page cache is read on threads in between."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 TOPIC_IDS_FROM = 13
 LEADER_FROM = 16
 MAX_FETCHES = 64
-"""Who still lacks something after so many looks waits for the disk: memory is too short to keep it that long."""
+"""Limit of the reads on threads. After it the loop waits for the disk: the page cache is too small to keep the data."""
 _LED_ELSEWHERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class RepeatedRead(ABC):
-    """One request's work, repeatable."""
+    """The read of one request, which can be repeated."""
 
     __slots__ = ("_broker", "_call", "_fetches", "_found", "missing", "satisfied")
 
@@ -34,32 +34,32 @@ class RepeatedRead(ABC):
         self._broker = broker
         self._call = call
         self._found: list[tuple[Any, FetchResponse.PartitionData]] = []
-        """What was asked for, as the kind of reader remembers it, and what is told of it."""
+        """Each requested partition, in the form of its session, with its part of the response."""
         self._fetches = 0
         self.satisfied = False
         self.missing: list[NotCached] = []
-        """What is on the disk alone: to be fetched by `fetch_missing`, then `collect` again."""
+        """Data that is not in the page cache: call `fetch_missing`, then `collect` again."""
 
     @abstractmethod
     def collect(self) -> None:
-        """Look at what is asked for, within the byte limits; sets `satisfied` when the answer need not wait. With
-        something in `missing` there is no answer yet."""
+        """Read the requested partitions within the byte limits; set `satisfied` when the response need not wait. While
+        `missing` is not empty there is no response."""
 
     @abstractmethod
     def response(self) -> FetchResponse:
-        """The answer from what `collect` found last. The file pieces in it are released when sent."""
+        """Make the response from the last `collect`. The file pieces in it are released when sent."""
 
     async def fetch_missing(self) -> None:
-        """Bring into memory what `collect` lacked, on threads."""
+        """Read the missing data into the page cache, on threads."""
         self._fetches += 1
         calls = []
         for missing in self.missing:
-            with suppress(OSError):  # the next look finds it, too, and words it
+            with suppress(OSError):  # the next read fails as well, and reports it
                 calls.append(missing.fetcher())
         await asyncio.gather(*map(self._broker.background.read, calls))
 
     def release(self) -> None:
-        """Give back what `collect` read: the request waits on, or its client left."""
+        """Release the file pieces of the last `collect`: the request continues to wait, or its client has left."""
         for _, data in self._found:
             release_records(data)
         self._found.clear()
@@ -73,7 +73,7 @@ class RepeatedRead(ABC):
         return KafkaError(why_absent(self._broker, name or "", index))
 
     def _name_leader(self, topic: str, topic_id: Uuid, data: FetchResponse.PartitionData, leaders: list[int]) -> None:
-        """Beside an error that says so, tell where the partition is led; that broker joins `leaders`."""
+        """Add the current leader to an error that means another one, and its id to `leaders`."""
         if self._call.version >= LEADER_FROM and data.error_code in _LED_ELSEWHERE:
             name = topic or self._broker.metadata.topic_name(topic_id) or ""
             make = FetchResponse.LeaderIdAndEpoch

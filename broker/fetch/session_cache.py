@@ -1,7 +1,7 @@
-"""What the fetch sessions (KIP-227) of consumers and those of followers share: ids, epochs, slots, and their end.
+"""The common part of consumers' and followers' fetch sessions (KIP-227): ids, epochs, slots, and their end.
 
-A session's `epoch` counts its requests, so that a lost or repeated one is noticed. Epoch 0 asks for a new session, -1
-ends one or says that none is wanted. Pure: no IO, time comes in.
+A session's `epoch` counts its requests, so that a lost or repeated one is noticed. Epoch 0 requests a new session, -1
+ends one or requests none. Pure: no IO, time comes in.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SessionCache(Generic[SessionT]):
         return iter(self._sessions.values())
 
     def resume(self, request: FetchRequest, uses_ids: bool) -> SessionT:
-        """The session of an incremental request, which is counted.
+        """Return the session of an incremental request, and count the request.
 
         Raises KafkaError FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR: the
         client answers each with a full request.
@@ -70,8 +70,9 @@ class SessionCache(Generic[SessionT]):
         return session
 
     def make_room(self, now_ms: int, gives_way: Callable[[SessionT], bool] | None = None) -> bool:
-        """Whether there is a slot for a new session. One of those that give way loses its own at once, if there are
-        any; else the session that is unused for longest, after a long time."""
+        """Return whether there is a slot for a new session. Where all are in use, the first session for which
+        `gives_way` holds ends at once; without one, the session that was unused for the longest time ends, if that is
+        EVICT_AFTER_MS at least."""
         if len(self._sessions) < self.slots:
             return True
         evicted = None if gives_way is None else next(filter(gives_way, self), None)
@@ -83,7 +84,7 @@ class SessionCache(Generic[SessionT]):
         return True
 
     def add(self, session: SessionT) -> None:
-        """Give a new session its id; its first request has been counted."""
+        """Give a new session its id; its first request counts."""
         while True:
             session.id = random.randint(1, MAX_ID)
             if session.id not in self._sessions:
@@ -92,7 +93,7 @@ class SessionCache(Generic[SessionT]):
         self._sessions[session.id] = session
 
     def end(self, session_id: int) -> None:
-        """Remove a session, if there is one of this id."""
+        """Remove the session of this id, if there is one."""
         session = self._sessions.pop(session_id, None)
         if session is not None and self._ended is not None:
             self._ended(session)

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227) of consumers: the broker remembers the partitions, the consumer sends changes.
+"""Incremental fetch sessions (KIP-227) of consumers: the broker stores the partitions, the consumer sends changes.
 
 Pure: no IO, time comes in.
 """
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 class FetchedPartition:
-    """What a consumer wants of a partition, and what it was told last."""
+    """The fetch position of a consumer in a partition, its limits, and the offsets in the last response."""
 
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
         "index",
         "last_fetched_epoch",
+        "last_sent_high_watermark",
+        "last_sent_log_start_offset",
         "log_start_offset",
         "max_bytes",
-        "told_high_watermark",
-        "told_log_start_offset",
         "topic",
         "topic_id",
     )
@@ -35,9 +35,10 @@ class FetchedPartition:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        self.told_high_watermark = self.told_log_start_offset = -1
+        self.last_sent_high_watermark = self.last_sent_log_start_offset = -1
 
     def update(self, wanted: FetchRequest.FetchPartition) -> None:
+        """Store what a request says about the partition."""
         self.current_leader_epoch = wanted.current_leader_epoch
         self.fetch_offset = wanted.fetch_offset
         self.last_fetched_epoch = wanted.last_fetched_epoch
@@ -46,7 +47,8 @@ class FetchedPartition:
 
 
 class FetchSession:
-    """`partitions` in the order in which they are served; those that gave records go to the end, so none starves."""
+    """One session. `partitions` are in the order in which they are read; a partition of which records were sent moves
+    to the end, so that none starves."""
 
     __slots__ = ("epoch", "id", "last_fetch_ms", "partitions", "uses_ids")
 
@@ -58,6 +60,7 @@ class FetchSession:
         self.partitions: dict[SessionPartition, FetchedPartition] = {}
 
     def update(self, request: FetchRequest) -> None:
+        """Store the changes that a request makes to the session's partitions."""
         for gone in request.forgotten_topics_data:
             for index in gone.partitions:
                 self.partitions.pop((gone.topic, gone.topic_id, index), None)
@@ -70,13 +73,14 @@ class FetchSession:
                 partition.update(wanted)
 
     def served(self, partition: FetchedPartition) -> None:
+        """Move a partition of which records are sent to the end."""
         key = (partition.topic, partition.topic_id, partition.index)
         if self.partitions.pop(key, None) is not None:
             self.partitions[key] = partition
 
 
 class FetchContext:
-    """One request's view: which partitions to read, and whether the answer may leave unchanged ones out."""
+    """The partitions to read for one request, and whether the response may omit those without a change."""
 
     __slots__ = ("incremental", "partitions", "session")
 

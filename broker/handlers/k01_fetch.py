@@ -10,7 +10,7 @@ until enough is committed or `max_wait_ms` is over (gregor.broker.fetch.delayed)
   directory ids; 18 high watermark of followers.
 - Isolation read_committed reads to the last stable offset, which is the high watermark as long as there are no
   transactions.
-- Followers are answered by gregor.broker.fetch.follower_sessions.
+- Fetches of followers: gregor.broker.fetch.follower_sessions.
 - From 11 on a follower answers consumers, too, as far as it knows what is committed; a leader sends those that name
   their rack to a replica in it, if `replica.selector.class` is Kafka's RackAwareReplicaSelector (KIP-392).
 """

@@ -182,7 +182,7 @@ def _find(
         return -1, log.log_start_offset, _epoch_at(log, log.log_start_offset)
     if time in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _UNKNOWN
-    work = log.searching_max_timestamp() if time == MAX_TIMESTAMP else log.searching_timestamp(time)
+    work = log.offset_of_max_timestamp() if time == MAX_TIMESTAMP else log.offset_for_timestamp(time)
     return _Search(work, end, may_hide)
 
 

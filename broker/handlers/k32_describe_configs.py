@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from gregor.broker.answers.config_resources import ENTITY_TYPES, ResourceType, unknown_type
+from gregor.broker.answers.config_resources import ResourceType, entity_type_of, unknown_type
 from gregor.broker.registry import handles
 from gregor.config.broker import DEFAULT_CONFIG
 from gregor.config.describe import (
@@ -95,7 +95,7 @@ async def _describe(
 
         check_own_number(name, broker.broker_id)
         return [describe_logger(logger, level) for logger, level in loggers.levels().items()]
-    texts = await broker.admin.settings.texts(ENTITY_TYPES[resource_type], name)
+    texts = await broker.admin.settings.texts(entity_type_of(resource_type), name)
     if resource_type == ResourceType.GROUP:
         return describe_group(texts, broker.config)
     return describe_client_metrics(texts)

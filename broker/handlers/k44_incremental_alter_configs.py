@@ -3,29 +3,23 @@
 - 1 flexible.
 - Topics, the dynamic settings of this broker or, with an empty name, of all, groups, client metrics subscriptions, and
   the levels of this broker's loggers; in effect when answered. Resources are altered one by one.
-- An operation that does not exist is UNKNOWN_SERVER_ERROR, for brokers INVALID_REQUEST: so answers Apache Kafka.
-- On purpose other than Apache Kafka: a broker setting that nobody knows is refused, not kept; likewise those of TLS and
-  SASL, which would promise a protection that is not there.
+- An operation that does not exist is UNKNOWN_SERVER_ERROR, for brokers INVALID_REQUEST, as in Apache Kafka.
+- On purpose unlike Apache Kafka: an unknown broker setting is refused, not stored; so are those of TLS and SASL, which
+  would promise a protection that does not exist.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.answers.config_resources import (
-    ENTITY_TYPES,
-    ResourceType,
-    check_resource,
-    named_twice,
-    unknown_type,
-)
+from gregor.broker.answers.config_resources import ResourceType, alter_resources, entity_type_of
 from gregor.broker.jobs import loggers
 from gregor.broker.registry import handles
 from gregor.config.definitions import ConfigDef
 from gregor.config.tables.broker_keys import BROKER_KEYS
 from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.protocol.api_keys import ApiKey
-from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from gregor.replication.admin.config_changes import ConfigChange, ConfigOperation
 from gregor.replication.admin.configs import check_own_number, incremental
@@ -39,21 +33,18 @@ if TYPE_CHECKING:
 async def incremental_alter_configs(
     broker: AdminContext, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse:
-    answers = []
     limit = TimeLimit()
-    turns = broker.gate.turns()
-    twice = await named_twice(request.resources, turns)
-    for resource in request.resources:
-        await turns.next()
-        answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
-        )
-        try:
-            check_resource(resource, twice, null_means_delete=ConfigOperation.DELETE)
-            await _alter(broker, resource, limit, request.validate_only)
-        except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message or None
-        answers.append(answer)
+
+    async def alter(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
+        await _alter(broker, resource, limit, request.validate_only)
+
+    answers = await alter_resources(
+        broker.gate,
+        request.resources,
+        IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
+        alter,
+        delete_operation=ConfigOperation.DELETE,
+    )
     return IncrementalAlterConfigsResponse(responses=answers)
 
 
@@ -69,21 +60,20 @@ async def _alter(
         check_own_number(name, broker.broker_id)
         loggers.alter(changes, validate_only=validate_only)
         return
-    if kind not in ENTITY_TYPES:
-        raise unknown_type(kind)
+    entity_type = entity_type_of(kind)
     unknown = ErrorCode.INVALID_REQUEST if kind == ResourceType.BROKER else ErrorCode.UNKNOWN_SERVER_ERROR
     edit = incremental(changes, _lists(kind, changes), unknown)
-    await broker.admin.settings.alter(ENTITY_TYPES[kind], name, edit, limit, validate_only=validate_only)
+    await broker.admin.settings.alter(entity_type, name, edit, limit, validate_only=validate_only)
 
 
 def _lists(kind: int, changes: list[ConfigChange]) -> dict[str, ConfigDef]:
-    """The rows that say which settings are lists; groups and subscriptions have none that grow piece by piece."""
+    """Return the definitions that say which settings are lists; groups and subscriptions have no lists."""
     if kind == ResourceType.TOPIC:
         return TOPIC_KEYS
     if kind != ResourceType.BROKER:
         return {}
     if all(change.key in BROKER_KEYS for change in changes):
         return BROKER_KEYS
-    from gregor.config.tables.no_effect_keys import inert_keys
+    from gregor.config.tables.no_effect_keys import keys_without_effect
 
-    return {**BROKER_KEYS, **inert_keys()}
+    return {**BROKER_KEYS, **keys_without_effect()}

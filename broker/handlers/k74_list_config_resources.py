@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gregor.broker.answers.config_resources import ENTITY_TYPES, ResourceType
+from gregor.broker.answers.config_resources import ResourceType, entity_type_of
 from gregor.broker.registry import handles
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
@@ -44,4 +44,4 @@ async def _names(broker: AdminContext, kind: int) -> list[str]:
         return [topic.name for topic in broker.metadata.topics()]
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker_id) for broker_id in sorted(broker.metadata.brokers)]
-    return await broker.admin.settings.names(ENTITY_TYPES[kind])
+    return await broker.admin.settings.names(entity_type_of(kind))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from gregor.storage.fs.files import FEWEST_OPEN_FILES, OsFiles
+from gregor.storage.fs.files import MIN_OPEN_FILES, OsFiles
 
 MAX_OPEN_FILES = 3000
 """With 1000 connections that is within a limit of 4096."""
@@ -38,7 +38,7 @@ def open_files_limit() -> int:
 
 def open_files_within(limit: int) -> int:
     """Of so many descriptors."""
-    return max(FEWEST_OPEN_FILES, min(MAX_OPEN_FILES, limit * 3 // 4))
+    return max(MIN_OPEN_FILES, min(MAX_OPEN_FILES, limit * 3 // 4))
 
 
 class Share:
@@ -51,11 +51,8 @@ class Share:
 
     def connections(self, count: int) -> None:
         """So many are open now. Gives a descriptor back for each that comes beyond the room there is."""
-        limit = max(FEWEST_OPEN_FILES, min(self._most, self._limit - _SPARE - count))
-        files = self._files
-        files.limit = limit
-        if files.open_count > limit:
-            files.make_room()
+        limit = max(MIN_OPEN_FILES, min(self._most, self._limit - _SPARE - count))
+        self._files.limit_open_files(limit)
 
 
 def _soft_limit() -> int:

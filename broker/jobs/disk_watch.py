@@ -37,8 +37,6 @@ _RETAIN_EVERY = 10
 _ENOUGH_BYTES = 64 * 1024 * 1024
 _ENOUGH_SHARE = 50
 """A disk has room again when that much, or one part in so many of it, is free: less would be gone at once."""
-_TOGETHER = 20
-"""So many partitions go offline in one step."""
 _TRIED_BYTES = 256 * 1024
 """Taken and given back to see that this user may have it: a quota does not show in what is free."""
 
@@ -81,7 +79,7 @@ class DiskWatch:
     def full(self, folder: DataFolder, cause: str) -> None:
         """There is no room in a data folder. Says so once, until there is some again."""
         if not folder.full and folder.failure is None:
-            folder.full = True
+            folder.mark_full()
             logger.error(
                 "%s is full (%s): nothing can be written to it, reading continues. Writing resumes by itself when "
                 "there is room: free some of its volume, or lower retention.ms or retention.bytes of large topics. "
@@ -143,12 +141,11 @@ class DiskWatch:
         """In turns. Whose turn is still to come takes nothing, as its log is retired, and is read from while that
         works; the controller asks when all of them say that they failed."""
         turns = self._background.gate.turns()
-        for start in range(0, len(lost), _TOGETHER):
+        for log in lost:
             await turns.next()
-            part = [log for log in lost[start : start + _TOGETHER] if self._logs.get(log.topic, log.partition) is log]
-            for log in part:
+            if self._logs.get(log.topic, log.partition) is log:
                 self._logs.fail_log(log, error)
-            self._replicas.disk_failed([TopicPartition(log.topic, log.partition) for log in part])
+                self._replicas.disk_failed([TopicPartition(log.topic, log.partition)])
         if self._logs.online_folders():
             await self.tell_controller()
 
@@ -167,9 +164,9 @@ class DiskWatch:
         keys = [key for key, log in self._logs.logs.items() if self._logs.folder_of(log) == folder.path]
         aside: list[TopicPartitionKey] = []
         turns = self._background.gate.turns()
-        for start in range(0, len(keys), _TOGETHER):
+        for key in keys:
             await turns.next()
-            aside += self._replicas.set_aside(keys[start : start + _TOGETHER])
+            aside += self._replicas.set_aside([key])
         if aside:
             logger.warning("%s: other brokers lead its %d partitions until there is room", folder.path, len(aside))
             self._background.spawn(self.tell_controller())
@@ -189,7 +186,7 @@ class DiskWatch:
                 return
             if await self._background.run(_has_room, folder):
                 break
-        folder.full = False
+        folder.mark_writable()
         logger.info("%s has room again after %.0f s: writing resumes", folder.path, time.monotonic() - began_s)
         await self._background.run(folder.keep_reserve)
         self._replicas.take_up(aside)
@@ -208,4 +205,4 @@ def _has_room(folder: DataFolder) -> bool:
         return False
     free_bytes = volume.f_bavail * volume.f_frsize
     enough_bytes = min(_ENOUGH_BYTES, volume.f_blocks * volume.f_frsize // _ENOUGH_SHARE)
-    return free_bytes >= enough_bytes and folder.takes(min(enough_bytes, _TRIED_BYTES))
+    return free_bytes >= enough_bytes and folder.has_room_for(min(enough_bytes, _TRIED_BYTES))

@@ -220,7 +220,7 @@ class LogCleaner:
                     "%s-%d: compacted up to offset %s, which is not in the log any more; starting over at %d",
                     log.topic, log.partition, log.cleaned_offset, dirty.first_dirty_offset,
                 )  # fmt: skip
-            log.cleaned_offset = dirty.first_dirty_offset
+            log.mark_cleaned_to(dirty.first_dirty_offset)
         return dirty
 
     # One run
@@ -249,11 +249,11 @@ class LogCleaner:
     async def _attempt(self, log: Log, process: CleanerProcess) -> CleaningResult:
         key = TopicPartition(log.topic, log.partition)
         generation = log.generation
-        log.cleaning = True
+        log.begin_cleaning()
         try:
             result = await self._clean(log, process)
         except BaseException as error:
-            log.cleaning = False
+            log.end_cleaning()
             await process.close()
             with suppress(OSError):  # the partition may have been removed; what is left anyhow goes at the next start
                 await self._background.run(partial(unlink_unfinished, self._files, log.directory))
@@ -263,7 +263,7 @@ class LogCleaner:
             if isinstance(error, (LogChanged, WorkerDied, CleaningFailed, KafkaError, OSError)):
                 return self._failed(log, error)
             raise
-        log.cleaning = False
+        log.end_cleaning()
         self._idle.append((process, time.monotonic()))
         self._trouble.pop(key, None)
         if log.config.delete and self._logs.get(*key) is log:
@@ -297,7 +297,7 @@ class LogCleaner:
         limit = self._config["log.cleaner.io.max.bytes.per.second"] / max(1, len(self._running))
         end_offset = await process.clean(job, producers, None if limit > UNLIMITED_BYTES_PER_SECOND else limit, swap)
         if log.generation == generation:
-            log.cleaned_offset = end_offset
+            log.mark_cleaned_to(end_offset)
         self._logs.report(await self._background.run(run_all(self._logs.checkpoints.cleaned_offsets())))
         result = CleaningResult(
             True,

@@ -45,7 +45,7 @@ class ScanHelper:
         stay."""
         self._most_processes = max(1, min(most_processes, (os.cpu_count() or 1) - 1))
 
-    def takes(self, path: str, scan: Scan, left_bytes: int) -> bool:
+    def accepts(self, path: str, scan: Scan, left_bytes: int) -> bool:
         """As gregor.storage.folders.loading.ScanHelper says."""
         batches = scan.remaining_batches()
         if batches < WORTH_A_WALK or scan.was_refused or self._broken:
@@ -57,7 +57,7 @@ class ScanHelper:
             if left_batches < WORTH_A_PROCESS * (len(self._processes) + 1):
                 return False
             self._processes.append(asyncio.create_task(self._serve()))
-        scan.away = True
+        scan.delegate()
         self._walks += 1
         self._queue.put_nowait((path, scan))
         return True
@@ -68,8 +68,8 @@ class ScanHelper:
         self._returned.clear()
 
     async def close(self) -> None:
-        """Ends the processes; what they had is still `away`, and nothing is taken any more. Who is cancelled in it, or
-        comes second, can wait for the same end."""
+        """End the processes; their walks are still delegated, and no more are accepted. A caller that is cancelled in
+        it, or a second one, can wait for the same end."""
         self._broken = True
         if self._ending is None:
             self._ending = asyncio.ensure_future(self._end())
@@ -93,8 +93,7 @@ class ScanHelper:
                     self._broken = True
                     logger.warning("recovery takes longer, as the process that checks segments ended: %s", error)
                 self._walks -= 1
-                scan.was_refused = not scan.is_over
-                scan.away = False
+                scan.end_delegation()
                 self._returned.set()
         finally:
             await process.close()
@@ -106,7 +105,7 @@ class ScanHelper:
         if "found" in answer:
             offset_entries = await process.receive_bytes(answer["offset_bytes"])
             time_entries = await process.receive_bytes(answer["time_bytes"])
-            scan.take(answer["found"], offset_entries, time_entries)
+            scan.complete(answer["found"], offset_entries, time_entries)
             self.walks_done += 1
         else:
             logger.info("%s is checked in the broker's own process: %s", path, answer["given_back"])

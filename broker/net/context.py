@@ -1,4 +1,4 @@
-"""What connections and listeners use of the broker."""
+"""The parts of the broker that connections and listeners need."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
     from gregor.broker.net.connections import Connections
     from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
+    from gregor.broker.net.route_slots import RouteSlots
     from gregor.broker.registry import Entry
     from gregor.protocol.ids import Uuid
     from gregor.protocol.turns import Gate
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ConnectionContext(Protocol):
-    """A connection hands it on to the handlers, which know more of it."""
+    """The parts for a connection. It passes the object on to the handlers, which need other parts of it."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
@@ -32,6 +33,8 @@ class ConnectionContext(Protocol):
     @property
     def receive_budget(self) -> ReceiveBudget: ...
     @property
+    def route_slots(self) -> RouteSlots: ...
+    @property
     def max_request_bytes(self) -> int: ...
     @property
     def background(self) -> Background: ...
@@ -43,7 +46,7 @@ class ConnectionContext(Protocol):
 
 
 class ListenersContext(ConnectionContext, Protocol):
-    """Listeners follow the broker's settings as well."""
+    """The parts for listeners, which follow the settings of the broker."""
 
     @property
     def topic_configs(self) -> TopicConfigs: ...

@@ -1,15 +1,15 @@
-"""The short way of a Produce request: what stands before its records is decoded once, then recognised by its bytes.
+"""The fast path of a Produce request: the fields before its records are decoded once, then recognised by their bytes.
 
 A producer sends the same request again and again; only the correlation id, the records and, with several partitions,
-the partition index change. `learn` remembers, for the exact bytes between the correlation id and the length of the
-records, which partition they lead to and what the answer looks like; `produce` compares those bytes and goes straight
-to the append. Equal bytes decode equally, so a route needs no second look at the request; what it leads to is checked
-by the replica manager's generation, which every change of leadership, assignment or deletion raises.
+the partition index change. `learn` stores a route for the exact bytes between the correlation id and the length of the
+records: the partition that they name, and the template of the response. `produce` compares those bytes and appends at
+once. Equal bytes decode equally, so a request with a route is not decoded again; the partition is still the right one
+while the replica manager's generation is the same, which every change of leadership, assignment or deletion raises.
 
-Only requests without surprises take this way: one topic, one partition, no transactional id, no tagged fields, no wait
-for the disk, a topic that clients may write. Where other replicas must have the records first, the answer is made at
-once and completed when they do. Everything else, and every error, is the general handler's
-(broker.handlers.k00_produce); both give the same bytes, which tests compare.
+Only plain requests have a route: one topic, one partition, no transactional id, no tagged fields, no wait for the disk,
+a topic that clients may write to. Where other replicas must have the records first, the response is made at once and
+completed when they do. All other requests, and every error, are for the general handler (broker.handlers.k00_produce);
+both give the same bytes, which tests compare.
 
 Layout from the correlation id on, flexible versions (9 and later); before them lengths are int16/int32 and tags absent:
 
@@ -42,20 +42,18 @@ if TYPE_CHECKING:
     from gregor.storage.log.log import AppendInfo
 
 FLEXIBLE_FROM = 9
-ROUTES_FROM = 7  # from here on an answer has all three fields below, and every codec is allowed
+ROUTES_FROM = 7  # from here on a response has all three fields below, and every codec is allowed
 _MAX_ROUTES = 16_384
-_MAX_ROUTES_OF_ALL = 65_536
-"""Of all connections together; a route and its prefix take some 300 bytes."""
 _MAX_LENGTHS = 4
 NO_FLUSH_BY_MESSAGES = 2**63 - 1
 
 _INT32 = Struct(">i")
 _BASE_OFFSET = Struct(">q")
-# Index, error code, base offset, log append time and log start offset stand side by side in an answer.
+# Index, error code, base offset, log append time and log start offset stand side by side in a response.
 _PARTITION = Struct(">ihqqq")
 _INDEX_BYTES = 4
 _ERROR = Struct(">h")
-# Values no schema default has, to find their place.
+# Values that no schema default has, to find the positions of the fields.
 _MARKS = (0x7A6F_1D2E, 0, 0x7A6F_1D2E_3C4B_5A01, 0x7A6F_1D2E_3C4B_5A02, 0x7A6F_1D2E_3C4B_5A03)
 
 
@@ -91,7 +89,7 @@ class _Route:
         fields: int,
         timeout_s: float,
     ) -> None:
-        """`answer` is shared by the partitions of a topic; `fields` is where the partition's begin."""
+        """`answer` is shared by the partitions of a topic; `fields` is the position of the partition's fields in it."""
         self.partition = partition
         self.index = index
         self.generation = generation
@@ -106,8 +104,8 @@ class _Route:
 class ProduceRoutes:
     """The routes of one connection.
 
-    Their prefixes have one length mostly, that of the request before; some others are tried when it does not lead
-    anywhere. A prefix tells by itself where it ends, so one that is the beginning of another is no trouble.
+    Most prefixes have the same length, that of the request before; some other lengths are tried when it finds no route.
+    The fields of a prefix determine its end, so no prefix is the beginning of another.
     """
 
     __slots__ = (
@@ -121,9 +119,6 @@ class ProduceRoutes:
         "_unlearnt",
     )
 
-    of_all = 0
-    """Routes of all connections of the process."""
-
     def __init__(self, broker: ConnectionContext) -> None:
         self._broker = broker
         self._pending: dict[PendingProduce, None] = {}
@@ -135,7 +130,7 @@ class ProduceRoutes:
         self._unlearnt = 0
 
     def close(self) -> None:
-        """The connection ends: nothing is answered any more."""
+        """Cancel the pending responses: the connection has ended."""
         self.clear()
         for pending in list(self._pending):
             pending.cancel()
@@ -143,9 +138,14 @@ class ProduceRoutes:
             self._timer.cancel()
             self._timer = None
 
+    @property
+    def pending_count(self) -> int:
+        """Responses that wait until their records are committed."""
+        return len(self._pending)
+
     def clear(self) -> None:
-        """Forget all routes."""
-        ProduceRoutes.of_all -= len(self._routes)
+        """Remove all routes."""
+        self._broker.route_slots.release(len(self._routes))
         self._routes.clear()
         self._answers.clear()
         self._lengths.clear()
@@ -154,10 +154,10 @@ class ProduceRoutes:
     def produce(
         self, view: memoryview, start: int, stop: int, version: int, correlation_id: int
     ) -> bytes | PendingProduce | None:
-        """Append the records of the request in `view[start:stop]` and return its answer's frame, empty for acks=0, or
+        """Append the records of the request in `view[start:stop]` and return its response's frame, empty for acks=0, or
         the Deferred of it.
 
-        None: not a request of a known route, or one that fails; nothing was done and the general way takes it.
+        None: the request has no known route, or fails; nothing was appended and the general handler must serve it.
         """
         begin = start + HEAD_BYTES
         position = begin + self._prefix_bytes
@@ -198,8 +198,8 @@ class ProduceRoutes:
         try:
             info = route.partition.append(view[position:end], int(time() * 1000), route.acks)
         except KafkaError as error:
-            # Nothing was written; the general way finds the same error and words its answer. A failed write has left
-            # its offset in the batch, where there was 0.
+            # Nothing was written; the general handler finds the same error and makes the response. A failed write has
+            # left its offset in the batch, where there was 0.
             if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
                 _BASE_OFFSET.pack_into(view, position, 0)
             return None
@@ -216,7 +216,7 @@ class ProduceRoutes:
         pending = PendingProduce(frame, route.fields)
         route.partition.when_committed(info.last_offset + 1, pending.decide)
         if pending.done:
-            return bytes(frame)  # decided on the spot
+            return bytes(frame)  # committed already
         pending.then(self._pending.pop)
         loop = self._broker.loop
         pending.deadline_s = loop.time() + route.timeout_s
@@ -229,7 +229,7 @@ class ProduceRoutes:
         return pending
 
     def _time_out(self) -> None:
-        """One timer for all that is pending: mostly it finds nothing that is late."""
+        """End the responses whose time is over; one timer serves all of them."""
         self._timer = None
         loop = self._broker.loop
         now_s = loop.time()
@@ -247,7 +247,7 @@ class ProduceRoutes:
         return None
 
     def learn(self, request: ProduceRequest, view: memoryview, start: int, stop: int, version: int) -> None:
-        """Remember the route of a decoded request, if it is of the simple kind."""
+        """Store the route of a decoded request, if the request is plain."""
         if version < ROUTES_FROM or request.transactional_id is not None or len(request.topic_data) != 1:
             return
         if request.acks not in (-1, 0, 1):
@@ -262,7 +262,7 @@ class ProduceRoutes:
         records_end = stop - 3 if flexible else stop
         size = len(data.records)
         position = records_end - size
-        # The batch's own length field and the zero tags must agree with where the records are taken to lie.
+        # The batch's own length field and the zero tags must agree with the assumed position of the records.
         if any(view[records_end:stop]) or _INT32.unpack_from(view, position + 8)[0] + 12 != size:
             return
         prefix_end = position - (_varint_bytes(size + 1) if flexible else 4)
@@ -272,10 +272,10 @@ class ProduceRoutes:
         if partition.log.config.flush_messages < NO_FLUSH_BY_MESSAGES or partition.topic in INTERNAL_TOPICS:
             return
         prefix = bytes(view[start + HEAD_BYTES : prefix_end])
-        route = self._routes.get(prefix)
-        if route is None and (len(self._routes) >= _MAX_ROUTES or ProduceRoutes.of_all >= _MAX_ROUTES_OF_ALL):
-            # Who writes to more than that keeps the routes there are: to learn others costs more than it saves. After
-            # a while they may be of yesterday.
+        route, slots = self._routes.get(prefix), self._broker.route_slots
+        if route is None and (len(self._routes) >= _MAX_ROUTES or slots.used >= slots.limit):
+            # A producer with more partitions keeps the routes that it has: to replace them costs more than it saves.
+            # After many attempts they may be out of use.
             self._unlearnt += 1
             if self._unlearnt > _MAX_ROUTES:
                 self.clear()
@@ -293,14 +293,14 @@ class ProduceRoutes:
         answer, fields = found
         generation = self._broker.replicas.generation
         if route is None:
-            ProduceRoutes.of_all += 1
+            slots.occupy()
         self._routes[prefix] = _Route(
             partition, data.index, generation, version, request.acks, answer, fields, request.timeout_ms / 1000
         )
 
 
 def _answer_template(topic: ProduceRequest.TopicProduceData, version: int) -> tuple[bytearray, int]:
-    """The encoded answer to a successful request, and the position of its partition's fields."""
+    """Return the encoded response to a successful request, and the position of its partition's fields."""
     response = ProduceResponse(
         responses=[
             ProduceResponse.TopicProduceResponse(

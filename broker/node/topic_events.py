@@ -47,7 +47,7 @@ class TopicEvents:
     def _settings_changed(self, topics: Collection[str]) -> Iterator[None]:
         for partition in list(self._replicas.partitions.values()):
             if partition.topic in topics and partition.log is not None:
-                partition.log.config = self._configs.log_config(partition.topic)
+                partition.log.configure(self._configs.log_config(partition.topic))
             yield
         self._replicas.settings_changed()
 

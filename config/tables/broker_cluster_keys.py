@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gregor.config.definitions import CLUSTER_WIDE, LONG_MAX, ConfigDef
+from gregor.config.definitions import CLUSTER_WIDE, INTERNAL, LONG_MAX, RETIRED, ConfigDef
+from gregor.config.validators import at_least
 
 _W = CLUSTER_WIDE  # rows without `dynamic` are read-only
 
@@ -14,36 +15,36 @@ _METADATA_STORE = (
         "string",
         "",
         "host:port[,host:port][/chroot] of the ZooKeeper ensemble; empty keeps the metadata in an embedded store.",
-        retired=True,
+        visibility=RETIRED,
     ),
     ConfigDef(
         "zookeeper.session.timeout.ms",
         "int",
         18000,
-        "Time without a sign of life after which a broker loses its registration.",
-        retired=True,
+        "Time without a heartbeat after which ZooKeeper expires the session and the broker loses its registration.",
+        visibility=RETIRED,
     ),
     ConfigDef(
         "zookeeper.connection.timeout.ms",
         "int",
         None,
-        "How long to wait for the first connection; unset takes zookeeper.session.timeout.ms.",
-        retired=True,
+        "How long a starting broker waits for the first connection to ZooKeeper; unset: zookeeper.session.timeout.ms.",
+        visibility=RETIRED,
     ),
     ConfigDef(
         "zookeeper.set.acl",
         "boolean",
         False,
-        "Whether nodes are created with access control lists.",
-        retired=True,
+        "Whether ZooKeeper nodes are created with access control lists.",
+        visibility=RETIRED,
     ),
     ConfigDef(
         "zookeeper.max.in.flight.requests",
         "int",
         10,
-        "Unanswered requests to ZooKeeper before waiting.",
-        minimum=1,
-        retired=True,
+        "Requests to ZooKeeper without a response yet, at most.",
+        at_least(1),
+        visibility=RETIRED,
     ),
 )
 
@@ -52,16 +53,16 @@ _TRANSACTIONS = (
         "transaction.max.timeout.ms",
         "int",
         900000,
-        "Longest transaction timeout a producer may ask.",
-        minimum=1,
+        "Longest transaction timeout that a producer may request.",
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
         "transactional.id.expiration.ms",
         "int",
         604800000,
-        "An idle transactional id is forgotten after it.",
-        minimum=1,
+        "Time without a transaction after which a transactional id expires.",
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -69,7 +70,7 @@ _TRANSACTIONS = (
         "short",
         3,
         "Replicas of __transaction_state.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -77,7 +78,7 @@ _TRANSACTIONS = (
         "int",
         50,
         "Partitions of __transaction_state.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -85,7 +86,7 @@ _TRANSACTIONS = (
         "int",
         104857600,
         "Segment size of __transaction_state.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -93,15 +94,15 @@ _TRANSACTIONS = (
         "int",
         2,
         "min.insync.replicas of __transaction_state.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
         "transaction.state.log.load.buffer.size",
         "int",
         5242880,
-        "Bytes per read when one loads.",
-        minimum=1,
+        "Bytes per read while a transaction coordinator loads its transactions.",
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -109,7 +110,7 @@ _TRANSACTIONS = (
         "int",
         10000,
         "How often overdue transactions are aborted.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
@@ -117,14 +118,14 @@ _TRANSACTIONS = (
         "int",
         3600000,
         "How often expired transactional ids are removed.",
-        minimum=1,
+        at_least(1),
         no_effect=_NO_TRANSACTIONS,
     ),
     ConfigDef(
         "transaction.partition.verification.enable",
         "boolean",
         True,
-        "Whether a partition must be part of the transaction before records are taken.",
+        "Whether transactional records are refused for a partition that is not part of the transaction.",
         dynamic=_W,
         no_effect=_NO_TRANSACTIONS,
     ),
@@ -138,76 +139,91 @@ _REPLICATION = (
         "Time behind the leader after which a follower leaves the in-sync replicas.",
     ),
     ConfigDef(
-        "replica.fetch.max.bytes",
-        "int",
-        1048576,
-        "Bytes a follower asks for per partition.",
-        minimum=0,
+        "replica.fetch.max.bytes", "int", 1048576, "Bytes that a follower requests per partition, at most.", at_least(0)
     ),
     ConfigDef(
         "replica.fetch.response.max.bytes",
         "int",
         10485760,
-        "Bytes a follower asks for in all.",
-        minimum=0,
+        "Bytes that a follower requests in one fetch, at most.",
+        at_least(0),
     ),
-    ConfigDef("replica.fetch.min.bytes", "int", 1, "Bytes a follower's fetch waits for."),
-    ConfigDef("replica.fetch.wait.max.ms", "int", 500, "Longest a follower's fetch waits."),
-    ConfigDef("replica.fetch.backoff.ms", "int", 1000, "Pause after a failed fetch.", minimum=0),
+    ConfigDef("replica.fetch.min.bytes", "int", 1, "Bytes for which a fetch of a follower waits."),
+    ConfigDef("replica.fetch.wait.max.ms", "int", 500, "Longest time that a fetch of a follower waits."),
+    ConfigDef("replica.fetch.backoff.ms", "int", 1000, "Pause after a failed fetch.", at_least(0)),
     ConfigDef("replica.socket.timeout.ms", "int", 30000, "Socket timeout of a follower's requests."),
     ConfigDef("replica.socket.receive.buffer.bytes", "int", 65536, "SO_RCVBUF of a follower's connections."),
-    ConfigDef("num.replica.fetchers", "int", 1, "Fetchers per leader broker.", minimum=1, dynamic=_W),
+    ConfigDef(
+        "num.replica.fetchers", "int", 1, "Fetchers per broker that this broker fetches from.", at_least(1), dynamic=_W
+    ),
     ConfigDef(
         "replica.selector.class",
         "string",
         None,
-        "Picks the replica that a consumer reads from: the leader, or Kafka's RackAwareReplicaSelector.",
+        "Selects the replica that a consumer fetches from: unset, the leader; Kafka's RackAwareReplicaSelector, one in "
+        "the rack of the consumer.",
     ),
     ConfigDef(
         "leader.replication.throttled.rate",
         "long",
         LONG_MAX,
-        "Bytes a second that a leader sends of throttled replicas.",
-        minimum=0,
+        "Bytes per second of throttled replicas that a leader sends, at most.",
+        at_least(0),
         dynamic=_W,
-        internal=True,
+        visibility=INTERNAL,
     ),
     ConfigDef(
         "follower.replication.throttled.rate",
         "long",
         LONG_MAX,
-        "Bytes a second that a follower takes of throttled replicas.",
-        minimum=0,
+        "Bytes per second of throttled replicas that a follower fetches, at most.",
+        at_least(0),
         dynamic=_W,
-        internal=True,
+        visibility=INTERNAL,
     ),
-    ConfigDef("replica.high.watermark.checkpoint.interval.ms", "long", 5000, "How often high watermarks are saved."),
-    ConfigDef("controller.socket.timeout.ms", "int", 30000, "Socket timeout from controller to broker."),
+    ConfigDef(
+        "replica.high.watermark.checkpoint.interval.ms",
+        "long",
+        5000,
+        "How often high watermarks are written to their checkpoint file.",
+    ),
+    ConfigDef(
+        "controller.socket.timeout.ms", "int", 30000, "Socket timeout of requests between controller and brokers."
+    ),
     ConfigDef(
         "auto.leader.rebalance.enable",
         "boolean",
         True,
-        "Whether preferred leaders are restored by and by.",
+        "Whether the controller periodically elects the preferred leaders again.",
     ),
     ConfigDef(
         "leader.imbalance.check.interval.seconds",
         "long",
         300,
-        "How often that is looked at.",
-        minimum=1,
+        "How often the controller checks whether leaders are their partitions' preferred ones.",
+        at_least(1),
     ),
     ConfigDef(
         "leader.imbalance.per.broker.percentage",
         "int",
         10,
-        "Share of foreign leaders that sets it off.",
-        retired=True,
+        "Share of a broker's preferred leaderships that others hold, in percent, above which they are elected again.",
+        visibility=RETIRED,
     ),
     ConfigDef(
-        "controlled.shutdown.enable", "boolean", True, "Whether other brokers become leaders before this one stops."
+        "controlled.shutdown.enable",
+        "boolean",
+        True,
+        "Whether a stopping broker first moves its leaderships to other brokers.",
     ),
-    ConfigDef("controlled.shutdown.max.retries", "int", 3, "Attempts at that.", retired=True),
-    ConfigDef("controlled.shutdown.retry.backoff.ms", "long", 5000, "Pause between them.", retired=True),
+    ConfigDef("controlled.shutdown.max.retries", "int", 3, "Attempts of a controlled shutdown.", visibility=RETIRED),
+    ConfigDef(
+        "controlled.shutdown.retry.backoff.ms",
+        "long",
+        5000,
+        "Pause between two attempts of a controlled shutdown.",
+        visibility=RETIRED,
+    ),
 )
 
 CLUSTER_SETTINGS = (*_METADATA_STORE, *_TRANSACTIONS, *_REPLICATION)

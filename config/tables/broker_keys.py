@@ -1,14 +1,24 @@
-"""Every broker setting that gregor knows with its meaning, in Kafka's names and with Kafka's defaults.
+"""The broker settings, with Kafka's names, types, defaults and ranges.
 
-Apache Kafka 4.3.1 decides names, types, defaults and ranges; 3.9.1 those of ZooKeeper mode. On purpose different:
+They are those of Apache Kafka 4.3.1; for ZooKeeper mode, those of 3.9.1. Different on purpose:
 ``listeners`` (the loopback only), ``log.dir``, ``node.id`` (optional), ``zookeeper.connect`` (empty: the embedded
-store). Rows with ``no_effect`` change nothing here and say why; the other keys of 4.3.1 are in ``no_effect.tsv``.
+store). Rows with ``no_effect`` change nothing here and give the reason; ``no_effect.tsv`` has the other keys of 4.3.1.
 """
 
 from __future__ import annotations
 
-from gregor.config.definitions import CLUSTER_WIDE, DOUBLE_MAX, INT_MAX, LONG_MAX, PER_BROKER, ConfigDef
+from gregor.config.definitions import (
+    CLUSTER_WIDE,
+    DOUBLE_MAX,
+    INT_MAX,
+    INTERNAL,
+    LONG_MAX,
+    PER_BROKER,
+    RETIRED,
+    ConfigDef,
+)
 from gregor.config.tables.broker_cluster_keys import CLUSTER_SETTINGS
+from gregor.config.validators import at_least, between, one_of
 
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -16,24 +26,28 @@ _DEFAULT_PROTOCOL_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAI
 _W = CLUSTER_WIDE  # rows without `dynamic` are read-only
 
 _ONE_LOOP = "one event loop serves all connections, and each kind of disk work has a thread of its own"
-_NO_PURGE = "a request that is answered is forgotten at once"
+_NO_PURGE = "an answered request leaves the purgatory at once"
 _NO_REMOTE = "gregor has no remote storage"
 
 _IDENTITY = (
     ConfigDef(
-        "node.id", "int", -1, "Number of this broker in its cluster; wins over broker.id.", minimum=0, also=(-1,)
+        "node.id", "int", -1, "Number of this broker in its cluster; overrides broker.id.", at_least(0, also=(-1,))
     ),
-    ConfigDef("broker.id", "int", -1, "Number of this broker in its cluster; -1 leaves the choice to the broker."),
+    ConfigDef("broker.id", "int", -1, "Number of this broker in its cluster; -1: the broker generates one."),
     ConfigDef(
-        "broker.id.generation.enable", "boolean", True, "Whether a broker without a number may get one.", retired=True
+        "broker.id.generation.enable",
+        "boolean",
+        True,
+        "Whether a broker without a number may generate one.",
+        visibility=RETIRED,
     ),
     ConfigDef(
         "reserved.broker.max.id",
         "int",
         1000,
-        "Generated broker numbers start above this one.",
-        minimum=0,
-        retired=True,
+        "The largest number that is never generated; generated broker numbers start above it.",
+        at_least(0),
+        visibility=RETIRED,
     ),
     ConfigDef(
         "broker.rack", "string", None, "Rack or zone of this broker, for clients and for the assignment of replicas."
@@ -45,8 +59,8 @@ _NETWORK = (
         "listeners",
         "list",
         ["PLAINTEXT://localhost:9092"],
-        "NAME://host:port to listen on. An empty host means every address of the default interface, 0.0.0.0 all IPv4 "
-        "ones, [::] all; localhost both loopbacks.",
+        "NAME://host:port addresses that the broker binds. An empty host means the default interface, 0.0.0.0 all IPv4 "
+        "addresses, [::] all addresses, localhost the loopback addresses of IPv4 and IPv6.",
         dynamic=PER_BROKER,
     ),
     ConfigDef("advertised.listeners", "list", None, "Addresses that clients connect to; those of listeners if unset."),
@@ -54,32 +68,42 @@ _NETWORK = (
         "listener.security.protocol.map",
         "string",
         _DEFAULT_PROTOCOL_MAP,
-        "NAME:PROTOCOL pairs: which security protocol a listener name speaks.",
+        "NAME:PROTOCOL pairs: the security protocol of each listener name.",
         dynamic=PER_BROKER,
     ),
-    ConfigDef("inter.broker.listener.name", "string", None, "The listener that brokers use among themselves."),
+    ConfigDef(
+        "inter.broker.listener.name", "string", None, "The listener through which brokers connect to each other."
+    ),
     ConfigDef(
         "security.inter.broker.protocol",
         "string",
         "PLAINTEXT",
-        "Picks the listener among brokers by protocol when inter.broker.listener.name is unset.",
-        choices=_SECURITY_PROTOCOLS,
+        "The security protocol of the listener between brokers, when inter.broker.listener.name is unset.",
+        one_of(*_SECURITY_PROTOCOLS),
     ),
     ConfigDef(
         "control.plane.listener.name",
         "string",
         None,
-        "The listener the controller uses towards brokers.",
+        "The listener through which the controller connects to brokers.",
         no_effect="there are no other brokers",
-        retired=True,
+        visibility=RETIRED,
     ),
-    ConfigDef("socket.request.max.bytes", "int", 104857600, "Largest request frame that is taken.", minimum=1),
-    ConfigDef("socket.listen.backlog.size", "int", 50, "Connections the kernel queues before accept.", minimum=1),
-    ConfigDef("socket.send.buffer.bytes", "int", 102400, "SO_SNDBUF of a connection; -1 leaves the system's."),
-    ConfigDef("socket.receive.buffer.bytes", "int", 102400, "SO_RCVBUF of a connection; -1 leaves the system's."),
-    ConfigDef("max.connections", "int", INT_MAX, "Connections this broker holds at any time.", minimum=0, dynamic=_W),
+    ConfigDef("socket.request.max.bytes", "int", 104857600, "Largest request that is accepted.", at_least(1)),
     ConfigDef(
-        "max.connections.per.ip", "int", INT_MAX, "Connections from one address at any time.", minimum=0, dynamic=_W
+        "socket.listen.backlog.size",
+        "int",
+        50,
+        "Connections that the kernel queues before the broker accepts them.",
+        at_least(1),
+    ),
+    ConfigDef("socket.send.buffer.bytes", "int", 102400, "SO_SNDBUF of a connection; -1: the default of the system."),
+    ConfigDef(
+        "socket.receive.buffer.bytes", "int", 102400, "SO_RCVBUF of a connection; -1: the default of the system."
+    ),
+    ConfigDef("max.connections", "int", INT_MAX, "Open connections of this broker, at most.", at_least(0), dynamic=_W),
+    ConfigDef(
+        "max.connections.per.ip", "int", INT_MAX, "Open connections from one address, at most.", at_least(0), dynamic=_W
     ),
     ConfigDef(
         "max.connections.per.ip.overrides",
@@ -88,7 +112,9 @@ _NETWORK = (
         "host:count pairs: limits for single addresses instead of max.connections.per.ip.",
         dynamic=_W,
     ),
-    ConfigDef("max.connection.creation.rate", "int", INT_MAX, "New connections per second.", minimum=0, dynamic=_W),
+    ConfigDef(
+        "max.connection.creation.rate", "int", INT_MAX, "New connections per second, at most.", at_least(0), dynamic=_W
+    ),
     ConfigDef(
         "connections.max.idle.ms",
         "long",
@@ -99,25 +125,29 @@ _NETWORK = (
         "queued.max.requests",
         "int",
         500,
-        "Requests that wait, read, for an earlier one of their connection; with so many no more are read behind one.",
-        minimum=1,
+        "Requests that were read and wait for an earlier request of their connection, at most; at this number "
+        "the broker reads no request behind an unanswered one.",
+        at_least(1),
     ),
     ConfigDef(
         "queued.max.request.bytes",
         "long",
         -1,
-        "Bytes of requests read and not yet handled, over all connections; reading pauses above it. -1: no limit.",
+        "Bytes of requests that were read and not yet handled, over all connections; above it the broker stops "
+        "reading. -1: no limit.",
     ),
     ConfigDef(
-        "num.network.threads", "int", 3, "Threads that serve connections.", minimum=1, dynamic=_W, no_effect=_ONE_LOOP
+        "num.network.threads", "int", 3, "Threads that serve connections.", at_least(1), dynamic=_W, no_effect=_ONE_LOOP
     ),
-    ConfigDef("num.io.threads", "int", 8, "Threads that answer requests.", minimum=1, dynamic=_W, no_effect=_ONE_LOOP),
+    ConfigDef(
+        "num.io.threads", "int", 8, "Threads that answer requests.", at_least(1), dynamic=_W, no_effect=_ONE_LOOP
+    ),
     ConfigDef(
         "background.threads",
         "int",
         10,
         "Threads for deletion and the like.",
-        minimum=1,
+        at_least(1),
         dynamic=_W,
         no_effect=_ONE_LOOP,
     ),
@@ -125,97 +155,118 @@ _NETWORK = (
         "request.timeout.ms",
         "int",
         30000,
-        "How long this broker waits for another broker's answer.",
-        no_effect="controller.socket.timeout.ms and replica.socket.timeout.ms say how long it waits",
+        "How long this broker waits for a response of another broker.",
+        no_effect="controller.socket.timeout.ms and replica.socket.timeout.ms limit these waits",
     ),
-    ConfigDef("max.request.partition.size.limit", "int", 2000, "Partitions one describe answer may list.", minimum=1),
+    ConfigDef(
+        "max.request.partition.size.limit",
+        "int",
+        2000,
+        "Partitions in one DescribeTopicPartitions response, at most.",
+        at_least(1),
+    ),
     ConfigDef(
         "gregor.allow.unprotected",
         "boolean",
         False,
-        "Whether the broker starts, with a warning, although authorizer.class.name or zookeeper.ssl.client.enable asks "
-        "for a protection that gregor does not have.",
-        internal=True,
+        "Whether the broker starts, with a warning, although authorizer.class.name or zookeeper.ssl.client.enable "
+        "requests a protection that gregor does not have.",
+        visibility=INTERNAL,
     ),
 )
 
 _TOPICS = (
-    ConfigDef("num.partitions", "int", 1, "Partitions of a topic whose creator names no number.", minimum=1),
-    ConfigDef("default.replication.factor", "int", 1, "Replicas of a topic whose creator names no number."),
-    ConfigDef("auto.create.topics.enable", "boolean", True, "Whether asking for an unknown topic may create it."),
+    ConfigDef(
+        "num.partitions", "int", 1, "Partitions of a topic that is created without a number of partitions.", at_least(1)
+    ),
+    ConfigDef(
+        "default.replication.factor", "int", 1, "Replicas of a topic that is created without a replication factor."
+    ),
+    ConfigDef(
+        "auto.create.topics.enable", "boolean", True, "Whether a metadata request for an unknown topic may create it."
+    ),
     ConfigDef("delete.topic.enable", "boolean", True, "Whether topics may be deleted."),
-    ConfigDef("min.insync.replicas", "int", 1, "Replicas in sync that acks=all needs.", minimum=1, dynamic=_W),
+    ConfigDef(
+        "min.insync.replicas",
+        "int",
+        1,
+        "In-sync replicas that a write with acks=all needs, at least.",
+        at_least(1),
+        dynamic=_W,
+    ),
     ConfigDef(
         "unclean.leader.election.enable",
         "boolean",
         False,
-        "Whether a replica out of sync may lead when no other is left; records can be lost.",
+        "Whether a replica that is not in sync may lead when no in-sync replica is alive; records can be lost.",
         dynamic=_W,
     ),
     ConfigDef(
         "message.max.bytes",
         "int",
         1048588,
-        "Largest record batch (as stored, compressed) that is taken.",
-        minimum=0,
+        "Largest record batch (as stored, compressed) that is accepted.",
+        at_least(0),
         dynamic=_W,
     ),
     ConfigDef(
         "compression.type",
         "string",
         "producer",
-        "Codec of stored batches; producer keeps what came in.",
-        choices=_COMPRESSIONS,
+        "Codec of stored batches; producer keeps the codec of the producer.",
+        one_of(*_COMPRESSIONS),
         dynamic=_W,
     ),
     ConfigDef(
         "compression.gzip.level",
         "int",
         -1,
-        "gzip level; -1: its default.",
-        minimum=1,
-        maximum=9,
-        also=(-1,),
+        "gzip level; -1: the default of gzip.",
+        between(1, 9, also=(-1,)),
         dynamic=_W,
     ),
-    ConfigDef("compression.lz4.level", "int", 9, "lz4 level.", minimum=1, maximum=17, dynamic=_W),
-    ConfigDef("compression.zstd.level", "int", 3, "zstd level.", minimum=-131072, maximum=22, dynamic=_W),
+    ConfigDef("compression.lz4.level", "int", 9, "lz4 level.", between(1, 17), dynamic=_W),
+    ConfigDef("compression.zstd.level", "int", 3, "zstd level.", between(-131072, 22), dynamic=_W),
 )
 
 _LOG = (
     ConfigDef("log.dir", "list", ["./gregor-data"], "Data folder, when log.dirs is unset."),
-    ConfigDef("log.dirs", "list", None, "Data folders, separated by commas; unset takes log.dir."),
+    ConfigDef("log.dirs", "list", None, "Data folders, separated by commas; unset: log.dir."),
     ConfigDef(
-        "log.segment.bytes", "int", 1073741824, "Size at which a segment is closed.", minimum=1048576, dynamic=_W
+        "log.segment.bytes", "int", 1073741824, "Size at which a segment is closed.", at_least(1048576), dynamic=_W
     ),
-    ConfigDef("log.roll.ms", "long", None, "Age at which a segment is closed; unset takes log.roll.hours.", dynamic=_W),
-    ConfigDef("log.roll.hours", "int", 168, "Age at which a segment is closed, in hours.", minimum=1),
+    ConfigDef("log.roll.ms", "long", None, "Age at which a segment is closed; unset: log.roll.hours.", dynamic=_W),
+    ConfigDef("log.roll.hours", "int", 168, "Age at which a segment is closed, in hours.", at_least(1)),
     ConfigDef(
         "log.roll.jitter.ms",
         "long",
         None,
-        "Random amount taken off the age, so that segments close one by one; unset takes log.roll.jitter.hours.",
+        "Random time that the age is reduced by, so that segments do not close together; unset: log.roll.jitter.hours.",
         dynamic=_W,
     ),
-    ConfigDef("log.roll.jitter.hours", "int", 0, "As log.roll.jitter.ms, in hours.", minimum=0),
+    ConfigDef("log.roll.jitter.hours", "int", 0, "As log.roll.jitter.ms, in hours.", at_least(0)),
     ConfigDef(
         "log.retention.ms",
         "long",
         None,
-        "Age at which a closed segment is deleted, -1: never; unset takes log.retention.minutes.",
+        "Age at which a closed segment is deleted, -1: never; unset: log.retention.minutes.",
         dynamic=_W,
     ),
-    ConfigDef(
-        "log.retention.minutes", "int", None, "As log.retention.ms, in minutes; unset takes log.retention.hours."
-    ),
+    ConfigDef("log.retention.minutes", "int", None, "As log.retention.ms, in minutes; unset: log.retention.hours."),
     ConfigDef("log.retention.hours", "int", 168, "As log.retention.ms, in hours."),
-    ConfigDef("log.retention.bytes", "long", -1, "Size per partition above which it loses old segments.", dynamic=_W),
+    ConfigDef(
+        "log.retention.bytes",
+        "long",
+        -1,
+        "Size of a partition above which its oldest segments are deleted; -1: no limit.",
+        dynamic=_W,
+    ),
     ConfigDef(
         "log.local.retention.bytes",
         "long",
         -2,
-        "Local share of log.retention.bytes with remote storage; -2: the same.",
-        minimum=-2,
+        "Local share of log.retention.bytes with remote storage; -2: the same value.",
+        at_least(-2),
         dynamic=_W,
         no_effect=_NO_REMOTE,
     ),
@@ -223,205 +274,241 @@ _LOG = (
         "log.local.retention.ms",
         "long",
         -2,
-        "Local share of log.retention.ms with remote storage; -2: the same.",
-        minimum=-2,
+        "Local share of log.retention.ms with remote storage; -2: the same value.",
+        at_least(-2),
         dynamic=_W,
         no_effect=_NO_REMOTE,
     ),
-    ConfigDef("log.retention.check.interval.ms", "long", 300000, "How often retention looks.", minimum=1),
+    ConfigDef("log.retention.check.interval.ms", "long", 300000, "How often retention is checked.", at_least(1)),
     ConfigDef(
         "log.cleanup.policy",
         "list",
         ["delete"],
-        "What happens to old segments: delete, compact (the last value per key stays), both, or neither.",
-        choices=("compact", "delete"),
+        "Treatment of old segments: delete, compact (keep the last value of each key), both, or neither.",
+        one_of("compact", "delete"),
         dynamic=_W,
     ),
     ConfigDef(
         "log.index.size.max.bytes",
         "int",
         10485760,
-        "Largest index; a full one closes the segment.",
-        minimum=4,
+        "Largest index file; a full index closes the segment.",
+        at_least(4),
         dynamic=_W,
     ),
     ConfigDef(
-        "log.index.interval.bytes", "int", 4096, "Bytes of log per index entry, at least.", minimum=0, dynamic=_W
+        "log.index.interval.bytes",
+        "int",
+        4096,
+        "Bytes of log between two index entries, at least.",
+        at_least(0),
+        dynamic=_W,
     ),
     ConfigDef(
         "log.segment.delete.delay.ms",
         "long",
         60000,
-        "How long a removed segment's file stays on disk under another name.",
-        minimum=0,
+        "How long the files of a deleted segment stay on disk, with the suffix .deleted.",
+        at_least(0),
         dynamic=_W,
     ),
-    ConfigDef("log.preallocate", "boolean", False, "Whether a new segment gets its full size on disk.", dynamic=_W),
+    ConfigDef(
+        "log.preallocate", "boolean", False, "Whether the file of a new segment is allocated in full.", dynamic=_W
+    ),
     ConfigDef(
         "log.message.timestamp.type",
         "string",
         "CreateTime",
-        "Whose clock stamps a record: the producer's or the broker's.",
-        choices=("CreateTime", "LogAppendTime"),
+        "Source of the timestamp of a record: the producer (CreateTime) or the broker (LogAppendTime).",
+        one_of("CreateTime", "LogAppendTime"),
         dynamic=_W,
     ),
     ConfigDef(
         "log.message.timestamp.before.max.ms",
         "long",
         LONG_MAX,
-        "A record older than this is refused.",
-        minimum=0,
+        "Age above which a record is refused.",
+        at_least(0),
         dynamic=_W,
     ),
     ConfigDef(
         "log.message.timestamp.after.max.ms",
         "long",
         3600000,
-        "A record this far in the future is refused.",
-        minimum=0,
+        "How far the timestamp of a record may be in the future; a later one is refused.",
+        at_least(0),
         dynamic=_W,
     ),
     ConfigDef(
-        "log.flush.interval.messages", "long", LONG_MAX, "Records between forced writes to disk.", minimum=1, dynamic=_W
+        "log.flush.interval.messages",
+        "long",
+        LONG_MAX,
+        "Records between forced writes to disk.",
+        at_least(1),
+        dynamic=_W,
     ),
     ConfigDef(
         "log.flush.interval.ms",
         "long",
         None,
-        "Longest a record stays only in the page cache; unset takes log.flush.scheduler.interval.ms.",
+        "Longest time that a record stays only in the page cache; unset: log.flush.scheduler.interval.ms.",
         dynamic=_W,
     ),
-    ConfigDef("log.flush.scheduler.interval.ms", "long", LONG_MAX, "How often log.flush.interval.ms is looked at."),
     ConfigDef(
-        "log.flush.offset.checkpoint.interval.ms", "int", 60000, "How often recovery points are saved.", minimum=0
+        "log.flush.scheduler.interval.ms", "long", LONG_MAX, "How often logs are checked against log.flush.interval.ms."
+    ),
+    ConfigDef(
+        "log.flush.offset.checkpoint.interval.ms",
+        "int",
+        60000,
+        "How often recovery points are written to their checkpoint file.",
+        at_least(0),
     ),
     ConfigDef(
         "log.flush.start.offset.checkpoint.interval.ms",
         "int",
         60000,
-        "How often log starts are saved.",
-        minimum=0,
-        no_effect="log starts are saved together with recovery points",
+        "How often log start offsets are written to their checkpoint file.",
+        at_least(0),
+        no_effect="log start offsets are written together with recovery points",
     ),
     ConfigDef(
         "num.recovery.threads.per.data.dir",
         "int",
         2,
-        "Processes per data folder that help with recovery at start, if there are processors for them.",
-        minimum=1,
+        "Processes per data folder that recover logs at start, as far as there are processors for them.",
+        at_least(1),
         dynamic=_W,
     ),
     ConfigDef(
         "log.initial.task.delay.ms",
         "long",
         30000,
-        "Wait before the periodic log tasks start.",
-        minimum=0,
-        internal=True,
+        "Time before the first run of the periodic log tasks.",
+        at_least(0),
+        visibility=INTERNAL,
         no_effect="the periodic log tasks begin at once",
     ),
     ConfigDef(
         "log.dir.failure.timeout.ms",
         "long",
         30000,
-        "Time to report a failed data folder.",
-        minimum=1,
+        "Time within which a failed data folder must be reported to the controller.",
+        at_least(1),
         no_effect="no notification is needed: the controller is in the same process",
     ),
 )
 
 _CLEANER = (
-    ConfigDef("log.cleaner.enable", "boolean", True, "Whether compacted topics are compacted."),
-    ConfigDef("log.cleaner.threads", "int", 1, "Workers that compact.", minimum=0, dynamic=_W),
+    ConfigDef(
+        "log.cleaner.enable",
+        "boolean",
+        True,
+        "Whether the log cleaner runs and compacts topics with cleanup.policy=compact.",
+    ),
+    ConfigDef("log.cleaner.threads", "int", 1, "Workers that compact logs.", at_least(0), dynamic=_W),
     ConfigDef(
         "log.cleaner.backoff.ms",
         "long",
         15000,
-        "Pause when nothing is to compact.",
-        minimum=0,
+        "Pause after a run that found no log to compact.",
+        at_least(0),
         dynamic=_W,
     ),
     ConfigDef(
         "log.cleaner.dedupe.buffer.size",
         "long",
         134217728,
-        "Memory of all key maps, in bytes.",
+        "Memory of the key maps of all workers, in bytes.",
         dynamic=_W,
     ),
     ConfigDef(
         "log.cleaner.io.buffer.size",
         "int",
         524288,
-        "Read and write buffers, in bytes.",
-        minimum=0,
+        "Memory of the read and write buffers, in bytes.",
+        at_least(0),
         dynamic=_W,
     ),
-    ConfigDef(
-        "log.cleaner.io.buffer.load.factor",
-        "double",
-        0.9,
-        "How full a key map may get.",
-        dynamic=_W,
-    ),
+    ConfigDef("log.cleaner.io.buffer.load.factor", "double", 0.9, "Share of a key map that may be used.", dynamic=_W),
     ConfigDef(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "long",
         LONG_MAX,
-        "Bytes a second that moves between data folders may take; 0 holds them up.",
-        minimum=0,
+        "Bytes per second of moves between data folders, at most; 0 pauses the moves.",
+        at_least(0),
         dynamic=_W,
-        internal=True,
+        visibility=INTERNAL,
     ),
     ConfigDef(
         "log.cleaner.io.max.bytes.per.second",
         "double",
         DOUBLE_MAX,
-        "Most bytes read and written a second.",
+        "Bytes per second that the log cleaner reads and writes, at most.",
         dynamic=_W,
     ),
     ConfigDef(
         "log.cleaner.min.cleanable.ratio",
         "double",
         0.5,
-        "Share of a log not yet compacted from which it is compacted.",
-        minimum=0,
-        maximum=1,
+        "Share of a log that is not compacted yet at which its compaction is due.",
+        between(0, 1),
         dynamic=_W,
     ),
     ConfigDef(
-        "log.cleaner.delete.retention.ms", "long", 86400000, "How long a delete marker stays.", minimum=0, dynamic=_W
+        "log.cleaner.delete.retention.ms",
+        "long",
+        86400000,
+        "How long compaction keeps a delete marker.",
+        at_least(0),
+        dynamic=_W,
     ),
     ConfigDef(
-        "log.cleaner.min.compaction.lag.ms", "long", 0, "A record younger than this stays.", minimum=0, dynamic=_W
+        "log.cleaner.min.compaction.lag.ms",
+        "long",
+        0,
+        "Age below which compaction leaves a record alone.",
+        at_least(0),
+        dynamic=_W,
     ),
     ConfigDef(
         "log.cleaner.max.compaction.lag.ms",
         "long",
         LONG_MAX,
-        "A record older than this makes its log due for compaction.",
-        minimum=1,
+        "Age of a record that is not compacted yet at which the compaction of its log is due.",
+        at_least(1),
         dynamic=_W,
     ),
 )
 
 _FETCH_AND_PRODUCERS = (
-    ConfigDef("fetch.max.bytes", "int", 57671680, "Most bytes of records in one fetch answer.", minimum=1024),
-    ConfigDef("max.incremental.fetch.session.cache.slots", "int", 1000, "Incremental fetch sessions held.", minimum=0),
+    ConfigDef("fetch.max.bytes", "int", 57671680, "Bytes of records in one fetch response, at most.", at_least(1024)),
     ConfigDef(
-        "fetch.purgatory.purge.interval.requests", "int", 1000, "Parked fetches between clean-ups.", no_effect=_NO_PURGE
+        "max.incremental.fetch.session.cache.slots",
+        "int",
+        1000,
+        "Incremental fetch sessions that the broker keeps, at most.",
+        at_least(0),
+    ),
+    ConfigDef(
+        "fetch.purgatory.purge.interval.requests",
+        "int",
+        1000,
+        "Delayed fetches between two clean-ups of the purgatory.",
+        no_effect=_NO_PURGE,
     ),
     ConfigDef(
         "producer.purgatory.purge.interval.requests",
         "int",
         1000,
-        "Parked produces between clean-ups.",
+        "Delayed produce requests between two clean-ups of the purgatory.",
         no_effect=_NO_PURGE,
     ),
     ConfigDef(
         "delete.records.purgatory.purge.interval.requests",
         "int",
         1,
-        "As above, for record deletions.",
+        "Delayed record deletions between two clean-ups of the purgatory.",
         no_effect=_NO_PURGE,
     ),
     ConfigDef(
@@ -429,50 +516,67 @@ _FETCH_AND_PRODUCERS = (
         "int",
         86400000,
         "Time without a batch after which the state of an idempotent producer is removed.",
-        minimum=1,
+        at_least(1),
         dynamic=_W,
     ),
     ConfigDef(
         "producer.id.expiration.check.interval.ms",
         "int",
         600000,
-        "How often such producers are looked for.",
-        minimum=1,
-        internal=True,
+        "How often expired producer states are removed.",
+        at_least(1),
+        visibility=INTERNAL,
     ),
 )
 
 _GROUPS = (
-    ConfigDef("group.initial.rebalance.delay.ms", "int", 3000, "Wait for more members when a new group forms."),
-    ConfigDef("group.min.session.timeout.ms", "int", 6000, "Shortest session timeout a member may ask for."),
-    ConfigDef("group.max.session.timeout.ms", "int", 1800000, "Longest session timeout a member may ask for."),
-    ConfigDef("group.max.size", "int", INT_MAX, "Most members in a group.", minimum=1),
-    ConfigDef("offset.metadata.max.bytes", "int", 4096, "Longest text that goes with a committed offset."),
-    ConfigDef("offsets.load.buffer.size", "int", 5242880, "Bytes per read when a coordinator loads.", minimum=1),
-    ConfigDef("offsets.topic.replication.factor", "short", 3, "Replicas of __consumer_offsets.", minimum=1),
-    ConfigDef("offsets.topic.num.partitions", "int", 50, "Partitions of __consumer_offsets.", minimum=1),
-    ConfigDef("offsets.topic.segment.bytes", "int", 104857600, "Segment size of __consumer_offsets.", minimum=1),
+    ConfigDef(
+        "group.initial.rebalance.delay.ms",
+        "int",
+        3000,
+        "How long a new group waits for more members before its first rebalance.",
+    ),
+    ConfigDef("group.min.session.timeout.ms", "int", 6000, "Shortest session timeout that a member may request."),
+    ConfigDef("group.max.session.timeout.ms", "int", 1800000, "Longest session timeout that a member may request."),
+    ConfigDef("group.max.size", "int", INT_MAX, "Members of a group, at most.", at_least(1)),
+    ConfigDef("offset.metadata.max.bytes", "int", 4096, "Longest metadata text of a committed offset, in bytes."),
+    ConfigDef(
+        "offsets.load.buffer.size", "int", 5242880, "Bytes per read while a coordinator loads its groups.", at_least(1)
+    ),
+    ConfigDef("offsets.topic.replication.factor", "short", 3, "Replicas of __consumer_offsets.", at_least(1)),
+    ConfigDef("offsets.topic.num.partitions", "int", 50, "Partitions of __consumer_offsets.", at_least(1)),
+    ConfigDef("offsets.topic.segment.bytes", "int", 104857600, "Segment size of __consumer_offsets.", at_least(1)),
     ConfigDef(
         "offsets.topic.compression.codec",
         "int",
         0,
         "Codec number of __consumer_offsets; 0: none.",
-        no_effect="committed offsets are stored as they are",
+        no_effect="committed offsets are stored without compression",
     ),
     ConfigDef(
-        "offsets.retention.minutes", "int", 10080, "How long offsets outlive their group's last member.", minimum=1
+        "offsets.retention.minutes",
+        "int",
+        10080,
+        "How long committed offsets are kept after the last member has left the group.",
+        at_least(1),
     ),
     ConfigDef(
-        "offsets.retention.check.interval.ms", "long", 600000, "How often expired offsets are looked for.", minimum=1
+        "offsets.retention.check.interval.ms", "long", 600000, "How often expired offsets are removed.", at_least(1)
     ),
-    ConfigDef("offsets.commit.timeout.ms", "int", 5000, "How long a commit waits for its replicas.", minimum=1),
+    ConfigDef(
+        "offsets.commit.timeout.ms",
+        "int",
+        5000,
+        "How long an offset commit waits for the in-sync replicas.",
+        at_least(1),
+    ),
     ConfigDef(
         "offsets.commit.required.acks",
         "short",
         -1,
-        "Acknowledgements a commit waits for; only -1 is served.",
-        retired=True,
-        no_effect="a commit always waits for all replicas in sync",
+        "Acknowledgements that an offset commit waits for; -1: all in-sync replicas.",
+        visibility=RETIRED,
+        no_effect="an offset commit always waits for all in-sync replicas",
     ),
 )
 
@@ -491,8 +595,8 @@ BROKER_KEYS: dict[str, ConfigDef] = {
     for definition in group
 }
 
-# Keys that set the same thing, the first of highest rank; the later ones count only while the earlier are unset.
-# (node.id over broker.id and log.dirs over log.dir too, but those are never described as synonyms.)
+# Keys of one setting, the first of highest rank; a later one counts only while the earlier ones are unset. (node.id
+# and broker.id, log.dirs and log.dir have such ranks too, but are not described as synonyms.)
 BROKER_SYNONYMS: tuple[tuple[str, ...], ...] = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.ms", "log.roll.hours"),
@@ -502,7 +606,7 @@ BROKER_SYNONYMS: tuple[tuple[str, ...], ...] = (
 
 
 def broker_synonyms(key: str) -> tuple[str, ...]:
-    """The broker keys that decide ``key`` together, by falling rank; ``(key,)`` when it stands alone."""
+    """Return the broker keys that set the same as ``key``, by falling rank; ``(key,)`` if there are no others."""
     for group in BROKER_SYNONYMS:
         if key in group:
             return group

@@ -1,6 +1,6 @@
 """Settings of client metrics subscriptions (CLIENT_METRICS resources, KIP-714), as Apache Kafka 4.3.1 checks them.
 
-They are checked, kept and described. No client is asked for its metrics yet.
+They are checked, kept and described. The broker does not request metrics of clients yet.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from gregor.config.definitions import ConfigDef, ConfigError
 
-_NO_EFFECT = "clients are not asked for metrics yet"
+_NO_EFFECT = "gregor does not request metrics of clients yet"
 _MATCHED = (
     "client_instance_id",
     "client_id",
@@ -23,19 +23,25 @@ _MATCHED = (
 CLIENT_METRICS_KEYS: dict[str, ConfigDef] = {
     definition.key: definition
     for definition in (
-        ConfigDef("interval.ms", "int", 300000, "How often a client sends them.", no_effect=_NO_EFFECT),
-        ConfigDef("match", "list", [], "name=pattern of the clients that are asked; empty: all.", no_effect=_NO_EFFECT),
+        ConfigDef("interval.ms", "int", 300000, "How often a client sends its metrics.", no_effect=_NO_EFFECT),
+        ConfigDef(
+            "match",
+            "list",
+            [],
+            "name=pattern of the clients whose metrics are requested; empty: all.",
+            no_effect=_NO_EFFECT,
+        ),
         ConfigDef("metrics", "list", [], "Prefixes of the metrics to send; * means all.", no_effect=_NO_EFFECT),
     )
 }
 
 
 class UnknownClientMetricsKey(ConfigError):
-    """No such setting, or an interval out of range: Apache Kafka has another error code for these two."""
+    """The setting is unknown, or the interval out of range: Apache Kafka has its own error code for these two."""
 
 
 def check_client_metrics(texts: Mapping[str, str]) -> None:
-    """ConfigError, UnknownClientMetricsKey in its two cases, unless a subscription may have these settings."""
+    """Raise ConfigError, or UnknownClientMetricsKey in its two cases, unless these settings are legal."""
     for key, text in texts.items():
         definition = CLIENT_METRICS_KEYS.get(key)
         if definition is None:

@@ -1,6 +1,6 @@
 """Settings of single groups (GROUP resources, KIP-848 and after), in the names, types and ranges of Apache Kafka 4.3.1.
 
-They are checked, kept and described; none acts yet, because they belong to the group protocols after the classic one.
+They are checked, kept and described; none has an effect yet, as they belong to newer protocols than the classic one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 
 from gregor.config.broker import BrokerConfig, nearest_key_hint
 from gregor.config.definitions import ConfigDef, ConfigError
-from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.no_effect_keys import keys_without_effect
+from gregor.config.validators import ANY_VALUE, ConfigValue, Form, Validator, at_least, one_of
 
 _WITHOUT = {
     "consumer": "gregor serves classic groups only (KIP-848 is not built)",
@@ -22,38 +23,39 @@ _HEARTBEAT_MS, _SESSION_MS = 5000, 45000
 _DURATION = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
 
 
-def _check_reset(text: str) -> str | None:
-    if text in ("latest", "earliest") or _DURATION.fullmatch(text):
-        return None
-    return "must be latest, earliest or by_duration:PnDTnHnMn.nS"
+def _is_reset(value: ConfigValue) -> bool:
+    return value in ("latest", "earliest") or _DURATION.fullmatch(str(value)) is not None
 
 
-def _group(key: str, type: str, default: Any, help: str, **limits: Any) -> ConfigDef:
+_RESET = Form(_is_reset, "latest, earliest or by_duration:PnDTnHnMn.nS")
+
+
+def _group(key: str, type: str, default: ConfigValue, help: str, validator: Validator = ANY_VALUE) -> ConfigDef:
     synonym = f"group.{key}"
     return ConfigDef(
         key,
         type,
         default,
         help,
+        validator,
         no_effect=_WITHOUT[key.partition(".")[0]],
-        broker_synonyms=(synonym,) if synonym in inert_keys() else (),
-        **limits,
+        broker_synonyms=(synonym,) if synonym in keys_without_effect() else (),
     )
 
 
 def _timing(kind: str) -> tuple[ConfigDef, ...]:
-    """What the three protocols have in common."""
+    """Return the settings that each of the three protocols has."""
     return (
-        _group(f"{kind}.assignment.interval.ms", "int", 1000, "Least time between two assignments.", minimum=0),
+        _group(f"{kind}.assignment.interval.ms", "int", 1000, "Shortest time between two assignments.", at_least(0)),
         _group(
-            f"{kind}.heartbeat.interval.ms", "int", _HEARTBEAT_MS, "How often a member sends a heartbeat.", minimum=1
+            f"{kind}.heartbeat.interval.ms", "int", _HEARTBEAT_MS, "How often a member sends a heartbeat.", at_least(1)
         ),
         _group(
             f"{kind}.session.timeout.ms",
             "int",
             _SESSION_MS,
             "Time without a heartbeat after which a member is removed.",
-            minimum=1,
+            at_least(1),
         ),
     )
 
@@ -61,34 +63,48 @@ def _timing(kind: str) -> tuple[ConfigDef, ...]:
 _DEFINITIONS = (
     *_timing("consumer"),
     *_timing("streams"),
-    _group("streams.initial.rebalance.delay.ms", "int", 3000, "Wait for more members of a new group.", minimum=0),
-    _group("streams.num.standby.replicas", "int", 0, "Standby copies of each task.", minimum=0),
+    _group(
+        "streams.initial.rebalance.delay.ms", "int", 3000, "How long a new group waits for more members.", at_least(0)
+    ),
+    _group("streams.num.standby.replicas", "int", 0, "Standby copies of each task.", at_least(0)),
     *_timing("share"),
     _group(
         "share.auto.offset.reset",
         "string",
         "latest",
-        "Where a new group begins: latest, earliest, or a time before now (by_duration:PnDTnHnMn.nS).",
-        check=_check_reset,
+        "Offset at which a new group starts: latest, earliest, or a time before now (by_duration:PnDTnHnMn.nS).",
+        _RESET,
     ),
-    _group("share.delivery.count.limit", "int", 5, "How often a record is handed out.", minimum=2),
+    _group("share.delivery.count.limit", "int", 5, "Deliveries of a record, at most.", at_least(2)),
     _group(
         "share.isolation.level",
         "string",
         "read_uncommitted",
-        "Whether records of transactions are handed out before they are committed.",
-        choices=("read_committed", "read_uncommitted"),
+        "Whether records of transactions are delivered before they are committed.",
+        one_of("read_committed", "read_uncommitted"),
     ),
-    _group("share.partition.max.record.locks", "int", 2000, "Records handed out at a time per partition.", minimum=100),
-    _group("share.record.lock.duration.ms", "int", 30000, "How long a record is kept for one member.", minimum=1000),
-    _group("share.renew.acknowledge.enable", "boolean", True, "Whether a member may keep a record for longer."),
+    _group(
+        "share.partition.max.record.locks",
+        "int",
+        2000,
+        "Records of a partition that are delivered and not acknowledged yet, at most.",
+        at_least(100),
+    ),
+    _group(
+        "share.record.lock.duration.ms",
+        "int",
+        30000,
+        "How long a delivered record is locked for its member.",
+        at_least(1000),
+    ),
+    _group("share.renew.acknowledge.enable", "boolean", True, "Whether a member may renew the lock of a record."),
 )
 
 GROUP_KEYS: dict[str, ConfigDef] = {definition.key: definition for definition in _DEFINITIONS}
 
 
 def check_group(texts: Mapping[str, str], broker: BrokerConfig) -> None:
-    """ConfigError unless a group may have these settings of its own beside this broker's limits for groups."""
+    """Raise ConfigError unless these settings of a group are legal and within this broker's limits for groups."""
     values: dict[str, Any] = {}
     for key, text in texts.items():
         definition = GROUP_KEYS.get(key)
@@ -106,12 +122,12 @@ def check_group(texts: Mapping[str, str], broker: BrokerConfig) -> None:
 
 
 def _check_limits(key: str, value: Any, broker: BrokerConfig) -> None:
-    """The broker's group.<kind>.min.<setting> and .max.<setting>, where it has them."""
+    """Check a value against the broker's group.<kind>.min.<setting> and .max.<setting>, where they exist."""
     kind, _, setting = key.partition(".")
     setting = {"num.standby.replicas": "standby.replicas"}.get(setting, setting)
     for bound in ("min", "max"):
         limit_key = f"group.{kind}.{bound}.{setting}"
-        if limit_key not in inert_keys():
+        if limit_key not in keys_without_effect():
             continue
         limit = broker.value_without_effect(limit_key)
         if value < limit if bound == "min" else value > limit:

@@ -1,7 +1,7 @@
-"""Broker settings of older releases of Apache Kafka without effect here: any stock server.properties starts gregor.
+"""Broker settings of older releases of Apache Kafka, without effect here: gregor starts with any stock file.
 
-Names of 3.9.1 (ZooKeeper mode) and of older brokers' stock files; those of 4.3.1 are in ``broker_keys.py`` and, where
-they change nothing, in ``no_effect.tsv``.
+The names are those of 3.9.1 (ZooKeeper mode) and of older brokers' stock files; ``broker_keys.py`` has those of 4.3.1,
+``no_effect.tsv`` those of them without effect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type zookeeper.sync.t
 
 NO_EFFECT_KEYS = frozenset(_NAMES.split())
 
-# Open families: plug-ins' own settings and per-listener forms of known settings.
+# Prefixes of open families: settings of plug-ins, and known settings of single listeners.
 NO_EFFECT_PREFIXES = (
     "listener.name.",
     "rlmm.config.",

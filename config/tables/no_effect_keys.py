@@ -1,8 +1,8 @@
-"""Broker settings of Apache Kafka 4.3.1 that change nothing here: checked, kept and described, and each says why.
+"""Broker settings of Apache Kafka 4.3.1 without effect here: checked, kept and described, each with a reason.
 
-They stand in ``no_effect.tsv``, one a line: key, type, default, minimum, maximum, choices, who may alter it, whether it
-is internal, why it is without effect, help. A default of ``null`` is none. The file is read when the first of them is
-set or described: a broker that starts without them does not hold them.
+``no_effect.tsv`` has one per line: key, type, default, minimum, maximum, choices, ``dynamic``, whether it is internal,
+the reason, help. ``null`` stands for no default. The file is read when the first of these settings is set or
+described, so that a broker without them does not hold them in memory.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from gregor.config.definitions import ConfigDef
+from gregor.config.definitions import INTERNAL, LISTED, ConfigDef
+from gregor.config.validators import ANY_VALUE, Validator, at_least, between, one_of
 
 NULL = "null"
 
 
 @functools.cache
-def inert_keys() -> dict[str, ConfigDef]:
-    """Return all of them by name."""
+def keys_without_effect() -> dict[str, ConfigDef]:
+    """Return the settings of the file by key."""
     lines = Path(__file__).with_name("no_effect.tsv").read_text("utf-8").splitlines()
     definitions = [_definition(*line.split("\t")) for line in lines if not line.startswith("#")]
     return {definition.key: definition for definition in definitions}
@@ -40,11 +41,9 @@ def _definition(
         type,
         None,
         help,
-        minimum=_number(minimum),
-        maximum=_number(maximum),
-        choices=tuple(choices.split("|")) if choices else (),
+        validator=_validator(minimum, maximum, choices),
         dynamic=dynamic,
-        internal=bool(internal),
+        visibility=INTERNAL if internal else LISTED,
         no_effect=reason,
     )
     if default != NULL:
@@ -52,7 +51,13 @@ def _definition(
     return definition
 
 
-def _number(text: str) -> int | float | None:
-    if not text:
-        return None
+def _validator(minimum: str, maximum: str, choices: str) -> Validator:
+    if choices:
+        return one_of(*choices.split("|"))
+    if not minimum:
+        return ANY_VALUE
+    return between(_number(minimum), _number(maximum)) if maximum else at_least(_number(minimum))
+
+
+def _number(text: str) -> int | float:
     return float(text) if "." in text else int(text)

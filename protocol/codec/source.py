@@ -7,6 +7,7 @@ from typing import Any
 from gregor.protocol.codec import primitives
 from gregor.protocol.codec.model import FIXED_SIZES, Field, Message, Struct
 from gregor.protocol.errors import MalformedMessage
+from gregor.protocol.turns import ITEMS_PER_STEP
 
 # The functions and values that generated code may use, by their names there.
 RUNTIME: dict[str, Any] = {
@@ -39,10 +40,8 @@ RUNTIME: dict[str, Any] = {
     },
 }
 
-ELEMENTS_PER_STEP = 64
-"""Structs or strings: 64 of them last some 0.2 ms."""
 NUMBERS_PER_STEP = 4096
-"""Of arrays of plain numbers, which one struct call encodes or decodes."""
+"""Numbers that one struct call converts: an array of plain numbers has no loop in which ITEMS_PER_STEP could count."""
 
 
 class Source:
@@ -98,7 +97,7 @@ class Source:
         """Write the lines that end a step after some elements; they belong into the loop over an array."""
         if self.in_steps:
             self.line("count += 1")
-            self.line(f"if not count % {ELEMENTS_PER_STEP}: yield")
+            self.line(f"if not count % {ITEMS_PER_STEP}: yield")
 
     def fresh(self, prefix: str) -> str:
         """Return a local name that is not in use."""

@@ -88,8 +88,7 @@ class Partition:
 
         Its HW comes from a checkpoint; recovery may have truncated the log below it, retention advanced the start.
         """
-        offsets = log.offsets
-        offsets.high_watermark = min(max(offsets.high_watermark, offsets.log_start_offset), offsets.log_end_offset)
+        log.restore_high_watermark(log.high_watermark)
         self.log = log
 
     def accept_topic_id(self, topic_id: Uuid) -> bool:

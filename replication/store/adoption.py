@@ -33,8 +33,10 @@ class FoundLog(Protocol):
     topic: str
     partition: int
     topic_id: Uuid
-    cleaned_offset: int | None
-    """Up to where it was compacted; None if never."""
+
+    @property
+    def cleaned_offset(self) -> int | None:
+        """Up to where it was compacted; None if never."""
 
     def latest_epoch(self) -> int | None: ...
 

@@ -240,7 +240,13 @@ class CleaningRun:
             yield base_offset, size_bytes, following
 
     def _batches(self, segment: Segment, position: int) -> Iterator[RecordBatch]:
-        """Views into a window of the file; each is good until the next one is requested. Raises CorruptBatch."""
+        """Yield views into a window of the file; each is valid until the next one is requested. Raises CorruptBatch.
+
+        Offsets that go back are refused as well. Apache Kafka's cleaner rewrites such a segment. But the base offset
+        lies outside the checksum, so these offsets are damage that nothing else has noticed: the map of last offsets
+        would then remove for good records that are not superseded, and the indexes of the new segment could not be
+        searched. Refused, the log stays as it is and the partition is reported as uncleanable.
+        """
 
         def read(size_bytes: int, at: int) -> bytes:
             window = segment.log.read(size_bytes, at)

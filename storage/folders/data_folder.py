@@ -96,7 +96,8 @@ class DataFolder:
         self.failure: Exception | None = None
         """Why nothing in it is served any more; None as long as it is in use. Ends only with the next start."""
         self.full = False
-        """Whether the volume had no room when it was last written to (gregor.broker.jobs.disk_watch)."""
+        """Whether the volume had no room when it was last written to (gregor.broker.jobs.disk_watch). Changed by
+        `mark_full` and `mark_writable` only."""
         self.partitions_count = 0
         self.recovery_points: Offsets = {}
         self.log_start_offsets: Offsets = {}
@@ -119,6 +120,14 @@ class DataFolder:
 
     # Room
 
+    def mark_full(self) -> None:
+        """Note that the volume has no room."""
+        self.full = True
+
+    def mark_writable(self) -> None:
+        """Note that the volume has room again."""
+        self.full = False
+
     def keep_reserve(self) -> None:
         """Sets some room aside for what must be written on a full disk: checkpoints, metadata, a clean stop. May run on
         a thread. On a disk that is full already it takes what it gets; no room at all is no error."""
@@ -133,8 +142,9 @@ class DataFolder:
         with suppress(OSError):
             self._files.unlink(self._reserve_path)
 
-    def takes(self, size_bytes: int) -> bool:
-        """Whether so much could be written now: the volume may have room, and this user none. May run on a thread."""
+    def has_room_for(self, size_bytes: int) -> bool:
+        """Return whether so much can be written now: the volume may have room that a quota denies to this user. May run
+        on a thread."""
         path = f"{self.path}/{PROBE_FILE}"
         try:
             self._files.reserve(path, size_bytes)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from posixpath import basename, dirname
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gregor.config.topic import LogConfig
 from gregor.protocol.errors import KafkaError
@@ -17,8 +17,9 @@ from gregor.storage.folders.log_table import PendingFolder
 from gregor.storage.folders.move import MOVED_FILE
 from gregor.storage.folders.names import FolderKind, folder_name, marked_folder_name, parse_folder_name
 from gregor.storage.fs.disk_errors import BROKEN
+from gregor.storage.log.contents import LogIdentity
 from gregor.storage.log.log import Log
-from gregor.storage.recovery.recovery import FolderLoader, is_segment_name, unchecked_bytes
+from gregor.storage.recovery.recovery import FolderLoader, LogCheckpoint, is_segment_name, unchecked_bytes
 
 if TYPE_CHECKING:
     from gregor.config.broker import BrokerConfig
@@ -62,9 +63,19 @@ class LoadProgress:
 class ScanHelper(Protocol):
     """Another process that checks segments."""
 
-    def takes(self, path: str, scan: Scan, left_bytes: int) -> bool:
-        """Whether it goes on with the walk over this .log file: the scan is `away` until it `is_over` then, or until it
-        is to be gone on with here after all. `left_bytes`: what is to be checked in all partitions together."""
+    def accepts(self, path: str, scan: Scan, left_bytes: int) -> bool:
+        """Return whether the process continues the walk over this .log file. The scan `is_delegated` then until it
+        `is_over`, or until the walk must be continued here after all. `left_bytes` are still to be checked in all
+        partitions together."""
+
+
+class FailureHandlers(NamedTuple):
+    """Where errors of the disk go that logs meet."""
+
+    on_log_error: Callable[[Log, OSError], None]
+    """Called by a log with each error of the operating system, during loading and after it."""
+    on_disk_failure: Callable[[DataFolder, OSError], None]
+    """Called when a disk fails while logs are loaded from it: the data folder is not to be used any more."""
 
 
 class _Loading:
@@ -98,12 +109,8 @@ class LogLoader:
         moves: LogMoves,
         checkpoints: LogCheckpoints,
         scan_helper: ScanHelper | None,
-        *,
-        on_error: Callable[[Log, OSError], None],
-        on_disk_failure: Callable[[DataFolder, OSError], None],
+        failures: FailureHandlers,
     ) -> None:
-        """`on_error` is that of the logs. `on_disk_failure` is called when a disk fails while logs are loaded from it:
-        the data folder is to be given up."""
         self._files = files
         self._clock_ms = clock_ms
         self._folders = folders
@@ -111,19 +118,26 @@ class LogLoader:
         self._moves = moves
         self._checkpoints = checkpoints
         self._scan_helper = scan_helper
-        self._on_error = on_error
-        self._on_disk_failure = on_disk_failure
+        self._failures = failures
         self._default_config = LogConfig.defaults(config)
         self._ends_at_gaps = bool(config["zookeeper.connect"])
         """In a cluster others may have replicas: records that a power cut took from the middle of a log can be had
         again from them, if it ends where they are missing. With a gap it would count as one that has them all."""
-        self._away: list[tuple[_Loading, Generator[int, None, Log]]] = []
-        self.producer_expiration_ms: int = config["producer.id.expiration.ms"]
+        self._delegated: list[tuple[_Loading, Generator[int, None, Log]]] = []
+        self._producer_expiration_ms: int = config["producer.id.expiration.ms"]
         self.progress = LoadProgress()
         self.listed = False
         """Whether `load` has come so far that the table has every partition."""
         self.waits = False
         """Whether `load` has nothing to do but to wait for its helper."""
+
+    @property
+    def producer_expiration_ms(self) -> int:
+        return self._producer_expiration_ms
+
+    def forget_producers_after(self, expiration_ms: int) -> None:
+        """Apply another producer.id.expiration.ms to the logs that are loaded or created from now on."""
+        self._producer_expiration_ms = expiration_ms
 
     def load(self, topic_config: Callable[[str], LogConfig] | None = None) -> Iterator[Log | None]:
         """Load every partition's folder, those with the least to check first.
@@ -145,7 +159,7 @@ class LogLoader:
             loading = _Loading(key, pending)
             yield from self._go_on(loading, self._steps(loading, topic_config))
             yield from self._return()
-        while self._away:
+        while self._delegated:
             self.waits = True
             yield None
             self.waits = False
@@ -235,25 +249,25 @@ class LogLoader:
         loading.loader = FolderLoader(
             self._files,
             path,
-            topic=topic,
-            partition=partition,
-            topic_id=folder.read_topic_id(path) or ZERO_UUID,
-            config=topic_config(topic) if topic_config is not None else self._default_config,
-            producer_expiration_ms=self.producer_expiration_ms,
+            LogIdentity(topic, partition, folder.read_topic_id(path) or ZERO_UUID),
+            topic_config(topic) if topic_config is not None else self._default_config,
+            LogCheckpoint(
+                folder.log_start_offsets.get(loading.key, 0),
+                folder.recovery_points.get(loading.key, 0),
+                (folder.cleaned_offsets.get(loading.key) or 0) if self._ends_at_gaps else None,
+            ),
+            producer_expiration_ms=self._producer_expiration_ms,
             now_ms=self._clock_ms(),
-            log_start_offset=folder.log_start_offsets.get(loading.key, 0),
-            recovery_point=folder.recovery_points.get(loading.key, 0),
-            whole_from=(folder.cleaned_offsets.get(loading.key) or 0) if self._ends_at_gaps else None,
-            on_error=self._on_error,
+            on_error=self._failures.on_log_error,
         )
         return (yield from loading.loader.load(folder.was_clean))
 
     def _return(self) -> Iterator[Log | None]:
         """Go on with those whose walk has come back."""
-        for waiting in self._away.copy():
+        for waiting in self._delegated.copy():
             scan = waiting[0].scan
-            if scan is None or not scan.away:
-                self._away.remove(waiting)
+            if scan is None or not scan.is_delegated:
+                self._delegated.remove(waiting)
                 yield from self._go_on(*waiting)
 
     def _go_on(self, loading: _Loading, steps: Generator[int, None, Log]) -> Iterator[Log | None]:
@@ -277,8 +291,8 @@ class LogLoader:
                 loading.left_bytes -= done
                 progress.bytes_done += done
                 if time.monotonic() >= until_s:
-                    if loading.loader is not None and self._is_taken(loading.loader):
-                        self._away.append((loading, steps))
+                    if loading.loader is not None and self._delegates(loading.loader):
+                        self._delegated.append((loading, steps))
                         return
                     yield None
                     until_s = time.monotonic() + STEP_S
@@ -286,18 +300,18 @@ class LogLoader:
         key = loading.key
         checkpoint = folder.high_watermarks.get(key, 0)
         # Kept here until somebody who knows the replicas sets it: the next checkpoint must not lose it.
-        log.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
+        log.restore_high_watermark(checkpoint)
         self._table.high_watermarks[key] = checkpoint
-        log.cleaned_offset = folder.cleaned_offsets.get(key)
+        log.mark_cleaned_to(folder.cleaned_offsets.get(key))
         self._table.logs[key] = log
         yield log
 
-    def _is_taken(self, loader: FolderLoader) -> bool:
+    def _delegates(self, loader: FolderLoader) -> bool:
         left_bytes = self.progress.bytes_total - self.progress.bytes_done
         return (
             self._scan_helper is not None
             and loader.scan is not None
-            and self._scan_helper.takes(loader.scanned_path, loader.scan, left_bytes)
+            and self._scan_helper.accepts(loader.scanned_path, loader.scan, left_bytes)
         )
 
     def _not_loaded(self, loading: _Loading, error: Exception) -> None:
@@ -310,7 +324,7 @@ class LogLoader:
             logger.error("%s cannot be loaded and is not served: %s", loading.pending.path, error)
             cause = error if isinstance(error, OSError) else error.__cause__
             if isinstance(cause, OSError) and cause.errno in BROKEN:
-                self._on_disk_failure(folder, cause)
+                self._failures.on_disk_failure(folder, cause)
 
     def _settle(self, loading: _Loading) -> None:
         """It is no longer pending, whatever became of it."""

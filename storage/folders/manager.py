@@ -26,12 +26,13 @@ from gregor.storage.folders.checkpoint_contents import keep
 from gregor.storage.folders.closing import close_all_cleanly
 from gregor.storage.folders.data_folders import DataFolders, DiskErrors
 from gregor.storage.folders.identity import PARTITION_METADATA_FILE, format_partition_metadata
-from gregor.storage.folders.loading import LoadProgress, LogLoader
+from gregor.storage.folders.loading import FailureHandlers, LoadProgress, LogLoader
 from gregor.storage.folders.log_checkpoints import LogCheckpoints
 from gregor.storage.folders.log_table import LogTable
 from gregor.storage.folders.moves import LogMoves
 from gregor.storage.folders.names import FolderKind, folder_name, marked_folder_name
 from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.log.contents import LoadedParts, LogIdentity
 from gregor.storage.log.epochs import LeaderEpochs
 from gregor.storage.log.log import Log
 from gregor.storage.producers.state import ProducerStates
@@ -73,8 +74,7 @@ class LogManager:
             self.moves,
             self.checkpoints,
             scan_helper,
-            on_error=self.log_failed,
-            on_disk_failure=self._failed_while_loading,
+            FailureHandlers(self.log_failed, self._failed_while_loading),
         )
 
     # Data folders
@@ -164,13 +164,13 @@ class LogManager:
             except OSError as error:
                 self.disk_errors.report(self._table.homes[key], log, error)
                 raise _storage_error(f"cannot write the topic id of {topic}-{partition}", error) from error
-            log.topic_id = topic_id
+            log.assign_topic_id(topic_id)
         elif topic_id not in (log.topic_id, ZERO_UUID):
             raise KafkaError(
                 ErrorCode.INCONSISTENT_TOPIC_ID,
                 f"{log.directory} holds topic {uuid_to_text(log.topic_id)}, not {uuid_to_text(topic_id)}",
             )
-        log.config = config
+        log.configure(config)
         return log
 
     def remove(self, topic: str, partition: int) -> str:
@@ -207,7 +207,7 @@ class LogManager:
 
     def forget_producers_after(self, expiration_ms: int) -> None:
         """Another producer.id.expiration.ms, for all logs, those not loaded yet included."""
-        self._loader.producer_expiration_ms = expiration_ms
+        self._loader.forget_producers_after(expiration_ms)
         for log in self.logs.values():
             log.forget_producers_after(expiration_ms)
 
@@ -314,20 +314,13 @@ class LogManager:
                     self._write_topic_id(directory, topic_id)
                 log = Log.open(
                     directory,
+                    LogIdentity(topic, partition, topic_id),
                     config,
                     self._files,
-                    topic=topic,
-                    partition=partition,
-                    topic_id=topic_id,
                     now_ms=self._clock_ms(),
                     producer_expiration_ms=expiration_ms,
                     on_error=self.log_failed,
-                    # In a folder that was not there, nothing needs to be looked for.
-                    segments=[] if is_fresh else None,
-                    producers=ProducerStates(self._files, directory, self._loader.producer_expiration_ms)
-                    if is_fresh
-                    else None,
-                    epochs=LeaderEpochs(self._files, directory) if is_fresh else None,
+                    loaded=self._empty_parts(directory) if is_fresh else LoadedParts(),
                 )
             except (OSError, KafkaError) as failure:
                 last_error = failure
@@ -344,6 +337,11 @@ class LogManager:
             self.checkpoints.names_changed(folder.path)
             return log
         raise _storage_error(f"no data folder takes {topic}-{partition}", last_error) from last_error
+
+    def _empty_parts(self, directory: str) -> LoadedParts:
+        """Return the parts of a folder that has just been created, in which nothing needs to be searched."""
+        producers = ProducerStates(self._files, directory, self._loader.producer_expiration_ms)
+        return LoadedParts([], producers, LeaderEpochs(self._files, directory))
 
     def _write_topic_id(self, directory: str, topic_id: Uuid) -> None:
         # Worth neither a wait for the disk nor for room on it: without it, the id is known to who knows the topic.

@@ -31,6 +31,7 @@ from gregor.storage.folders.identity import PARTITION_METADATA_FILE
 from gregor.storage.folders.move_progress import CopiedSegment, format_progress, parse_progress
 from gregor.storage.folders.names import FolderKind, marked_folder_name
 from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.log.contents import LoadedParts, LogIdentity
 from gregor.storage.log.epochs import LeaderEpochs
 from gregor.storage.log.log import Log
 from gregor.storage.producers.state import ProducerStates
@@ -442,23 +443,19 @@ class LogMove:
         incomplete = [copy.source.base_offset for copy in self._copies[:-1] if not copy.is_complete]
         moved = Log.open(
             directory,
+            LogIdentity(log.topic, log.partition, log.topic_id),
             log.config,
             self._files,
-            topic=log.topic,
-            partition=log.partition,
-            topic_id=log.topic_id,
             now_ms=now_ms,
             log_start_offset=log.log_start_offset,
             recovery_point=min([self.recovery_point, *incomplete]),
-            segments=segments,
-            producers=producers,
-            epochs=epochs,
+            loaded=LoadedParts(segments, producers, epochs),
             on_error=self._on_error,
         )
         if moved.log_end_offset != log.log_end_offset:
             raise ValueError(f"the copy ends with {moved.log_end_offset}, the log with {log.log_end_offset}")
-        moved.high_watermark = log.high_watermark
-        moved.cleaned_offset = log.cleaned_offset
+        moved.restore_high_watermark(log.high_watermark)
+        moved.mark_cleaned_to(log.cleaned_offset)
         moved.names_changed()
         return moved
 

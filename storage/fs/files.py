@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 DEFAULT_OPEN_FILES = 1000
-FEWEST_OPEN_FILES = 64
+MIN_OPEN_FILES = 64
 SECOND_CHANCES = 50
 """So many files in use are passed over for one that is not; looking through thousands would take milliseconds."""
 DEFAULT_CACHED_BYTES = 16 * 1024 * 1024
@@ -284,7 +284,7 @@ class OsFile:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
             # Connections have taken what was meant for files: do with fewer of these from now on.
-            files.limit = max(FEWEST_OPEN_FILES, min(files.limit, files.open_count) * 3 // 4)
+            files.limit_open_files(max(MIN_OPEN_FILES, min(files.limit, files.open_count) * 3 // 4))
             files.make_room()
             descriptor = os.open(self.path, flags, 0o644)
         self._fd = descriptor
@@ -324,6 +324,12 @@ class OsFiles:
     @property
     def open_count(self) -> int:
         return len(self._open_files)
+
+    def limit_open_files(self, limit: int) -> None:
+        """Keep fewer descriptors open, or more, from now on. Closes what is beyond the limit, unless it is held."""
+        self.limit = limit
+        if self.open_count > limit:
+            self.make_room()
 
     def create(self, path: str) -> OsFile:
         file = OsFile(self, path)

@@ -312,16 +312,47 @@ class Appender:
 
 
 def _checked_batches(view: memoryview, next_offset: int) -> list[BatchHeader]:
-    """The whole batches in what a leader sent; a batch that is cut off at the end is left out."""
-    walk = BatchWalk(
-        lambda size_bytes, position: view[position : position + size_bytes],
-        0,
+    """Return the whole batches of a leader's response, without one that is truncated at the end.
+
+    The error is that of Kafka's UnifiedLog.analyzeAndValidateRecords, which checks the checksum of every batch before
+    it compares offsets: CORRUPT_MESSAGE if any batch is damaged, else OFFSET_OUT_OF_RANGE.
+    """
+    walk = _walk_over(view, 0, next_offset)
+    batches = list(walk)
+    if walk.defect is Defect.OFFSETS:
+        damaged = _first_damaged(view, walk.position)
+        if damaged is None:
+            raise _refused_response(ErrorCode.OFFSET_OUT_OF_RANGE, walk)
+        walk = damaged
+    if walk.defect is not None and walk.defect is not Defect.INCOMPLETE:
+        raise _refused_response(ErrorCode.CORRUPT_MESSAGE, walk)
+    return batches
+
+
+def _walk_over(view: memoryview, position: int, next_offset: int, highest_offset: int = NEVER) -> BatchWalk:
+    return BatchWalk(
+        lambda size_bytes, at: view[at : at + size_bytes],
+        position,
         len(view),
         next_offset=next_offset,
+        highest_offset=highest_offset,
         window_bytes=len(view),
     )
-    batches = list(walk)
-    if walk.defect is not None and walk.defect is not Defect.INCOMPLETE:
-        code = ErrorCode.OFFSET_OUT_OF_RANGE if walk.defect is Defect.OFFSETS else ErrorCode.CORRUPT_MESSAGE
-        raise KafkaError(code, f"a leader's answer holds {walk.problem}, at position {walk.position}")
-    return batches
+
+
+def _first_damaged(view: memoryview, position: int) -> BatchWalk | None:
+    """Return the walk that ends at the first damaged batch from `position` on, whatever the offsets; None without one.
+
+    A walk compares the offsets of a batch with those of the batch before it only, so each walk gets past its first one.
+    """
+    while True:
+        walk = _walk_over(view, position, -2 * NEVER, 2 * NEVER)
+        for _ in walk:
+            pass
+        if walk.defect is not Defect.OFFSETS:
+            return None if walk.defect in (None, Defect.INCOMPLETE) else walk
+        position = walk.position
+
+
+def _refused_response(code: ErrorCode, walk: BatchWalk) -> KafkaError:
+    return KafkaError(code, f"the response of the leader holds {walk.problem}, at position {walk.position}")

@@ -22,27 +22,26 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import ReferenceType, ref
 
-from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.storage.log.append import Appender, AppendInfo
-from gregor.storage.log.epochs import LeaderEpochs
+from gregor.storage.log.contents import LoadedParts, LogContents, LogIdentity, load_contents
 from gregor.storage.log.flush import Flusher, FlushPlan
 from gregor.storage.log.read import LogSlice, Reader
 from gregor.storage.log.retention import Retention
 from gregor.storage.log.roll import Roller
 from gregor.storage.log.search import Found, Searcher
-from gregor.storage.log.segments import Segments, epochs_of_batches, list_segments
-from gregor.storage.log.state import AppendLimits, LogHealth, LogOffsets
+from gregor.storage.log.segments import Segments
+from gregor.storage.log.state import AppendLimits, LogHealth
 from gregor.storage.log.swap import SegmentSwap
 from gregor.storage.log.truncate import Truncation
-from gregor.storage.producers.replay import replay_producers
-from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS, ProducerEntry, ProducerStates
-from gregor.storage.segment.segment import Segment
+from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS, ProducerEntry
 
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
+    from gregor.protocol.ids import Uuid
     from gregor.protocol.turns import Steps
     from gregor.storage.fs.files import Files
     from gregor.storage.log.compaction import DirtyRange
+    from gregor.storage.segment.segment import Segment
 
 __all__ = ["AppendInfo", "FlushPlan", "Log", "LogSlice", "ignore_error"]
 
@@ -87,38 +86,29 @@ class Log:
     def __init__(
         self,
         directory: str,
+        identity: LogIdentity,
         config: LogConfig,
+        contents: LogContents,
         files: Files,
         *,
-        topic: str,
-        partition: int,
-        topic_id: Uuid,
-        segments: list[Segment],
-        names_changed: bool,
-        producers: ProducerStates,
-        epochs: LeaderEpochs,
-        log_start_offset: int,
-        log_end_offset: int,
-        recovery_point: int,
         now_ms: int,
         on_error: Callable[[Log, OSError], None],
     ) -> None:
-        self.offsets = offsets = LogOffsets(log_start_offset, log_end_offset, recovery_point)
+        segments, producers, epochs, offsets, is_new = contents
         self.directory = directory
-        self.topic = topic
-        self.partition = partition
-        self.topic_id = topic_id
+        self.topic, self.partition, self.topic_id = identity
         self.cleaning = False
         """A compaction is under way: retention waits until it is over."""
         self.moving = False
-        """A copy is being made in another data folder (storage.folders.moves): compaction would only begin it anew."""
+        """A copy is being made in another data folder (storage.folders.moves): a compaction would only restart it."""
+        self.offsets = offsets
         self.producers = producers
         self.epochs = epochs
         self._config = config
-        self._segments = held = Segments(files, directory, segments, names_changed=names_changed)
+        self._segments = held = Segments(files, directory, segments, names_changed=is_new)
         limits = AppendLimits()
         report = partial(_report, ref(self), on_error)
-        self._health = health = LogHealth(directory, f"{topic}-{partition}", limits, report)
+        self._health = health = LogHealth(directory, f"{self.topic}-{self.partition}", limits, report)
         self._flusher = flusher = Flusher(offsets, held, health, producers, epochs, config, now_ms)
         self._roller = roller = Roller(offsets, held, limits, health, producers, flusher, config)
         self._appender = appender = Appender(offsets, held, limits, health, producers, epochs, roller, config)
@@ -136,75 +126,51 @@ class Log:
     def open(
         cls,
         directory: str,
+        identity: LogIdentity,
         config: LogConfig,
         files: Files,
         *,
-        topic: str,
-        partition: int,
-        topic_id: Uuid = ZERO_UUID,
         now_ms: int,
         log_start_offset: int = 0,
         recovery_point: int = 0,
-        segments: list[Segment] | None = None,
-        producers: ProducerStates | None = None,
-        epochs: LeaderEpochs | None = None,
+        loaded: LoadedParts = LoadedParts(),  # noqa: B008 (immutable)
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
         on_error: Callable[[Log, OSError], None] = ignore_error,
     ) -> Log:
-        """The log in a folder, or a new one if the folder (which must exist) holds no segment.
+        """Open the log in a folder, or create one if the folder (which must exist) holds no segment.
 
-        The folder must have been left clean, or recovered: all batches are whole, the indexes complete. Recovery may
-        hand over what it has loaded already: `segments` in offset order; `producers` with the state up to the log end
-        offset; `epochs`. `on_error` is called with every error of the operating system that a method fails with, before
-        it raises. Raises OldMessageFormat and KafkaError.
+        The folder must have been closed cleanly, or recovered: all batches are whole, the indexes complete. `loaded`
+        holds what recovery has loaded already. `on_error` is called with every error of the operating system that a
+        method fails with, before it raises. Raises OldMessageFormat and KafkaError.
         """
-        if segments is None:
-            segments = list_segments(files, directory, now_ms)
-        created = not segments
-        if created:
-            segments = [Segment.create(files, directory, log_start_offset, now_ms=now_ms)]
-            log_end_offset = log_start_offset
-        else:
-            log_end_offset = _activate(segments[-1])
-        log_start_offset = max(log_start_offset, segments[0].base_offset)
-        log_end_offset = max(log_end_offset, log_start_offset)
-        if epochs is None:
-            epochs = _load_epochs(files, directory, segments, log_start_offset, log_end_offset)
-        if producers is None:
-            producers = ProducerStates(files, directory, producer_expiration_ms)
-            _load_producers(producers, files, directory, segments, log_start_offset, log_end_offset, now_ms)
-        return cls(
-            directory,
-            config,
+        contents = load_contents(
             files,
-            topic=topic,
-            partition=partition,
-            topic_id=topic_id,
-            segments=segments,
-            names_changed=created,
-            producers=producers,
-            epochs=epochs,
-            log_start_offset=log_start_offset,
-            log_end_offset=log_end_offset,
-            recovery_point=recovery_point,
+            directory,
             now_ms=now_ms,
-            on_error=on_error,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            producer_expiration_ms=producer_expiration_ms,
+            loaded=loaded,
         )
+        return cls(directory, identity, config, contents, files, now_ms=now_ms, on_error=on_error)
 
     def __repr__(self) -> str:
         return f"Log({self.directory!r}, {self.log_start_offset}..{self.log_end_offset})"
 
     @property
     def config(self) -> LogConfig:
-        """May be replaced at any time; the next append obeys the new one."""
         return self._config
 
-    @config.setter
-    def config(self, config: LogConfig) -> None:
+    def configure(self, config: LogConfig) -> None:
+        """Replace the configuration, at any time; the next append obeys the new one."""
         self._config = config
         self._appender.configure(config)
         self._roller.configure(config)
         self._flusher.configure(config)
+
+    def assign_topic_id(self, topic_id: Uuid) -> None:
+        """Give a log its topic id when it has none: an old release created it."""
+        self.topic_id = topic_id
 
     # State
 
@@ -220,20 +186,27 @@ class Log:
     def high_watermark(self) -> int:
         return self.offsets.high_watermark
 
-    @high_watermark.setter
-    def high_watermark(self, offset: int) -> None:
-        self.offsets.high_watermark = offset
+    def restore_high_watermark(self, offset: int) -> None:
+        """Set the high watermark to that of a checkpoint, or to the nearest offset that the log holds."""
+        offsets = self.offsets
+        offsets.high_watermark = min(max(offset, offsets.log_start_offset), offsets.log_end_offset)
 
     @property
     def recovery_point(self) -> int:
         return self.offsets.recovery_point
 
+    def acknowledge_lower_recovery_point(self) -> bool:
+        """Return whether a truncation has lowered the recovery point since the last call: the checkpoint vouches for
+        what comes in the place of what was synced, until it is written again."""
+        fell, self.offsets.recovery_point_fell = self.offsets.recovery_point_fell, False
+        return fell
+
     @property
     def cleaned_offset(self) -> int | None:
         return self.offsets.cleaned_offset
 
-    @cleaned_offset.setter
-    def cleaned_offset(self, offset: int | None) -> None:
+    def mark_cleaned_to(self, offset: int | None) -> None:
+        """Note that everything below the offset has been compacted; None: the log was never compacted."""
         self.offsets.cleaned_offset = offset
 
     @property
@@ -245,6 +218,18 @@ class Log:
     def distrusted(self) -> bool:
         """A sync found no room: a flush must write again what lies above the recovery point."""
         return self._health.distrusted
+
+    def begin_cleaning(self) -> None:
+        self.cleaning = True
+
+    def end_cleaning(self) -> None:
+        self.cleaning = False
+
+    def begin_move(self) -> None:
+        self.moving = True
+
+    def cancel_move(self) -> None:
+        self.moving = False
 
     @property
     def is_cut(self) -> bool:
@@ -354,19 +339,13 @@ class Log:
     def offsets_before(self, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
         return self._reader.offsets_before(timestamp_ms, max_count, now_ms)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> Found | None:
+    def offset_for_timestamp(self, timestamp_ms: int) -> Steps[Found | None]:
+        """As in Searcher."""
         return self._searcher.offset_for_timestamp(timestamp_ms)
 
-    def offset_of_max_timestamp(self) -> Found | None:
+    def offset_of_max_timestamp(self) -> Steps[Found | None]:
+        """As in Searcher."""
         return self._searcher.offset_of_max_timestamp()
-
-    def searching_timestamp(self, timestamp_ms: int) -> Steps[Found | None]:
-        """`offset_for_timestamp` in slices."""
-        return self._searcher.searching_timestamp(timestamp_ms)
-
-    def searching_max_timestamp(self) -> Steps[Found | None]:
-        """`offset_of_max_timestamp` in slices."""
-        return self._searcher.searching_max_timestamp()
 
     def looking(self, look: Callable[[], object]) -> Steps[None]:
         return self._searcher.looking(look)
@@ -455,39 +434,3 @@ def _report(log: ReferenceType[Log], on_error: Callable[[Log, OSError], None], e
     """Pass an error on, unless the log is gone: no table holds it then."""
     if (failed := log()) is not None:
         on_error(failed, error)
-
-
-def _activate(active: Segment) -> int:
-    """Make the last segment ready for appends; returns the log end offset."""
-    active.activate()
-    log_end_offset, end = active.read_next_offset()
-    if end != active.size_bytes:
-        active.truncate_to(end, log_end_offset)
-    return log_end_offset
-
-
-def _load_epochs(
-    files: Files, directory: str, segments: list[Segment], log_start_offset: int, log_end_offset: int
-) -> LeaderEpochs:
-    epochs = LeaderEpochs.load(files, directory)
-    if not epochs.intact:
-        epochs.assign_many(epochs_of_batches(segments))
-    epochs.truncate_from_end(log_end_offset, loading=True)
-    epochs.truncate_from_start(log_start_offset)
-    return epochs
-
-
-def _load_producers(
-    producers: ProducerStates,
-    files: Files,
-    directory: str,
-    segments: list[Segment],
-    log_start_offset: int,
-    log_end_offset: int,
-    now_ms: int,
-) -> None:
-    producers.list_snapshots(entry.name for entry in files.list_directory(directory))
-    producers.remove_stray_snapshots(segment.base_offset for segment in segments)
-    # No snapshot at all: the log was closed by a Kafka that did not know of producers yet.
-    if producers.snapshot_offsets:
-        replay_producers(producers, segments, log_start_offset, log_end_offset, now_ms)

@@ -22,7 +22,7 @@ from gregor.protocol.records.batch import (
 )
 from gregor.protocol.records.compression import DecompressionError, decompress
 from gregor.protocol.records.scan import record_heads
-from gregor.protocol.turns import ITEMS_PER_STEP, Steps, run_all
+from gregor.protocol.turns import ITEMS_PER_STEP, Steps
 from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.segment.batches import APPEND_TIME_BIT, CODEC_MASK, HEADER_BYTES, BatchHeader
 
@@ -53,23 +53,15 @@ class Searcher:
         self._health = health
         self._files = segments.files
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> Found | None:
+    def offset_for_timestamp(self, timestamp_ms: int) -> Steps[Found | None]:
         """(timestamp, offset, leader epoch) of the first record that is at least as late; None if there is none.
 
         (Kafka's UnifiedLog.fetchOffsetByTimestamp.) Raises KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE.
         """
-        return run_all(self.searching_timestamp(timestamp_ms))
-
-    def offset_of_max_timestamp(self) -> Found | None:
-        """(timestamp, offset, leader epoch) of the first of the latest records; None if no record has a timestamp."""
-        return run_all(self.searching_max_timestamp())
-
-    def searching_timestamp(self, timestamp_ms: int) -> Steps[Found | None]:
-        """`offset_for_timestamp` in steps."""
         return self._steadily(lambda segments: self._first_at_least(segments, timestamp_ms))
 
-    def searching_max_timestamp(self) -> Steps[Found | None]:
-        """`offset_of_max_timestamp` in steps."""
+    def offset_of_max_timestamp(self) -> Steps[Found | None]:
+        """(timestamp, offset, leader epoch) of the first of the latest records; None if no record has a timestamp."""
         return self._steadily(self._first_of_latest)
 
     def _steadily(self, search: Callable[[list[Segment]], Steps[Found | None]]) -> Steps[Found | None]:

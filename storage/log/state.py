@@ -35,8 +35,8 @@ class LogOffsets:
         self.recovery_point = min(recovery_point, log_end_offset)
         """Everything below it was synced."""
         self.recovery_point_fell = False
-        """Set by a truncation: a checkpoint from before it vouches for what comes in the place of what was synced. The
-        writer of the checkpoints clears it."""
+        """Set by a truncation: a checkpoint from before it vouches for what comes in the place of what was synced.
+        Cleared by `Log.acknowledge_lower_recovery_point`, which the writer of the checkpoints calls."""
         self.cleaned_offset: int | None = None
         """Compaction has dealt with everything below it; None: the log was never compacted."""
 

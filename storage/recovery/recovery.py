@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.storage.fs.disk_errors import is_full
+from gregor.storage.log.contents import LoadedParts, LogIdentity
 from gregor.storage.log.epochs import LeaderEpochs
 from gregor.storage.log.log import Log, ignore_error
 from gregor.storage.producers.state import ProducerStates
@@ -27,7 +28,6 @@ from gregor.storage.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_
 
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
-    from gregor.protocol.ids import Uuid
     from gregor.storage.fs.files import Files
     from gregor.storage.segment.scan import Scan
 
@@ -40,6 +40,16 @@ Steps = Generator[int, None, None]
 """Yields how many bytes of segments were dealt with since the last yield."""
 
 
+class LogCheckpoint(NamedTuple):
+    """What the checkpoint files say of one log."""
+
+    log_start_offset: int = 0
+    recovery_point: int = 0
+    whole_from: int | None = None
+    """The offset up to which the log is compacted, if the log is to end at the first gap from there on: other brokers
+    have what is missing. None: what a power cut has left behind a gap is kept, as Apache Kafka keeps it."""
+
+
 class FolderLoader:
     """Loads one partition's folder. `unlinkable` fills with paths for a thread to unlink."""
 
@@ -47,24 +57,15 @@ class FolderLoader:
         self,
         files: Files,
         directory: str,
-        *,
-        topic: str,
-        partition: int,
-        topic_id: Uuid,
+        identity: LogIdentity,
         config: LogConfig,
+        checkpoint: LogCheckpoint,
+        *,
         producer_expiration_ms: int,
         now_ms: int,
-        log_start_offset: int = 0,
-        recovery_point: int = 0,
-        whole_from: int | None = None,
         on_error: Callable[[Log, OSError], None] = ignore_error,
     ) -> None:
-        """`log_start_offset` and `recovery_point` are those of the checkpoints, 0 without one.
-
-        `whole_from`: from this offset on (that up to which the log is compacted) it is to have no gap: it ends where
-        one begins. Else what a power cut has left behind a gap is kept, as Apache Kafka keeps it. `on_error` is the
-        log's.
-        """
+        """`on_error` is that of the log."""
         self.unlinkable: list[str] = []
         self.scan: Scan | None = None
         """Between two steps: the walk over a segment that is under way. Another may go on with it, and the next step
@@ -73,14 +74,10 @@ class FolderLoader:
         """Of that segment's .log file."""
         self._files = files
         self._directory = directory
-        self._topic = topic
-        self._partition = partition
-        self._topic_id = topic_id
+        self.identity = identity
         self._config = config
         self._now_ms = now_ms
-        self._log_start_offset = log_start_offset
-        self._recovery_point = recovery_point
-        self._whole_from = whole_from
+        self._log_start_offset, self._recovery_point, self._whole_from = checkpoint
         self._on_error = on_error
         self._ends_before_point = False
         """The first segment that is checked ends where the recovery point was."""
@@ -127,17 +124,13 @@ class FolderLoader:
                     raise
         log = Log.open(
             self._directory,
+            self.identity,
             self._config,
             self._files,
-            topic=self._topic,
-            partition=self._partition,
-            topic_id=self._topic_id,
             now_ms=self._now_ms,
             log_start_offset=self._log_start_offset,
             recovery_point=log_end_offset if clean else min(self._recovery_point, log_end_offset),
-            segments=self._segments,
-            producers=self._producers,
-            epochs=self._epochs,
+            loaded=LoadedParts(self._segments, self._producers, self._epochs),
             on_error=self._on_error,
         )
         if not clean:

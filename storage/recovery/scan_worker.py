@@ -2,9 +2,9 @@
 
     in   {"path": ".log file", "scan": {fields of Scan.job}}
     out  {"found": {fields of Scan.findings}, "offset_bytes": n, "time_bytes": n}, then the entries: so many bytes
-    out  {"given_back": "why"}          instead: whoever asked does it himself, and finds out what is wrong
+    out  {"given_back": "why"}          instead: the broker checks the segment itself, and finds out what is wrong
 
-It ends with its input, and in the middle of a walk as soon as its parent is gone. It has as much of the processor as
+The process ends with its input, and in the middle of a walk as soon as its parent is gone. It runs with the priority of
 the broker: partitions wait for it.
 """
 
@@ -16,16 +16,16 @@ from gregor.storage.fs.worker import Worker, run_worker
 from gregor.storage.segment.scan import Scan
 
 MAX_HEADERS = 5000
-"""Of producers' batches: more of them take the event loop that gets them longer than a step."""
+"""Of batches of producers: the event loop that receives more of them would be busy for longer than a step."""
 
 
 class ScanWorker(Worker):
-    """Walks over one segment after the other."""
+    """Checks one segment after the other."""
 
     def serve(self) -> None:
         while line := self._source.readline():
             message = json.loads(line)
-            scan = Scan(**message["scan"])
+            scan = Scan.from_job(message["scan"])
             try:
                 self._walk(message["path"], scan)
             except OSError as error:

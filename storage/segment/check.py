@@ -1,5 +1,8 @@
-"""Checks the batches of one segment and makes its indexes anew: from what is known to be good, by a walk over the rest
-(gregor.storage.segment.scan), to index files as if the segment had been closed."""
+"""Check the batches of one segment and rebuild its indexes, from the part that is known to be valid on.
+
+A walk over the rest (gregor.storage.segment.scan) finds the index entries; the index files are then as if the segment
+had been closed.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gregor.storage.segment.batches import HEADER_BYTES, MAGIC_POSITION, NO_TIMESTAMP, BatchHeader
-from gregor.storage.segment.scan import Scan
+from gregor.storage.segment.scan import Scan, ScanState
 
 if TYPE_CHECKING:
     from gregor.storage.segment.index import OffsetIndex, TimeIndex
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 class CheckedSegment(NamedTuple):
     end_position: int
-    """Where the last valid batch ends; a longer file has something else behind it."""
+    """The end of the last valid batch; a longer file has something else behind it."""
     next_offset: int
     checked_bytes: int
 
@@ -30,8 +33,8 @@ def check_segment(
     producers: ProducerTrail | None = None,
     epochs: list[tuple[int, int]] | None = None,
 ) -> Generator[Scan, None, CheckedSegment]:
-    """Yields, about every millisecond, the walk with the position it has come to. Somebody else may go on with it then
-    (`Scan.job`, `Scan.take`): resumed when that has happened, the check goes on behind it.
+    """Check a segment; yields the walk, with its present position, about every millisecond. Another process may
+    continue the walk then (`Scan.job`, `Scan.complete`): the check is resumed when that process has completed it.
 
     What lies below `from_offset` is known to be good, index entries included: checking begins at the last batch below
     it that has an index entry, or with the segment. Each batch checked is noted in `producers`; `epochs` gets (leader
@@ -45,10 +48,15 @@ def check_segment(
         segment.base_offset,
         segment.size_bytes,
         index_interval_bytes,
-        position=start.position,
-        max_timestamp=start.max_timestamp,
-        max_timestamp_offset=start.max_timestamp_offset,
-        last_epoch=epochs[-1][0] if epochs else -1,
+        ScanState(
+            position=start.position,
+            next_offset=segment.base_offset,
+            entry_position=start.position,
+            max_timestamp=start.max_timestamp,
+            max_timestamp_offset=start.max_timestamp_offset,
+            indexed_timestamp=start.max_timestamp,
+            last_epoch=epochs[-1][0] if epochs else -1,
+        ),
         trail=producers,
         epochs=epochs,
     )
@@ -58,7 +66,7 @@ def check_segment(
         if scan.is_over:
             break
     if start.entries and scan.position == start.position:
-        # No valid batch where an index entry says there is one: so the index is not to be believed.
+        # There is no valid batch where an index entry points to: the index is wrong.
         return (
             yield from check_segment(
                 segment, 0, index_interval_bytes=index_interval_bytes, producers=producers, epochs=epochs
@@ -75,7 +83,7 @@ def check_segment(
 
 
 class _Start(NamedTuple):
-    """Where checking begins, and what is known there of all batches below."""
+    """The position where checking begins, and the state of the indexes below it."""
 
     entries: int
     time_entries: int
@@ -103,8 +111,8 @@ def _last_entry_below(segment: Segment, offset: int) -> _Start:
 
 
 def _put_entries(index: OffsetIndex | TimeIndex, kept: int, entries: bytearray) -> None:
-    """Makes the index hold its first `kept` entries and these. Mostly it does: when only the process has crashed, what
-    it wrote is there. Then no more is done to the file than to append what is missing."""
+    """Make the index hold its first `kept` entries and these. Mostly it does already: a crash of the process alone
+    loses nothing that was written. Then only what is missing is appended to the file."""
     start = kept * index.ENTRY_BYTES
     have_bytes = index.file.size_bytes() - start
     if (

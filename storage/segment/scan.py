@@ -2,11 +2,11 @@
 
 This is where a start after a crash spends its time, so the loop below does everything at once, with one struct call
 and one checksum a batch and no function call beside: well below a microsecond a batch. With batches of a hundred bytes
-that is still most of a second for 100 MB, so a walk can be handed to another process in the middle:
+that is still most of a second for 100 MB, so another process can continue a walk in the middle:
 
     job = scan.job()                        # JSON
-    there: other = Scan(**job); other.run(file) to its end; other.findings(), other.offset_entries, ...
-    scan.take(findings, offset_entries, time_entries)
+    there: other = Scan.from_job(job); other.run(file) to its end; other.findings(), other.offset_entries, ...
+    scan.complete(findings, offset_entries, time_entries)
 
 A valid batch has magic 2, a length that holds a header and ends inside the file, offsets that ascend and fit the
 indexes (relative int32), and the right CRC-32C. The first that is not valid ends the walk: nothing behind it can be
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Mapping
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gregor.protocol.records.checksum import crc32c
 from gregor.storage.segment.batches import (
@@ -37,23 +37,35 @@ if TYPE_CHECKING:
     from gregor.storage.fs.files import File
 
 WINDOW_BYTES = 128 * 1024
-"""What is read, and checked, in one step: a millisecond's work when the batches are as small as they get."""
+"""Read and checked in one step: a millisecond's work when the batches are as small as they get."""
 
 _HEADER = Struct(">qiibIhi8xqqhi")
-"""As batches.HEADER, without what nobody here looks at: the base timestamp and the record count."""
+"""As batches.HEADER, without two fields that are not used here: the base timestamp and the record count."""
 
 _MIN_LENGTH = HEADER_BYTES - LENGTH_OVERHEAD
 _HIGHEST_PLAIN_ATTRIBUTES = TRANSACTIONAL_BIT - 1
 
-_STATE = (
-    "position",
-    "next_offset",
-    "entry_position",
-    "max_timestamp",
-    "max_timestamp_offset",
-    "indexed_timestamp",
-    "last_epoch",
-)
+
+class ScanState(NamedTuple):
+    """How far a walk has come in a segment, and what it must know of the batches below that position."""
+
+    position: int
+    """Up to here every batch is valid."""
+    next_offset: int
+    entry_position: int
+    """Of the batch that the last index entry points to."""
+    max_timestamp: int
+    max_timestamp_offset: int
+    indexed_timestamp: int
+    """Of the last entry of the time index."""
+    last_epoch: int
+
+    @classmethod
+    def at_start(cls, base_offset: int) -> ScanState:
+        return cls(0, base_offset, 0, NO_TIMESTAMP, base_offset, NO_TIMESTAMP, -1)
+
+
+_STATE = ScanState._fields
 
 
 class Scan:
@@ -61,13 +73,13 @@ class Scan:
 
     __slots__ = (
         *_STATE,
-        "away",
         "base_offset",
         "batches",
         "end",
         "epochs",
         "from_position",
         "index_interval_bytes",
+        "is_delegated",
         "is_over",
         "offset_entries",
         "time_entries",
@@ -76,8 +88,8 @@ class Scan:
         "was_refused",
     )
 
+    # The fields of ScanState: attributes of the walk itself, as the loop below changes them with every window.
     position: int
-    """Up to here every batch is valid."""
     next_offset: int
     entry_position: int
     max_timestamp: int
@@ -90,51 +102,44 @@ class Scan:
         base_offset: int,
         end: int,
         index_interval_bytes: int,
+        state: ScanState | None = None,
         *,
-        position: int = 0,
-        next_offset: int | None = None,
-        entry_position: int | None = None,
-        max_timestamp: int = NO_TIMESTAMP,
-        max_timestamp_offset: int | None = None,
-        indexed_timestamp: int | None = None,
-        last_epoch: int = -1,
         trail: ProducerTrail | None = None,
         epochs: list[tuple[int, int]] | None = None,
     ) -> None:
-        """`base_offset` and `end` (in bytes) are the segment's; the rest says what is known of the batches below
-        `position`. `epochs` gets (leader epoch, base offset) where one begins that is above `last_epoch`."""
+        """`base_offset` and `end` (in bytes) are those of the segment; without a `state` the walk begins with the
+        segment. `epochs` gets (leader epoch, base offset) where one begins that is above `last_epoch`."""
         self.base_offset = base_offset
         self.end = end
         self.index_interval_bytes = index_interval_bytes
-        self.position = self.from_position = position
-        self.next_offset = base_offset if next_offset is None else next_offset
-        self.entry_position = position if entry_position is None else entry_position
-        self.max_timestamp = max_timestamp
-        self.max_timestamp_offset = base_offset if max_timestamp_offset is None else max_timestamp_offset
-        self.indexed_timestamp = max_timestamp if indexed_timestamp is None else indexed_timestamp
-        self.last_epoch = last_epoch
+        self._set_state(ScanState.at_start(base_offset) if state is None else state)
+        self.from_position = self.position
         self.trail = ProducerTrail() if trail is None else trail
         self.epochs: list[tuple[int, int]] = [] if epochs is None else epochs
         self.offset_entries = bytearray()
         self.time_entries = bytearray()
         self.batches = 0
-        """So many were found."""
+        """The number of batches that were found."""
         self.valid = True
         """False once something was found that is no valid batch and not merely cut short."""
         self.is_over = False
-        self.away = False
-        """Somebody else goes on with it, until this is False again."""
+        self.is_delegated = False
+        """Another process continues the walk, until this is False again."""
         self.was_refused = False
-        """Somebody else did not want to."""
+        """Another process has returned the walk unfinished."""
+
+    def _set_state(self, state: ScanState) -> None:
+        (self.position, self.next_offset, self.entry_position, self.max_timestamp, self.max_timestamp_offset,
+         self.indexed_timestamp, self.last_epoch) = state  # fmt: skip
 
     def remaining_batches(self) -> int:
-        """About how many there are to come, if they are like those before."""
+        """Estimate the batches that are not checked yet from the size of those that are."""
         checked_bytes = self.position - self.from_position
         return (self.end - self.position) * self.batches // checked_bytes if checked_bytes else 0
 
     def run(self, log: File) -> Generator[int, None, None]:
-        """Goes on to the end; yields, about every millisecond, the position it has come to. Once another has gone on
-        with the scan it must not be resumed."""
+        """Walk to the end; yields the present position about every millisecond. Must not be resumed once another
+        process has completed the scan."""
         end, read_into = self.end, log.read_into
         window = bytearray(min(WINDOW_BYTES, max(end - self.position, 0)))
         view = memoryview(window)
@@ -219,19 +224,34 @@ class Scan:
         return at
 
     def finish(self) -> None:
-        """The time index ends with the largest timestamp, as that of a segment that was closed."""
+        """End the time index with the largest timestamp, as that of a segment that was closed."""
         if self.max_timestamp > self.indexed_timestamp:
             self.time_entries += TimeIndex.ENTRY.pack(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
             self.indexed_timestamp = self.max_timestamp
 
     # Between processes
 
+    def delegate(self) -> None:
+        """Note that another process continues the walk."""
+        self.is_delegated = True
+
+    def end_delegation(self) -> None:
+        """Note that the other process is done with the walk. Unless it has completed it, the walk continues here."""
+        self.was_refused = not self.is_over
+        self.is_delegated = False
+
     def job(self) -> dict[str, int]:
-        """What another process needs to go on from here: the arguments of its Scan."""
+        """Return what another process needs to continue the walk, for `from_job`."""
         return {name: getattr(self, name) for name in ("base_offset", "end", "index_interval_bytes", *_STATE)}
 
+    @classmethod
+    def from_job(cls, job: Mapping[str, int]) -> Scan:
+        """Make the walk that continues another one, from its `job`."""
+        state = ScanState(*(job[name] for name in _STATE))
+        return cls(job["base_offset"], job["end"], job["index_interval_bytes"], state)
+
     def findings(self) -> dict[str, Any]:
-        """What a walk has come to, for `take`, without the index entries; it survives JSON."""
+        """Return the result of a walk for `complete`, without the index entries; it survives JSON."""
         return {
             "state": [getattr(self, name) for name in _STATE],
             "batches": self.batches,
@@ -240,10 +260,9 @@ class Scan:
             "trail": self.trail.to_lists(),
         }
 
-    def take(self, findings: Mapping[str, Any], offset_entries: bytes, time_entries: bytes) -> None:
-        """Another has gone on from here to the end."""
-        for name, value in zip(_STATE, findings["state"], strict=True):
-            setattr(self, name, value)
+    def complete(self, findings: Mapping[str, Any], offset_entries: bytes, time_entries: bytes) -> None:
+        """Add the result of another process, which has continued the walk from here to the end."""
+        self._set_state(ScanState(*findings["state"]))
         self.batches += findings["batches"]
         self.valid = findings["valid"]
         self.epochs += [(epoch, offset) for epoch, offset in findings["epochs"]]
@@ -254,7 +273,8 @@ class Scan:
 
 
 def _checksum(log: File, position: int, size_bytes: int, view: memoryview) -> Generator[int, None, int]:
-    """CRC-32C of a batch that does not fit the window. Its length may be a lie, so no memory is asked for it."""
+    """Compute the CRC-32C of a batch that does not fit the window. Its length field may be wrong, so no memory is
+    allocated by it."""
     crc = 0
     at, end = position + CRC_START, position + size_bytes
     while at < end:

@@ -12,6 +12,7 @@ from gregor.config.definitions import CLUSTER_WIDE, ConfigDef
 from gregor.config.tables.broker_keys import BROKER_KEYS
 from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.config.topic import LogConfig
+from gregor.config.validators import Choices, Range
 from gregor.protocol.messages import IncrementalAlterConfigsRequest
 from tests.broker.harness import Harness
 
@@ -36,12 +37,13 @@ def another(definition: ConfigDef) -> str:
     default = definition.default
     if isinstance(default, bool):
         return "false" if default else "true"
-    if definition.choices:
-        return next(choice for choice in definition.choices if choice not in (default if default else ""))
+    if isinstance(definition.validator, Choices):
+        return next(choice for choice in definition.validator.choices if choice not in (default if default else ""))
     if isinstance(default, float):
         return "0.25"
     assert isinstance(default, int), definition.key
-    highest = definition.maximum if definition.maximum is not None else 2**31 - 1
+    bounds = definition.validator
+    highest = bounds.maximum if isinstance(bounds, Range) and bounds.maximum is not None else 2**31 - 1
     return str(default + 1 if default < highest else default - 1)
 
 
@@ -102,10 +104,10 @@ def test_processes_for_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     harness = Harness(tmp_path / "data").start()
     alter(harness, "", {"num.recovery.threads.per.data.dir": "3"})
-    assert harness.node._scan_helper._most_processes == 3
+    assert harness.node.scan_helper._most_processes == 3
     harness.stop()
     harness = Harness(tmp_path / "data").start()
-    assert harness.node._scan_helper._most_processes == 3
+    assert harness.node.scan_helper._most_processes == 3
     harness.stop()
 
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from gregor.broker.jobs.background import Background
+from gregor.broker.jobs.log_mover import LogMover
+from gregor.broker.jobs.scan_helper import ScanHelper
+from gregor.broker.jobs.turns import LoopGate
+from gregor.broker.net.connections import Connections
 from gregor.broker.node.store import StartError
-from gregor.broker.wiring import Node, stop_in_order
+from gregor.broker.wiring import Node, end_in_order
 from gregor.config.broker import BrokerConfig
+from gregor.coordinator.group.coordinator import GroupCoordinator
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     DeleteTopicsRequest,
@@ -23,6 +30,9 @@ from gregor.protocol.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from gregor.replication.controller.loop import ControllerLoop
+from gregor.replication.store.embedded import EmbeddedStore
+from gregor.storage.folders.manager import LogManager
 from tests.broker.harness import Harness, batch, one_partition, produce_request, running
 
 CLEAN, CRASH = "clean stop", "crash"
@@ -246,40 +256,68 @@ def test_a_node_can_be_closed_at_any_point_of_its_start(tmp_path: Path, steps: i
         again.create_topic("t")
 
 
-def test_a_member_of_a_cluster_ends_while_there_are_threads(tmp_path: Path) -> None:
+def recorded(monkeypatch: pytest.MonkeyPatch, ended: list[str], owner: type, method: str) -> None:
+    """Note the class in `ended` whenever the method is called."""
+    original = getattr(owner, method)
+
+    def noted(self: Any, *arguments: Any) -> Any:
+        ended.append(owner.__name__)
+        return original(self, *arguments)
+
+    monkeypatch.setattr(owner, method, noted)
+
+
+ENDS = ((Connections, "close_all"), (LogManager, "release_reserves"), (ScanHelper, "close"), (Background, "close"))
+ENDS_OF_STORAGE = ((EmbeddedStore, "close"), (LogMover, "close"), (LogManager, "close_all"))
+
+
+def test_parts_of_a_broker_end_in_the_order_that_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+    for owner, method in (*ENDS, (GroupCoordinator, "close"), (ControllerLoop, "stop"), *ENDS_OF_STORAGE):
+        recorded(monkeypatch, ended, owner, method)
+    harness = Harness(tmp_path).start()
+    ended.clear()  # the processes for recovery end with the start
+    harness.stop()
+    assert ended == [
+        *("Connections", "LogManager", "GroupCoordinator", "ControllerLoop", "ScanHelper", "Background"),
+        *("EmbeddedStore", "LogMover", "LogManager"),
+    ]
+
+
+def test_start_that_fails_ends_the_parts_that_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+    for owner, method in (*ENDS, *ENDS_OF_STORAGE):
+        recorded(monkeypatch, ended, owner, method)
     harness = Harness(tmp_path)
     harness.run(harness.node.open_storage())
+    ended.clear()
+    harness.stop()
+    assert ended == ["Connections", "LogManager", "ScanHelper", "Background", "EmbeddedStore", "LogManager"]
+
+
+def test_member_of_a_cluster_ends_after_the_controller_and_while_there_are_threads() -> None:
     ended: list[str] = []
 
-    async def close_member() -> None:
-        ended.append("member")
-        ended.append(await harness.node._background.fsync(lambda: "flushed"))
-
     def part(name: str) -> Any:
-        return SimpleNamespace(
-            close=lambda: ended.append(name), close_all=lambda: ended.append(name), release_reserves=lambda: None
-        )
-
-    def waited_for(name: str) -> Any:
         async def end() -> None:
             ended.append(name)
 
-        return SimpleNamespace(close=end, stop=end)
+        return SimpleNamespace(close=lambda: ended.append(name), stop=end)
 
-    member: Any = SimpleNamespace(close=close_member)
-    harness.node._mover = part("mover")
-    stop_in_order(
-        harness.node._lifetimes,
-        background=harness.node._background,
-        member=member,
-        scan_helper=waited_for("scan helper"),
-        controller=waited_for("controller"),
-        groups=part("groups"),
-        logs=part("logs"),
-        connections=part("connections"),
-    )
-    harness.stop()
-    assert ended == ["connections", "groups", "controller", "scan helper", "member", "flushed", "mover"]
+    async def ends() -> None:
+        background = Background(LoopGate())
+
+        async def close_member() -> None:
+            ended.append("member")
+            ended.append(await background.fsync(lambda: "flushed"))
+
+        async with AsyncExitStack() as lifetimes:
+            lifetimes.push_async_callback(background.close)
+            member: Any = SimpleNamespace(close=close_member)
+            end_in_order(lifetimes, member=member, controller=part("controller"), groups=part("groups"))
+
+    asyncio.run(ends())
+    assert ended == ["groups", "controller", "member", "flushed"]
 
 
 def test_a_client_is_told_the_address_it_came_by_where_none_was_promised(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple
 
 from gregor.config.definitions import ConfigDef
+from gregor.config.validators import Choices, Form, Range
 
 FILE = pathlib.Path(__file__).with_name("kafka-4.3.1-settings.tsv")
 
@@ -36,16 +37,17 @@ def default_text(definition: ConfigDef) -> str:
 
 def validator_text(definition: ConfigDef) -> str:
     """Our range as the validators of Kafka's ConfigDef print themselves; choices come sorted."""
-    if definition.choices:
-        return f"[{', '.join(sorted(definition.choices))}]"
-    if definition.check is not None:
+    validator = definition.validator
+    if isinstance(validator, Choices):
+        return f"[{', '.join(sorted(validator.choices))}]"
+    if isinstance(validator, Form):
         return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
-    if definition.minimum is None:
+    if not isinstance(validator, Range):
         return ""
-    if definition.maximum is None:
-        return f"[{definition.minimum},...]"
-    also = "".join(f" or {value}" for value in definition.also)
-    return f"[{definition.minimum},...,{definition.maximum}]{also}"
+    if validator.maximum is None:
+        return f"[{validator.minimum},...]"
+    also = "".join(f" or {value}" for value in validator.also)
+    return f"[{validator.minimum},...,{validator.maximum}]{also}"
 
 
 def sorted_choices(validator: str) -> str:

@@ -49,5 +49,5 @@ def test_a_running_broker_takes_no_leaps(key: str, text: str, taken: bool) -> No
 
 
 def test_an_open_listener_keeps_its_protocol() -> None:
-    with pytest.raises(ConfigError, match="PLAINTEXT speaks SSL"):
+    with pytest.raises(ConfigError, match="PLAINTEXT has the protocol SSL"):
         BrokerConfig().check_dynamic({"listener.security.protocol.map": "PLAINTEXT:SSL"}, {})

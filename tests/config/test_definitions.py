@@ -6,11 +6,12 @@ import random
 
 import pytest
 
-from gregor.config.definitions import ConfigDef, ConfigError, ConfigValue, java_double_text
+from gregor.config.definitions import ConfigDef, ConfigError, java_double_text
+from gregor.config.validators import ANY_VALUE, ConfigValue, Validator, at_least, between, one_of
 
 
-def definition(type: str, **limits: object) -> ConfigDef:
-    return ConfigDef("some.key", type, None, "", **limits)  # type: ignore[arg-type]
+def definition(type: str, validator: Validator = ANY_VALUE) -> ConfigDef:
+    return ConfigDef("some.key", type, None, "", validator=validator)
 
 
 @pytest.mark.parametrize(
@@ -71,35 +72,35 @@ def test_texts_that_are_refused(type: str, text: str, reason: str) -> None:
 
 
 def test_ranges() -> None:
-    level = definition("int", minimum=1, maximum=9, also=(-1,))
+    level = definition("int", between(1, 9, also=(-1,)))
     assert [level.parse(text) for text in ("-1", "1", "9")] == [-1, 1, 9]
     for text in ("-2", "0", "10"):
         with pytest.raises(ConfigError, match="from 1 to 9, or -1"):
             level.parse(text)
-    at_least = definition("long", minimum=14)
-    assert at_least.parse("14") == 14
+    high = definition("long", at_least(14))
+    assert high.parse("14") == 14
     with pytest.raises(ConfigError, match="at least 14"):
-        at_least.parse("13")
-    ratio = definition("double", minimum=0, maximum=1)
+        high.parse("13")
+    ratio = definition("double", between(0, 1))
     for text in ("-0.1", "1.1"):
         with pytest.raises(ConfigError, match="a number from 0 to 1"):
             ratio.parse(text)
 
 
 def test_choices() -> None:
-    one = definition("string", choices=("a", "b"))
+    one = definition("string", one_of("a", "b"))
     assert one.parse("b") == "b"
     for text in ("B", "c", ""):
         with pytest.raises(ConfigError, match="one of a, b"):
             one.parse(text)
-    some = definition("list", choices=("a", "b"))
+    some = definition("list", one_of("a", "b"))
     assert [some.parse(text) for text in ("", "b", "b,a")] == [[], ["b"], ["b", "a"]]
     with pytest.raises(ConfigError, match="list of a, b"):
         some.parse("a,c")
 
 
 def test_a_password_is_not_told() -> None:
-    secret = definition("password", choices=("x",))
+    secret = definition("password", one_of("x"))
     assert secret.sensitive
     with pytest.raises(ConfigError) as caught:
         secret.parse("hunter2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gregor.config.broker import BrokerConfig
-from gregor.config.definitions import ConfigDef
+from gregor.config.definitions import LISTED, ConfigDef
 from gregor.config.describe import (
     ConfigEntry,
     ConfigSynonym,
@@ -16,7 +16,7 @@ from gregor.config.describe import (
     described_broker_keys,
 )
 from gregor.config.tables.broker_keys import BROKER_KEYS
-from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.no_effect_keys import keys_without_effect
 from gregor.config.tables.topic_keys import TOPIC_KEYS
 
 
@@ -72,7 +72,7 @@ def test_a_topic_setting_without_a_broker_setting() -> None:
 def test_all_settings_of_a_topic() -> None:
     broker = BrokerConfig()
     names = [entry.name for entry in describe_topic({}, broker)]
-    assert names == [key for key, definition in TOPIC_KEYS.items() if not definition.internal]
+    assert names == [key for key, definition in TOPIC_KEYS.items() if definition.visibility == LISTED]
     assert "internal.segment.bytes" in [entry.name for entry in describe_topic({"internal.segment.bytes": "5"}, broker)]
     values = {entry.name: entry.value for entry in describe_topic({"cleanup.policy": "delete, compact"}, broker)}
     assert (values["cleanup.policy"], values["min.cleanable.dirty.ratio"]) == ("delete,compact", "0.5")
@@ -92,8 +92,8 @@ def test_a_broker_setting() -> None:
 def test_all_settings_of_a_broker() -> None:
     broker = BrokerConfig()
     names = [entry.name for entry in described(broker)]
-    table = {**BROKER_KEYS, **inert_keys()}
-    assert names == [key for key, definition in table.items() if not (definition.internal or definition.retired)]
+    table = {**BROKER_KEYS, **keys_without_effect()}
+    assert names == [key for key, definition in table.items() if definition.visibility == LISTED]
     internal = BrokerConfig({"log.initial.task.delay.ms": "0"})
     assert "log.initial.task.delay.ms" in [entry.name for entry in described(internal)]
 

@@ -11,10 +11,10 @@ from gregor.config.definitions import ConfigError
 from gregor.config.environment import (
     Environment,
     TopicWish,
+    ignored_variables,
     key_of,
     parse_topics,
     read_environment,
-    variables_left_aside,
 )
 
 
@@ -161,7 +161,7 @@ def test_what_users_of_other_images_have_in_their_files(image: str) -> None:
 def test_bitnamis_form_wins_and_says_so() -> None:
     found = read_environment({"KAFKA_CFG_NUM_PARTITIONS": "3", "KAFKA_NUM_PARTITIONS": "4"})
     assert found.settings == {"num.partitions": "3"}
-    assert found.warnings == ["KAFKA_CFG_NUM_PARTITIONS wins over KAFKA_NUM_PARTITIONS, which says otherwise"]
+    assert found.warnings == ["KAFKA_CFG_NUM_PARTITIONS overrides KAFKA_NUM_PARTITIONS, which has another value"]
 
 
 @pytest.mark.parametrize(
@@ -184,14 +184,14 @@ def test_variables_of_others_are_named_and_set_nothing(name: str, value: str) ->
     found = read_environment({name: value})
     assert found.settings == {}
     assert found.notes == [f"variables of images, JVMs and service links, without effect: {name}"]
-    assert variables_left_aside({name: value}) == []
+    assert ignored_variables({name: value}) == []
 
 
 def test_an_unknown_variable_is_not_taken_and_names_the_nearest_key() -> None:
     found = read_environment({"KAFKA_NUM_PARTITION": "3"})
     assert found.settings == {}
     assert found.warnings == [
-        "KAFKA_NUM_PARTITION is not taken: there is no setting num.partition; did you mean num.partitions?"
+        "KAFKA_NUM_PARTITION is ignored: there is no setting num.partition; did you mean num.partitions?"
     ]
 
 
@@ -226,7 +226,7 @@ def test_commands_are_not_run() -> None:
     found = read_environment({"BROKER_ID_COMMAND": "hostname | cut -c6", "RACK_COMMAND": ""})
     assert found.settings == {}
     assert found.warnings == [
-        "BROKER_ID_COMMAND is not run: no command of the environment is; give KAFKA_BROKER_ID itself"
+        "BROKER_ID_COMMAND is ignored: gregor runs no commands of the environment; set KAFKA_BROKER_ID to its result"
     ]
 
 
@@ -242,7 +242,7 @@ def test_empty_and_secret_values() -> None:
 def test_a_service_link_in_the_place_of_the_images_port_is_told() -> None:
     link = {"KAFKA_PORT": "tcp://10.0.0.1:9092"}
     (warning,) = read_environment(link).warnings
-    assert warning.startswith("KAFKA_PORT is the link of a service") and "give KAFKA_LISTENERS=" in warning
+    assert warning.startswith("KAFKA_PORT is the link of a service") and "set KAFKA_LISTENERS=" in warning
     assert read_environment({**link, "KAFKA_LISTENERS": "PLAINTEXT://:9092"}).warnings == []
     assert read_environment({**link, "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:9092"}).warnings == []
 
@@ -255,7 +255,7 @@ def test_what_is_left_aside_without_being_asked() -> None:
         "KAFKA_CREATE_TOPICS": "a:1:1",
         "HOME": "/",
     }
-    assert variables_left_aside(environ) == ["KAFKA_BROKER_ID", "KAFKA_CREATE_TOPICS"]
+    assert ignored_variables(environ) == ["KAFKA_BROKER_ID", "KAFKA_CREATE_TOPICS"]
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,9 @@ def test_text() -> None:
         (["PLAINTEXT://localhost:-1"], "0 to 65535"),
         (["PLAINTEXT://local host:1"], "NAME://host:port"),
         (["://localhost:1"], "NAME://host:port"),
-        (["PLAINTEXT://a:1", "plaintext://b:2"], "PLAINTEXT is there twice"),
+        (["PLAINTEXT://a:1", "plaintext://b:2"], "PLAINTEXT occurs twice"),
         (["INSIDE://a:1"], "INSIDE has no security protocol"),
-        (["SSL://a:1"], "SSL speaks SSL; gregor serves PLAINTEXT"),
+        (["SSL://a:1"], "SSL has the protocol SSL, and gregor serves PLAINTEXT only"),
         ([], "at least one"),
     ],
 )
@@ -84,7 +84,7 @@ def test_ports_that_can_be_bound(texts: list[str]) -> None:
     ],
 )
 def test_ports_that_cannot(texts: list[str]) -> None:
-    with pytest.raises(ConfigError, match="1 is there twice"):
+    with pytest.raises(ConfigError, match="1 occurs twice"):
         check_ports("listeners", parse_listeners("listeners", texts, PROTOCOLS, NOBODY))
 
 

@@ -8,7 +8,7 @@ from gregor.config.broker import BrokerConfig
 from gregor.config.definitions import ConfigError
 from gregor.config.protection import ALLOW_UNPROTECTED, REFUSED_KEYS, WARNED_KEYS
 from gregor.config.tables.known_keys import NO_EFFECT_KEYS
-from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.no_effect_keys import keys_without_effect
 
 REFUSED = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -30,10 +30,8 @@ WARNED = {
 def test_a_broker_that_would_be_open_is_refused_with_cause_and_remedy(key: str, text: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         BrokerConfig({key: f" {text} "})
-    line = (
-        f"{key}={text}: {REFUSED_KEYS[key]}; remove {key}, or start without this protection by {ALLOW_UNPROTECTED}=true"
-    )
-    assert str(refusal.value) == line
+    remedy = f"remove {key}, or set {ALLOW_UNPROTECTED}=true to start without this protection"
+    assert str(refusal.value) == f"{key}={text}: {REFUSED_KEYS[key]}; {remedy}"
 
 
 @pytest.mark.parametrize(("key", "text"), REFUSED.items())
@@ -80,7 +78,9 @@ def test_listeners_of_tls_and_sasl_are_never_served_in_clear_text(protocol: str,
         ALLOW_UNPROTECTED: allow,
     }
     for name, texts in ((protocol, by_name), ("OUTSIDE", mapped)):
-        with pytest.raises(ConfigError, match=f"{name} speaks {protocol}; gregor serves PLAINTEXT; remove it, or"):
+        with pytest.raises(
+            ConfigError, match=f"{name} has the protocol {protocol}, and gregor serves PLAINTEXT only; remove it, or"
+        ):
             BrokerConfig(texts)
 
 
@@ -98,5 +98,5 @@ def test_brokers_that_are_to_speak_another_protocol_are_refused(protocol: str, l
 
 
 def test_each_of_these_settings_is_one_without_effect() -> None:
-    assert sorted({*REFUSED_KEYS, *WARNED_KEYS} - NO_EFFECT_KEYS - set(inert_keys())) == []
+    assert sorted({*REFUSED_KEYS, *WARNED_KEYS} - NO_EFFECT_KEYS - set(keys_without_effect())) == []
     assert (set(REFUSED), set(WARNED)) == (set(REFUSED_KEYS), set(WARNED_KEYS))

@@ -27,15 +27,15 @@ def test_nothing_changed() -> None:
         ({}, {"listener.name.plaintext.max.connections": "5"}, True, "is applied"),
         ({}, {"listeners": "PLAINTEXT://localhost:9093"}, True, "is applied"),
         ({}, {"message.max.bytes": "many"}, False, "whole number"),
-        ({}, {"max.connections.per.ip": "0"}, False, "needs max.connections.per.ip.overrides"),
-        ({}, {"num.partitions": "5"}, False, "read-only; it takes effect at the next start"),
+        ({}, {"max.connections.per.ip": "0"}, False, "only beside max.connections.per.ip.overrides"),
+        ({}, {"num.partitions": "5"}, False, "read-only; restart the broker to apply it"),
         ({"log.dirs": "a"}, {}, False, "read-only"),
         ({}, {"num.io.threads": "5"}, False, "without effect here: one event loop"),
         ({}, {"remote.log.reader.threads": "5"}, False, "without effect here: gregor has no remote storage"),
         ({}, {"listener.name.a.ssl.keystore.type": "x"}, False, "without effect here: gregor speaks no TLS"),
         ({}, {"message.max.byte": "5"}, False, "did you mean message.max.bytes?"),
-        ({"port": "9092"}, {"port": "9093"}, False, "at the start only"),
-        ({"zookeeper.sync.time.ms": "1"}, {}, False, "at the start only"),
+        ({"port": "9092"}, {"port": "9093"}, False, "at start-up only"),
+        ({"zookeeper.sync.time.ms": "1"}, {}, False, "at start-up only"),
     ],
 )
 def test_one_key(before: dict[str, str], after: dict[str, str], applied: bool, reason: str) -> None:
@@ -53,9 +53,18 @@ def test_what_wins_over_the_file() -> None:
     config.update_dynamic({"message.max.bytes": "2"}, {"min.insync.replicas": "3"})
     found = lines(config, {"message.max.bytes": "5", "min.insync.replicas": "6", "log.segment.bytes": "3000000"})
     assert found == {
-        "log.segment.bytes": (False, "log.segment.bytes=3000000 is ignored: the command line gives it, and wins"),
-        "message.max.bytes": (False, "message.max.bytes=5 is kept, but the dynamic setting of this broker wins"),
-        "min.insync.replicas": (False, "min.insync.replicas=6 is kept, but the dynamic setting of all brokers wins"),
+        "log.segment.bytes": (
+            False,
+            "log.segment.bytes=3000000 is ignored: the command line sets it too and has precedence",
+        ),
+        "message.max.bytes": (
+            False,
+            "message.max.bytes=5 is stored, but the dynamic setting of this broker has precedence",
+        ),
+        "min.insync.replicas": (
+            False,
+            "min.insync.replicas=6 is stored, but the dynamic setting of all brokers has precedence",
+        ),
     }
     config.update_dynamic({}, {})
     assert (config["message.max.bytes"], config["min.insync.replicas"]) == (5, 6)
@@ -70,8 +79,8 @@ def test_the_environment_wins_over_the_file_too(tmp_path: pathlib.Path) -> None:
     assert (config["num.partitions"], config["message.max.bytes"], config["broker.rack"]) == (4, 3, "a")
     found = lines(config, {"num.partitions": "5", "message.max.bytes": "4", "broker.rack": "a"})
     assert found == {
-        "message.max.bytes": (False, "message.max.bytes=4 is ignored: the command line gives it, and wins"),
-        "num.partitions": (False, "num.partitions=5 is ignored: the environment gives it, and wins"),
+        "message.max.bytes": (False, "message.max.bytes=4 is ignored: the command line sets it too and has precedence"),
+        "num.partitions": (False, "num.partitions=5 is ignored: the environment sets it too and has precedence"),
     }
 
 

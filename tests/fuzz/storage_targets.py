@@ -23,9 +23,10 @@ from gregor.storage.folders.identity import (
     parse_partition_metadata,
 )
 from gregor.storage.folders.names import FolderKind, folder_name, marked_folder_name, parse_folder_name
+from gregor.storage.log.contents import LogIdentity
 from gregor.storage.log.epochs import LeaderEpochs, format_epochs, parse_epochs
 from gregor.storage.producers.state import ProducerStates, format_snapshot, parse_snapshot
-from gregor.storage.recovery.recovery import FolderLoader
+from gregor.storage.recovery.recovery import FolderLoader, LogCheckpoint
 from gregor.storage.segment.index import OffsetIndex, TimeIndex
 from gregor.storage.segment.segment import OldMessageFormat
 from tests.fuzz.runner import Seed, Target
@@ -244,10 +245,9 @@ def load_folder(context: tuple[str, bool], data: bytes) -> None:
     loader = FolderLoader(
         files,
         FOLDER,
-        topic="orders",
-        partition=0,
-        topic_id=TOPIC_ID,
-        config=log_config(segment_bytes=1500, index_interval_bytes=200),
+        LogIdentity("orders", 0, TOPIC_ID),
+        log_config(segment_bytes=1500, index_interval_bytes=200),
+        LogCheckpoint(),
         producer_expiration_ms=10**9,
         now_ms=NOW_MS,
     )

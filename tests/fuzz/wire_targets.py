@@ -11,6 +11,7 @@ from typing import Any
 from gregor.broker.net.connection import Connection
 from gregor.broker.net.connections import Connections
 from gregor.broker.net.receive_buffers import BufferPool, ReceiveBudget
+from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.registry import Entry
 from gregor.config.broker import BrokerConfig
 from gregor.protocol import messages
@@ -185,6 +186,7 @@ def make_broker() -> Any:
     return SimpleNamespace(
         buffers=BufferPool(),
         receive_budget=ReceiveBudget(-1),
+        route_slots=RouteSlots(),
         loop=asyncio.new_event_loop(),
         max_request_bytes=MAX_REQUEST_BYTES,
         handlers=handlers,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gregor.protocol import messages
-from gregor.protocol.codec.source import ELEMENTS_PER_STEP, NUMBERS_PER_STEP
+from gregor.protocol.codec.source import NUMBERS_PER_STEP
 from gregor.protocol.errors import MalformedMessage, UnsupportedField
 from gregor.protocol.messages import (
     AlterReplicaLogDirsRequest,
@@ -19,6 +19,7 @@ from gregor.protocol.messages import (
     MetadataRequest,
     MetadataResponse,
 )
+from gregor.protocol.turns import ITEMS_PER_STEP
 from tests.protocol.codec.test_compiler import EVERY_TYPE, EVERY_TYPE_CLASS
 from tests.protocol.message_values import every_version, random_message, random_of_class
 
@@ -70,10 +71,10 @@ def test_pauses_however_the_elements_are_spread(topics: int, version: int) -> No
     named = [ListOffsetsRequest.ListOffsetsTopic(name=f"t{number}", partitions=partitions) for number in range(topics)]
     request = ListOffsetsRequest(topics=named)
     data, pauses = encoded(request, version)
-    assert pauses >= 2000 // ELEMENTS_PER_STEP
+    assert pauses >= 2000 // ITEMS_PER_STEP
     (decoded, _), pauses = drain(ListOffsetsRequest.decode_in_steps(data, version))
     assert decoded == request
-    assert pauses >= 2000 // ELEMENTS_PER_STEP
+    assert pauses >= 2000 // ITEMS_PER_STEP
 
 
 @pytest.mark.parametrize("count", [0, 1, NUMBERS_PER_STEP, NUMBERS_PER_STEP + 1, 5 * NUMBERS_PER_STEP])

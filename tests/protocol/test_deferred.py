@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -55,7 +58,9 @@ def test_callbacks_run_once_and_in_their_order_however_it_ends() -> None:
         end(deferred)
         end(deferred)
         assert calls == [("first", True), ("second", True)]
-        assert deferred._callbacks == ()
+        deferred.then(lambda it, calls=calls: calls.append(("third", it.done)))  # type: ignore[misc]
+        end(deferred)
+        assert calls == [("first", True), ("second", True), ("third", True)]
 
 
 def test_a_callback_may_add_another_one_and_complete_it_again() -> None:
@@ -101,3 +106,30 @@ def test_a_coroutine_that_is_cancelled_cancels_what_it_waits_for() -> None:
             assert deferred.cancelled is not completes_in_the_same_turn
 
     asyncio.run(run())
+
+
+def test_failed_result_leaves_no_reference_cycle() -> None:
+    class Failure(Exception):
+        """Can be referred to weakly, unlike a Deferred."""
+
+    references = []
+
+    def failed() -> Deferred[str]:
+        error = Failure()
+        references.append(weakref.ref(error))
+        deferred = Deferred[str]()
+        deferred.fail(error)
+        return deferred
+
+    async def wait() -> None:
+        with suppress(Failure):
+            await outcome_of(failed(), asyncio.get_running_loop().create_future())
+
+    gc.disable()
+    try:
+        with suppress(Failure):
+            failed().result()
+        asyncio.run(wait())
+        assert [reference() for reference in references] == [None, None]
+    finally:
+        gc.enable()

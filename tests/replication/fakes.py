@@ -33,6 +33,9 @@ class CountingLog:
         self.awaited.clear()
         self.led_since_ms = since_ms
 
+    def restore_high_watermark(self, offset: int) -> None:
+        self.high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+
     @property
     def offsets(self) -> CountingLog:
         """It has no parts to share them with."""

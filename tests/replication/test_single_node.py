@@ -92,7 +92,7 @@ class Node:
     def settings_changed(self, topics: Collection[str]) -> Iterator[None]:
         for partition in self.replicas.partitions.values():
             if partition.topic in topics and partition.log is not None:
-                partition.log.config = self.configs.log_config(partition.topic)
+                partition.log.configure(self.configs.log_config(partition.topic))
             yield
 
     async def stop(self) -> None:

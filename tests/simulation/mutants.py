@@ -216,11 +216,11 @@ MUTANTS = (
     ),
     mutant(
         "what is said of a log that is being checked is forgotten",
-        Edit("broker", "_roles_of_loaded", "self._kept[key] = ANY", "pass"),
+        Edit("broker", "hold_back", "self._kept[key] = ANY", "pass"),
     ),
     mutant(
         "a log deleted after its check is told to nobody",
-        Edit("broker", "_catch_up", "self.must_be_asked = True", "pass"),
+        Edit("broker", "_catch_up", "self.must_notify_controller = True", "pass"),
     ),
     mutant(
         "followers do not learn what idempotent producers did",

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, cast
 
-from gregor.broker.cluster.controlled_shutdown import hand_over
+from gregor.broker.cluster.controlled_shutdown import controlled_shutdown
 from gregor.broker.cluster.membership import Membership
 from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
 from gregor.broker.cluster.replication_service import Replicating
@@ -144,7 +144,7 @@ class Node:
         self.controller = ControllerLoop(
             broker_id, self.store, channels, self.configs, clock_ms, gate, listener=LISTENER
         )
-        self.recovering.on_late_answer.append(self.controller.handle_deferred_response)
+        self.recovering.on_deferred_response.append(self.controller.handle_deferred_response)
         self.answers = ControllerAnswers(self.controller, self.store)
         self.handlers = load_handlers()
         self.broker: Any = None
@@ -211,7 +211,7 @@ class Node:
                 self.recovering.loaded(log, self.local.broker_epoch)
                 await asyncio.sleep(self._loading_s)
         self.recovering.all_loaded(self.local.broker_epoch)
-        while self.recovering.must_be_asked:
+        while self.recovering.must_notify_controller:
             try:
                 await announce_disk_event(self.store, self.broker_id)
                 return
@@ -265,9 +265,9 @@ class Node:
         )
 
     async def stop(self) -> None:
-        """What gregor.broker.wiring's hand_over and close do."""
+        """What gregor.broker.wiring's controlled_shutdown and close do."""
         epoch = self.local.broker_epoch
-        if await hand_over(self.config, self._link(), self.store, self.image, self.replicas, epoch):
+        if await controlled_shutdown(self.config, self._link(), self.store, self.image, self.replicas, epoch):
             await self.replicating.close()
         await self.controller.until_notified(TOLD_WITHIN_S)
         self._network.stop_listening(host_of(self.broker_id), self.process)

@@ -137,7 +137,7 @@ class LogLife(LogModel):
         producer.next_sequence = sequence + count
         producer.last = data, info.first_offset, info.last_offset
         if rng.random() < 0.8:
-            log.high_watermark = log.log_end_offset
+            log.restore_high_watermark(log.log_end_offset)
 
     def _key(self) -> bytes | None:
         return self.random.choice(KEYS)
@@ -149,7 +149,7 @@ class LogLife(LogModel):
         self.log.roll(self.now_ms)
 
     def raise_high_watermark(self) -> None:
-        self.log.high_watermark = self.random.randint(self.log.high_watermark, self.log.log_end_offset)
+        self.log.restore_high_watermark(self.random.randint(self.log.high_watermark, self.log.log_end_offset))
 
     def retain(self) -> None:
         before = self.log.log_start_offset
@@ -229,7 +229,7 @@ class LogLife(LogModel):
             return
         dirty = log.dirty_range(self.now_ms)
         if dirty.restarts:
-            log.cleaned_offset = dirty.first_dirty_offset
+            log.mark_cleaned_to(dirty.first_dirty_offset)
         if not dirty.cleanable_bytes:
             return
         segments = {one.base_offset: one for one in log.segments if one.base_offset < dirty.first_uncleanable_offset}
@@ -239,7 +239,7 @@ class LogLife(LogModel):
         run = CleaningRun(self.files, job_for(log, self.now_ms, **changes), live_producers(log))
         run.build_map()
         self.cleaned_to = max(self.cleaned_to, run.end_offset)
-        log.cleaning = True
+        log.begin_cleaning()
         self.cleaning = Cleaning(run, segments, log.generation, log)
 
     def clean_on(self) -> None:
@@ -265,13 +265,13 @@ class LogLife(LogModel):
                 sources = [cleaning.segments[base] for base in done.sources]
                 cleaning.swap = log.swap.begin(done.base_offset, done.size_bytes, sources, cleaning.generation)
             else:
-                log.cleaning = False
+                log.end_cleaning()
                 self.cleaning = None
                 if log.generation == cleaning.generation:
-                    log.cleaned_offset = cleaning.run.end_offset
+                    log.mark_cleaned_to(cleaning.run.end_offset)
                 self.manager.report(run_all(self.manager.checkpoints.cleaned_offsets())())
         except (LogChanged, KafkaError, OSError):
-            log.cleaning = False
+            log.end_cleaning()
             self.cleaning = None
             with suppress(OSError):
                 unlink_unfinished(self.files, log.directory)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.ids import random_uuid
 from gregor.protocol.records.batch import Record, RecordBatch, iter_batches
+from gregor.protocol.turns import run_all
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.folders.move import LogMove
 from gregor.storage.log.flush import FlushPlan
@@ -188,7 +189,7 @@ class LogModel:
                 continue  # a crash brought it back
             assert log.epoch_for_offset(offset) == epoch
         timestamp_ms = self.now_ms + self.random.randrange(-20_000, 2000)
-        found = log.offset_for_timestamp(timestamp_ms)
+        found = run_all(log.offset_for_timestamp(timestamp_ms))
         wanted = next((one for one in sorted(present) if present[one].record.timestamp >= timestamp_ms), None)
         assert (None if found is None else found[1]) == wanted
         assert log.size_bytes == sum(segment.log.size_bytes() for segment in log.segments)

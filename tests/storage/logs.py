@@ -10,6 +10,7 @@ from crc32c import crc32c
 from gregor.config.topic import LogConfig
 from gregor.protocol.records.batch import RecordBatch, build_batch
 from gregor.storage.fs.files import Files
+from gregor.storage.log.contents import LogIdentity
 from gregor.storage.log.log import Log
 from gregor.storage.segment.batches import BatchHeader
 from gregor.storage.segment.segment import Segment
@@ -50,12 +51,10 @@ def open_log(files: Files, directory: str = DIRECTORY, *, now_ms: int = NOW_MS, 
     """A log in a folder that is made if need be. Names of `Log.open` go there, the rest are settings."""
     files.make_directory(directory)
     arguments = {
-        name: settings.pop(name)
-        for name in ("log_start_offset", "recovery_point", "segments", "producers", "epochs", "on_error")
-        if name in settings
+        name: settings.pop(name) for name in ("log_start_offset", "recovery_point", "on_error") if name in settings
     }
     config = log_config(**settings)
-    return Log.open(directory, config, files, topic="orders", partition=0, now_ms=now_ms, **arguments)  # type: ignore[arg-type]
+    return Log.open(directory, LogIdentity("orders", 0), config, files, now_ms=now_ms, **arguments)  # type: ignore[arg-type]
 
 
 def header_fields(batch: BatchHeader) -> tuple[int, ...]:

@@ -112,7 +112,7 @@ def test_dump_log_reads_what_was_compressed_anew(tmp_path: Path) -> None:
     count = 0
     for target in targets:
         for time_type in ("CreateTime", "LogAppendTime"):
-            log.config = log_config(message_timestamp_type=time_type, **target)
+            log.configure(log_config(message_timestamp_type=time_type, **target))
             for codec in range(5):
                 records = [Record(n, NOW_MS + n, b"k%d" % n, b"value %d " % n * 20, []) for n in range(40)]
                 sent = build_batch(records, compression=codec)

@@ -42,7 +42,7 @@ def made(manager: LogManager, topic: str = "orders", count: int = 12, topic_id: 
     log = manager.get_or_create(topic, 0, topic_id or random_uuid(), CONFIG)
     for _ in range(count):
         log.append_as_leader(batch(1), 0, NOW_MS)
-    log.high_watermark = log.log_end_offset
+    log.restore_high_watermark(log.log_end_offset)
     return log
 
 
@@ -128,15 +128,15 @@ def test_a_moved_log_knows_the_latest_time_of_its_active_segment() -> None:
     files = MemoryFiles()
     manager = started(files, *FOLDERS)
     log = made(manager)
-    log.config = log_config(index_interval_bytes=100_000)
+    log.configure(log_config(index_interval_bytes=100_000))
     log.append_as_leader(batch(1, timestamp_ms=NOW_MS + 50), 0, NOW_MS)
     log.append_as_leader(batch(1, timestamp_ms=NOW_MS + 40), 0, NOW_MS)
     moved = moved_to(manager, log, "/more")
     assert moved.segments[-1].largest_timestamp_ms == NOW_MS + 50
-    assert moved.offset_for_timestamp(NOW_MS + 45) == (NOW_MS + 50, 12, 0)
+    assert run_all(moved.offset_for_timestamp(NOW_MS + 45)) == (NOW_MS + 50, 12, 0)
     manager.close_all()
     again = started(files, *FOLDERS).logs["orders", 0]
-    assert again.offset_for_timestamp(NOW_MS + 45) == (NOW_MS + 50, 12, 0)
+    assert run_all(again.offset_for_timestamp(NOW_MS + 45)) == (NOW_MS + 50, 12, 0)
 
 
 def test_the_leader_epochs_of_a_moved_log_are_synced() -> None:
@@ -229,12 +229,12 @@ def test_a_crash_while_a_swap_is_taken_back_leaves_no_index_of_another_segment(r
     files = MemoryFiles()
     manager = started(files, "/data")
     log = made(manager, count=0)
-    log.config = log_config(segment_bytes=2000, index_interval_bytes=100)
+    log.configure(log_config(segment_bytes=2000, index_interval_bytes=100))
     for number in range(30):
         key = b"same" if number < 5 else b"key-%d" % number
         pair = (key, b"v" * (number * 7 % 30))
         log.append_as_leader(build_batch([pair], timestamp_ms=NOW_MS), 0, NOW_MS)
-    log.high_watermark = log.log_end_offset
+    log.restore_high_watermark(log.log_end_offset)
     plan = swap_begun(files, log)
     log.flush(NOW_MS)
     manager.checkpoints.write_all()
@@ -287,7 +287,7 @@ def test_a_crash_after_a_move_forgets_no_producer() -> None:
     log.append_as_leader(sequenced(7, 3, 0), 0, NOW_MS)
     for _ in range(12):
         log.append_as_leader(batch(1), 0, NOW_MS)
-    log.high_watermark = log.log_end_offset
+    log.restore_high_watermark(log.log_end_offset)
     log.delete_segments(log.segments_count - 1, NOW_MS)
     log.flush(NOW_MS)
     moved_to(manager, log, "/more")
@@ -306,7 +306,7 @@ def test_a_power_cut_in_a_second_move_finds_one_newer_copy() -> None:
     manager = started(files, *FOLDERS)
     log = manager.logs["orders", 0]
     original = log.directory
-    log.high_watermark = log.log_end_offset
+    log.restore_high_watermark(log.log_end_offset)
     moved = moved_to(manager, log, "/data")
     (aside,) = [one.name for one in files.list_directory("/more") if one.name.endswith("-delete")]
     files.rename(f"/more/{aside}", original)
@@ -328,7 +328,7 @@ def test_a_move_away_from_a_full_disk_needs_no_room_there() -> None:
     files = FullFiles()
     manager = started(files, *FOLDERS)
     log = made(manager)
-    log.config = log_config(segment_bytes=100_000, index_interval_bytes=100)
+    log.configure(log_config(segment_bytes=100_000, index_interval_bytes=100))
     for number in range(20):
         log.append_as_leader(batch(1, timestamp_ms=NOW_MS + number), 0, NOW_MS)
     files.full = "/data/"

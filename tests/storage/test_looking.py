@@ -31,7 +31,7 @@ def loaded(files: MemoryFiles) -> LogManager:
     manager = LogManager(BrokerConfig({"log.dirs": "/data"}), files, lambda: NOW)
     for log in manager.load(lambda topic: CONFIG):
         if log is not None:
-            log.high_watermark = log.log_end_offset
+            log.restore_high_watermark(log.log_end_offset)
     return manager
 
 

@@ -67,11 +67,11 @@ def test_retention(harness: Harness) -> None:
     assert answer["removed_segments"] == 7
     assert answer["log_start_offset"] == 7
     log = harness.broker.logs.logs["events", 0]
-    log.cleaning = True
+    log.begin_cleaning()
     try:
         assert not answers(harness, command="retention", topic="events")[0]["done"]
     finally:
-        log.cleaning = False
+        log.end_cleaning()
 
 
 def test_explained_for_all_topics_or_one(harness: Harness) -> None:

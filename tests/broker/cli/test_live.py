@@ -2,66 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
-from unittest import mock
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from gregor.broker.__main__ import main
-from tests.support.processes import ROOT, clean_environment
+from tests.broker.cli.tool import Tool
 
 pytestmark = pytest.mark.slow
-_names = iter(range(1_000_000))
-
-
-class Tool:
-    """Calls `gregor` as a user does and keeps what it said."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
-
-    def start(self, name: str, *arguments: str) -> subprocess.Popen[str]:
-        """In a process of its own, for what ends by a signal."""
-        command = [sys.executable, "-m", "gregor.broker", name, "--bootstrap-server", self._bootstrap, *arguments]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            command, cwd=ROOT, env=clean_environment(), stdin=pipe, stdout=pipe, stderr=pipe, text=True
-        )
-
-    def run(self, name: str, *arguments: str, stdin: str = "", code: int = 0) -> str:
-        """Standard output, or standard error where an exit code other than 0 is expected."""
-        streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)]
-        out, err = streams
-        given = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
-        with mock.patch("sys.stdin", given), redirect_stdout(out), redirect_stderr(err):
-            ended = main([name, "--bootstrap-server", self._bootstrap, *arguments])
-        for stream in streams:
-            stream.seek(0)
-        said = err.read() if code else out.read()
-        assert ended == code, f"exit code {ended}: {said}{err.read()}"
-        return said
-
-
-@pytest.fixture(scope="module")
-def tool(bootstrap: str) -> Tool:
-    return Tool(bootstrap)
 
 
 @pytest.fixture
-def topic(tool: Tool) -> Iterator[str]:
-    """A topic of two partitions with nine records: keys k0..k8, values v0..v8."""
-    name = f"cli-{time.time_ns()}-{next(_names)}"
-    tool.run("topics", "--create", "--topic", name, "--partitions", "2")
-    lines = "".join(f"k{number}\tv{number}\n" for number in range(9))
-    tool.run("console-producer", "--topic", name, "--reader-property", "parse.key=true", stdin=lines)
-    yield name
-    tool.run("topics", "--delete", "--topic", name, "--if-exists")
+def topic(topic_with: Callable[[Sequence[str]], str]) -> str:
+    """A topic with nine records: keys k0..k8, values v0..v8."""
+    return topic_with([f"k{number}" for number in range(9)])
 
 
 def test_topics_from_creation_to_deletion(tool: Tool) -> None:

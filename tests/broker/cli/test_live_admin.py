@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.broker.cli.test_live import Tool
+from gregor.broker.cli import verify
+from tests.broker.cli.tool import Tool
 from tests.compat.records import until
 from tests.support.processes import BrokerProcess
 
 pytestmark = pytest.mark.slow
-_names = iter(range(1_000_000))
-
-
-@pytest.fixture(scope="module")
-def tool(bootstrap: str) -> Tool:
-    return Tool(bootstrap)
 
 
 @pytest.fixture
-def topic(tool: Tool) -> Iterator[str]:
-    """Two partitions, with ten records in partition 0."""
-    name = f"admin-{time.time_ns()}-{next(_names)}"
-    tool.run("topics", "--create", "--topic", name, "--partitions", "2")
-    lines = "".join(f"k0\tv{number}\n" for number in range(10))
-    tool.run("console-producer", "--topic", name, "--reader-property", "parse.key=true", stdin=lines)
-    yield name
-    tool.run("topics", "--delete", "--topic", name, "--if-exists")
+def topic(topic_with: Callable[[Sequence[str]], str]) -> str:
+    """A topic with ten records of one key, so that they are all in one partition."""
+    return topic_with(["k0"] * 10)
 
 
 def full_partition(tool: Tool, topic: str) -> int:
@@ -148,7 +138,5 @@ def test_the_folder_of_a_running_broker_is_whole(
     if request.config.getoption("--against"):
         pytest.skip("the folder of the broker of --against is not known")
     broker: BrokerProcess = request.getfixturevalue("broker")
-    from gregor.broker.cli import verify
-
     assert verify.main([str(broker.folder / "data"), "--topic", topic]) == 0
     assert "in use by a running broker" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`gregor compact` and `gregor retention` without a broker, and with one that only says what it is told to say."""
+"""`gregor compact` and `gregor retention` without a broker, and with one that sends prepared answers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Answers = list[dict[str, Any]]
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Callable[[Answers], list[Any]]:
-    """Answers one order in `tmp_path` with these; the order itself is in what it returns."""
+def answering(tmp_path: Path) -> Callable[[Answers], list[Any]]:
+    """Send these answers to one order in `tmp_path`; the returned list receives the order."""
 
     def answer(answers: Answers) -> list[Any]:
         orders: list[Any] = []
@@ -42,27 +42,27 @@ def told(tmp_path: Path) -> Callable[[Answers], list[Any]]:
     ("arguments", "message"),
     [
         (["--partition", "0"], "Name the topic with --topic"),
-        (["--explain", "--partition", "0"], "--partition goes with --topic"),
+        (["--explain", "--partition", "0"], "--partition needs --topic"),
         (["--topic", "t", "--data-dir", "a", "--config", "b"], "not both"),
         (["--topic", "t", "--config", "missing.properties"], "cannot read missing.properties"),
-        (["--topic", "t", "--data-dir", "missing"], "no broker answers in missing: No such file"),
+        (["--topic", "t", "--data-dir", "missing"], "no broker answers in the data folder missing: No such file"),
     ],
 )
-def test_what_is_refused_before_anybody_is_asked(
+def test_wrong_options_are_refused_before_the_order_is_sent(
     command: str, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert gregor.main([command, *arguments]) == 1
     assert message in capsys.readouterr().err
 
 
-def test_no_roll_is_about_doing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_roll_contradicts_explain(capsys: pytest.CaptureFixture[str]) -> None:
     assert gregor.main(["compact", "--topic", "t", "--explain", "--no-roll"]) == 1
-    assert "--no-roll does not go with --explain" in capsys.readouterr().err
+    assert "--no-roll and --explain contradict each other" in capsys.readouterr().err
 
 
-def test_compact(told: Callable[[Answers], list[Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compact(answering: Callable[[Answers], list[Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = {"bytes_before": 2_500_000, "bytes_after": 1500, "records_before": 9, "records_after": 2}
-    orders = told(
+    orders = answering(
         [
             {"topic": "t", "partition": 0, "done": True, **done, "cleaned_offset": 12, "reason": ""},
             {"topic": "t", "partition": 1, "done": False, "reason": "nothing to compact: it is empty"},
@@ -72,25 +72,25 @@ def test_compact(told: Callable[[Answers], list[Any]], tmp_path: Path, capsys: p
     assert gregor.main(["compact", "--topic", "t", "--no-roll", "--data-dir", str(tmp_path)]) == 0
     assert orders == [{"command": "compact", "topic": "t", "partition": None, "explain": False, "roll": False}]
     assert capsys.readouterr().out == (
-        "t-0: 2.5 MB became 1.5 KB, 2 of 9 records stay; compacted up to offset 12\n"
+        "t-0: compacted up to offset 12, from 2.5 MB to 1.5 KB; 2 of 9 records remain\n"
         "t-1: nothing to compact: it is empty\n"
     )
 
 
-def test_a_partition_that_failed(
-    told: Callable[[Answers], list[Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_failed_partition_is_shown_with_its_reason(
+    answering: Callable[[Answers], list[Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told([{"topic": "t", "partition": 0, "done": False, "reason": "wrong checksum at offset 3"}, {"end": True}])
+    answering([{"topic": "t", "partition": 0, "done": False, "reason": "wrong checksum at offset 3"}, {"end": True}])
     assert gregor.main(["compact", "--topic", "t", "--data-dir", str(tmp_path)]) == 1
     assert capsys.readouterr().out == "t-0: wrong checksum at offset 3\n"
 
 
-def test_the_folder_comes_from_the_brokers_settings(
-    told: Callable[[Answers], list[Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_data_folder_is_found_in_the_brokers_settings(
+    answering: Callable[[Answers], list[Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = tmp_path / "server.properties"
     settings.write_text(f"log.dirs={tmp_path},{tmp_path}/other\n")
-    told(
+    answering(
         [{"topic": "t", "partition": 0, "when": "never", "why": "it is so", "size_bytes": 7, "segments": 1}, {"end": 1}]
     )
     assert gregor.main(["retention", "--explain", "--config", str(settings)]) == 0
@@ -99,17 +99,38 @@ def test_the_folder_comes_from_the_brokers_settings(
     assert line.split(maxsplit=6) == ["t", "0", "7", "B", "1", "never", "it is so"]
 
 
+def test_retention(
+    answering: Callable[[Answers], list[Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    removed = {"removed_segments": 3, "removed_bytes": 1500, "log_start_offset": 42}
+    orders = answering(
+        [
+            {"topic": "t", "partition": 0, "done": True, **removed, "reason": ""},
+            {"topic": "t", "partition": 1, "done": True, "removed_segments": 0, "reason": ""},
+            {"end": True},
+        ]
+    )
+    assert gregor.main(["retention", "--topic", "t", "--data-dir", str(tmp_path)]) == 0
+    assert orders[0]["command"] == "retention"
+    assert capsys.readouterr().out == (
+        "t-0: removed 3 segments, 1.5 KB; the log now starts at offset 42\nt-1: no segment is due for removal\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("answers", "message"),
-    [([{"error": "there is no such topic"}], "there is no such topic."), ([], "ended before it was done")],
+    [
+        ([{"error": "there is no such topic"}], "there is no such topic."),
+        ([], "closed the connection before its last answer"),
+    ],
 )
 def test_errors_of_the_broker(
     answers: Answers,
     message: str,
-    told: Callable[[Answers], list[Any]],
+    answering: Callable[[Answers], list[Any]],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told(answers)
+    answering(answers)
     assert gregor.main(["retention", "--topic", "t", "--data-dir", str(tmp_path)]) == 1
     assert message in capsys.readouterr().err

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gregor.broker.cluster import controlled_shutdown as handing_over
-from gregor.broker.cluster.controlled_shutdown import hand_over
+from gregor.broker.cluster.controlled_shutdown import controlled_shutdown
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ControlledShutdownRequest, ControlledShutdownResponse
@@ -48,7 +48,7 @@ class Cluster:
 
     def stop(self) -> bool:
         parts: list[Any] = [self, self.store, self.image, self.replicas]
-        return asyncio.run(hand_over(self.config, *parts, 44))
+        return asyncio.run(controlled_shutdown(self.config, *parts, 44))
 
 
 def test_it_waits_until_it_leads_nothing() -> None:
@@ -79,7 +79,7 @@ def test_another_controller_is_asked_at_once() -> None:
     async def stop() -> bool:
         asyncio.get_running_loop().call_later(0.02, setattr, cluster.image, "controller_id", 3)
         parts: list[Any] = [cluster, cluster.store, cluster.image, cluster.replicas]
-        return await asyncio.wait_for(hand_over(cluster.config, *parts, 44), 30)
+        return await asyncio.wait_for(controlled_shutdown(cluster.config, *parts, 44), 30)
 
     assert asyncio.run(stop())
 

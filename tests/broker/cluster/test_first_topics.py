@@ -1,4 +1,4 @@
-"""gregor.broker.cluster.first_topics: made by this broker where it is the controller, else by asking that one."""
+"""gregor.broker.cluster.first_topics: created here if this broker is the controller, else by forwarding to that one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gregor.broker.cluster.first_topics import make_first_topics
-from gregor.broker.cluster.topic_requests import TopicRequests
+from gregor.broker.cluster.topic_forwarder import TopicForwarder
 from gregor.config.environment import TopicWish
 from gregor.protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
@@ -80,18 +80,26 @@ def test_the_wait_ends(node: Harness, caplog: pytest.LogCaptureFixture) -> None:
     assert sum("orders is not created: INVALID_REPLICATION_FACTOR" in line for line in caplog.messages) == 1
 
 
-def test_another_broker_that_is_the_controller_is_asked(node: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_new", [True, False])
+def test_creation_is_forwarded_to_the_controller(
+    node: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_new: bool
+) -> None:
+    """Another broker may have created the topic meanwhile: the line in the log does not claim it."""
+    caplog.set_level(logging.INFO)
     asked: list[object] = []
 
     async def refuse(topics: object) -> object:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
-    async def create_topic(self: TopicRequests, *topic: object) -> None:
+    async def create_topic(self: TopicForwarder, *topic: object) -> bool:
         asked.append(topic)
         if len(asked) == 1:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the controller does not create topics now")
+        return is_new
 
     monkeypatch.setattr(node.broker.admin, "create_topics", refuse)
-    monkeypatch.setattr(TopicRequests, "create_topic", create_topic)
+    monkeypatch.setattr(TopicForwarder, "create_topic", create_topic)
     make(node, TopicWish("orders", 2, 3, "compact"), give_up_s=60)
     assert asked == [("orders", 2, 3, {"cleanup.policy": "compact"})] * 2
+    result = "created orders" if is_new else "orders exists already"
+    assert caplog.messages[-1] == f"KAFKA_CREATE_TOPICS: {result}"

@@ -1,4 +1,4 @@
-"""A broker that hears nothing from ZooKeeper: when it goes on leading, and when not."""
+"""A broker that ZooKeeper does not answer: when it continues to lead, and when not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.cluster import isolation as silence
+from gregor.broker.cluster import isolation
 from gregor.broker.cluster.isolation import Isolation
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.turns import Gate
@@ -16,7 +16,7 @@ from tests.broker.harness import Harness, running
 
 
 class Others:
-    """What the other brokers say of who is alive; None: no answer."""
+    """The live brokers in the metadata of each other broker; None: no answer."""
 
     def __init__(self, harness: Harness, words: dict[int, set[int] | None]) -> None:
         self.asked: list[int] = []
@@ -37,16 +37,16 @@ class Others:
 @pytest.mark.parametrize(
     ("words", "silent_s", "leads", "asked"),
     [
-        ({1: {1, 2}}, 7.0, False, [1]),  # cut off, and replaced
-        ({1: {0, 1, 2}}, 7.0, True, [1]),  # nobody has a ZooKeeper
+        ({1: {1, 2}}, 7.0, False, [1]),  # cut off: others lead
+        ({1: {0, 1, 2}}, 7.0, True, [1]),  # no broker has a ZooKeeper
         ({1: {1, 2}}, 5.0, True, []),  # its session lasts
         ({1: None, 2: {1, 2}}, 7.0, False, [1, 2]),
-        ({1: set(), 2: {0, 2}}, 7.0, True, [1, 2]),  # who has just started knows nothing
+        ({1: set(), 2: {0, 2}}, 7.0, True, [1, 2]),  # a broker that has just started knows none
         ({1: None}, 7.0, True, [1]),
         ({}, 7.0, True, []),
     ],
 )
-def test_the_others_say_whether_it_counts(
+def test_metadata_of_other_brokers_decides_whether_it_leads(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     words: dict[int, set[int] | None],
@@ -57,7 +57,7 @@ def test_the_others_say_whether_it_counts(
     with running(tmp_path) as harness:
         harness.create_topic("t", partitions=2)
         others = Others(harness, words)
-        monkeypatch.setattr(silence, "live_brokers", others.live_brokers)
+        monkeypatch.setattr(isolation, "live_brokers", others.live_brokers)
         broker = harness.broker
         watched = Isolation(
             broker.replicas,
@@ -67,9 +67,9 @@ def test_the_others_say_whether_it_counts(
             session_timeout_ms=6000,
             listener="PLAINTEXT",
         )
-        harness.run(watched.look())
-        harness.run(watched.look())
+        harness.run(watched.check())
+        harness.run(watched.check())
         refused = ErrorCode.NONE if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert [harness.produce("t", b"x", partition=index).error_code for index in (0, 1)] == [refused] * 2
-        # Who leads nothing has nothing to ask.
+        # A broker that leads nothing asks no other.
         assert others.asked == asked * (2 if leads else 1)

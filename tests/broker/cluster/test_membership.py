@@ -62,15 +62,14 @@ class Member:
 
     def __init__(self, harness: Harness) -> None:
         node = harness.node
-        assert node._store is not None and node._local is not None
-        self.store, self.local = node._store, node._local
+        self.store, self.local = node.store, harness.broker.local_broker
         self.ended: list[str] = []
         self.membership = Membership(
             self.store,
             self.local,
             harness.broker.replicas,
             harness.broker.background,
-            registration=node._addresses.registration,
+            registration=harness.broker.addresses.registration,
             session_timeout_ms=0,
             end=self.ended.append,
         )

@@ -52,11 +52,11 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     load: Load = recovery.FolderLoader.load
 
     def gated(self: recovery.FolderLoader, clean: bool) -> Generator[int, None, Log]:
-        if self._topic == "slow":
+        if self.identity.topic == "slow":
             while not gate.open:
                 time.sleep(0.001)  # long enough for the manager to give others a turn
                 yield 0
-        if f"{self._topic}-{self._partition}" in gate.failing:
+        if f"{self.identity.topic}-{self.identity.partition}" in gate.failing:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "a bad disk")
         return (yield from load(self, clean))
 
@@ -88,7 +88,7 @@ def harness(crashed: Path, gate: Gate) -> Iterator[Harness]:
 
 
 def loaded(harness: Harness) -> bool:
-    return harness.node._loading.is_over
+    return harness.node.loading.is_over
 
 
 def leaders(harness: Harness, name: str) -> list[int]:
@@ -163,7 +163,7 @@ def test_a_topic_deleted_meanwhile_is_gone_when_its_logs_are_ready(harness: Harn
 
 
 def test_a_controller_on_another_broker_hears_of_late_deletions_too(harness: Harness, gate: Gate) -> None:
-    harness.node.recovering.on_late_answer.clear()  # the short way to a controller in the same process
+    harness.node.recovering.on_deferred_response.clear()  # the short way to a controller in the same process
     deletion = harness.begin(DeleteTopicsRequest(topic_names=["slow"], timeout_ms=30_000), 5)
     gate.open = True
     assert harness.run(deletion).responses[0].error_code == 0
@@ -296,7 +296,7 @@ def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, g
     log.append_as_leader(batch((b"k", b"v"), timestamp_ms=now_ms - 30 * 24 * 3600 * 1000), 0, now_ms)
     log.roll(now_ms)
     log.append_as_leader(batch((b"k", b"w")), 0, now_ms)
-    log.high_watermark = log.log_end_offset
+    log.restore_high_watermark(log.log_end_offset)
     topic_id, second = log.topic_id, first.copy(tmp_path / "second")
     first.stop()
     for path in second.glob("gregor-metadata*"):
@@ -306,14 +306,14 @@ def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, g
     try:
         harness.until(lambda: harness.broker.logs.get("__consumer_offsets", key) is not None)
         assert harness.ask(FindCoordinatorRequest(key="g"), 3).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        harness.run(harness.node.control._maintenance.retain())
+        harness.run(harness.node.maintenance.retain())
         gate.open = True
         harness.until(lambda: harness.broker.metadata.topic("__consumer_offsets") is not None and loaded(harness))
         assert harness.ask(FindCoordinatorRequest(key="g"), 3).error_code == 0
         found = harness.broker.logs.get("__consumer_offsets", key)
         assert found is not None
         assert (found.topic_id, found.log_start_offset) == (topic_id, 0)
-        harness.run(harness.node.control._maintenance.retain())
+        harness.run(harness.node.maintenance.retain())
         assert found.log_start_offset == 0
     finally:
         gate.open = True
@@ -321,9 +321,9 @@ def test_committed_offsets_without_metadata_are_not_begun_anew(tmp_path: Path, g
 
 
 def test_what_was_said_to_an_earlier_life_is_not_done_late(harness: Harness, gate: Gate) -> None:
-    assert harness.node._local is not None
     # As after the end of a session, while the logs were being checked.
-    harness.node._local.registered(harness.node._local.broker_epoch + 1)
+    local = harness.broker.local_broker
+    local.registered(local.broker_epoch + 1)
     gate.open = True
     harness.until(lambda: loaded(harness))
     assert harness.node.broker.replicas.get("slow", 0) is None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.cluster import store_factory as store_choice
+from gregor.broker.cluster import store_factory
 from gregor.broker.cluster.store_factory import NoSuchStore, check_members, check_store, in_cluster
 from gregor.broker.node.store import StartError
 from gregor.broker.server import Server
@@ -93,7 +93,7 @@ def _nobody(_address: str) -> bool:
 def test_stock_file_where_no_zookeeper_is(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """zookeeper.connect=localhost:2181, as every stock file has it, with nobody there: a single broker, also next time.
     With a ZooKeeper it is the member it says it is; so is any other value, and a folder that was a member's."""
-    monkeypatch.setattr(store_choice, "_listens", _nobody)
+    monkeypatch.setattr(store_factory, "is_listening", _nobody)
     stock = {"zookeeper.connect": "localhost:2181", "broker.id": "0", "log.dirs": str(tmp_path / "data")}
     config = BrokerConfig({**stock, "listeners": "PLAINTEXT://127.0.0.1:0"})
     for _ in range(2):
@@ -113,16 +113,16 @@ def test_stock_file_where_no_zookeeper_is(run: Any, tmp_path: Path, monkeypatch:
     assert in_cluster(BrokerConfig(other))
     with pytest.raises(NoSuchStore, match="nothing listens there; start a ZooKeeper"):
         check_members("localhost:2181")
-    monkeypatch.setattr(store_choice, "_listens", lambda _address: True)
+    monkeypatch.setattr(store_factory, "is_listening", lambda _address: True)
     assert in_cluster(BrokerConfig(stock))
     check_members("localhost:2181")
 
 
-def test_who_listens() -> None:
+def test_only_a_refused_connection_shows_that_nothing_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        assert store_choice._listens(address)
-    assert not store_choice._listens(address)
+        assert store_factory.is_listening(address)
+    assert not store_factory.is_listening(address)
 
 
 def test_nothing_of_zookeeper_without_it() -> None:

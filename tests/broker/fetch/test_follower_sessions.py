@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.fetch.follower_sessions import FollowerSession
+from gregor.broker.fetch.follower_session import FollowerSession
 from gregor.broker.fetch.session_cache import EVICT_AFTER_MS
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DeleteTopicsRequest, FetchRequest, FetchResponse
@@ -95,7 +95,7 @@ def partition_of(harness: Harness, topic: str, index: int = 0) -> Partition:
 
 def busy(harness: Harness) -> list[int]:
     (session,) = harness.broker.follower_sessions.cache
-    return [place.index for place in (*session.busy, *session.resting)]
+    return [position.index for position in (*session.busy, *session.resting)]
 
 
 def state_of(partition: Partition) -> Any:
@@ -216,7 +216,7 @@ def test_how_far_records_are_committed_wakes_it_only_where_consumers_read_from_f
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for at_once in (False, True):
-        monkeypatch.setattr(harness.broker.follower_sessions, "tells_at_once", at_once)
+        monkeypatch.setattr(harness.broker.follower_sessions, "notifies_at_once", at_once)
         follower = Fetches(harness, topic)
         end = harness.produce(topic, b"a").base_offset + 1
         follower.ask({0: end - 1})
@@ -261,12 +261,12 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
         one.ask({0: 0})
         one.epoch = 1 if one.session_id else 0
     assert [one.session_id > 0 for one in (first, *others)] == [True] * 3 + [False] * 3
-    assert len(sessions) == len(sessions._by_fetcher) == sessions._places == 3
+    assert len(sessions) == len(sessions.fetchers) == sessions.position_count == 3
     # Who is not in the cluster gives way to who is, but not the other way round.
     alive.add(FOLLOWER + 1)
     follower = Fetches(harness, topic, client_id="follower", replica_id=FOLLOWER + 1)
     follower.ask({0: 0})
-    assert follower.session_id and len(sessions) == len(sessions._by_fetcher) == 3
+    assert follower.session_id and len(sessions) == len(sessions.fetchers) == 3
     assert first.error({1: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     # After a long rest anybody does.
     now_ms[0] += EVICT_AFTER_MS
@@ -275,7 +275,7 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
         assert one.session_id
     assert follower.error({1: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     sessions.forget(alive.__contains__)
-    assert len(sessions) == len(sessions._by_fetcher) == sessions._places == 0
+    assert len(sessions) == len(sessions.fetchers) == sessions.position_count == 0
     monkeypatch.setattr(sessions.cache, "slots", 0)
     first.begin_anew()
     first.ask({0: 0})
@@ -285,21 +285,21 @@ def test_who_poses_as_many_followers_gets_no_more_sessions_than_there_are_slots(
 def test_sessions_remember_only_so_many_partitions(
     harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gregor.broker.fetch.follower_sessions.MAX_PLACES", 4)
+    monkeypatch.setattr("gregor.broker.fetch.follower_sessions.MAX_POSITIONS", 4)
     sessions = harness.broker.follower_sessions
     follower, other = Fetches(harness, topic), Fetches(harness, topic, client_id="other")
     follower.ask({0: 0, 1: 0})
     other.ask({0: 0})
     follower.ask({2: 0})
-    assert sessions._places == 4
+    assert sessions.position_count == 4
     assert follower.error({7: 0}) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert sessions._places == 1
+    assert sessions.position_count == 1
     follower.begin_anew()
     assert len(follower.ask({0: 0, 1: 0, 2: 0, 7: 0})) == 4  # served, but not remembered
-    assert (follower.session_id, sessions._places) == (0, 1)
+    assert (follower.session_id, sessions.position_count) == (0, 1)
     follower.begin_anew()
     follower.ask({0: 0, 1: 0, 2: 0})
-    assert follower.session_id and sessions._places == 4
+    assert follower.session_id and sessions.position_count == 4
 
 
 def test_a_session_is_counted(harness: Harness, topic: str) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from gregor.config.definitions import LISTED
 from gregor.config.tables.broker_keys import BROKER_KEYS
-from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.no_effect_keys import keys_without_effect
 from gregor.config.tables.topic_keys import TOPIC_KEYS
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest
@@ -65,7 +66,7 @@ def known(harness: Harness) -> Iterator[str]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_topics_settings_and_their_sources(harness: Harness, known: str, version: int) -> None:
     found = entries(describe(harness, version, TOPIC, known))
-    assert set(found) == {key for key, definition in TOPIC_KEYS.items() if not definition.internal}
+    assert set(found) == {key for key, definition in TOPIC_KEYS.items() if definition.visibility == LISTED}
     assert {name: (found[name].value, found[name].config_source) for name in (
         "retention.ms", "cleanup.policy", "segment.bytes", "max.message.bytes", "flush.ms"
     )} == {
@@ -119,8 +120,8 @@ def test_documentation_is_told_to_those_who_ask(harness: Harness, known: str, ve
 @pytest.mark.parametrize("version", VERSIONS)
 def test_this_broker(harness: Harness, known: str, version: int) -> None:
     found = entries(describe(harness, version, BROKER, "0"))
-    table = {**BROKER_KEYS, **inert_keys()}
-    assert set(found) == {key for key, row in table.items() if not (row.internal or row.retired)}
+    table = {**BROKER_KEYS, **keys_without_effect()}
+    assert set(found) == {key for key, row in table.items() if row.visibility == LISTED}
     assert (found["message.max.bytes"].value, found["message.max.bytes"].config_source) == ("2000000", DYNAMIC_BROKER)
     assert not found["message.max.bytes"].read_only
     assert (found["log.dirs"].value, found["log.dirs"].config_source) == (str(harness.folder), STATIC)
@@ -167,8 +168,7 @@ def test_errors(harness: Harness, version: int, kind: int, name: str, error: Err
 def test_a_topics_settings_are_those_of_its_node_noticed_here_or_not(harness: Harness) -> None:
     # As of a topic that has no replica on this broker, which nobody tells of them.
     harness.create_topic("elsewhere", retention_ms="777")
-    store, path = harness.node._store, config_path("topics", "elsewhere")
-    assert store is not None
+    store, path = harness.node.store, config_path("topics", "elsewhere")
     harness.run(store.set(path, encode_config({"retention.ms": "778"})))
     assert entries(describe(harness, 4, TOPIC, "elsewhere"))["retention.ms"].value == "778"
     harness.run(store.set(path, b"{"))

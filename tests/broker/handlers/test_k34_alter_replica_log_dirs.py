@@ -177,7 +177,7 @@ def test_retention_and_truncation_meanwhile(two: Two, gate: list[bool]) -> None:
     start = log.log_start_offset
     assert start > 0
     log.truncate_to(18)
-    log.high_watermark = 18
+    log.restore_high_watermark(18)
     two.harness.produce("orders", b"instead")
     gate.append(True)
     two.harness.until(lambda: two.where() == [two.b])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gregor.broker.jobs.descriptors import (
-    FEWEST_OPEN_FILES,
     MAX_OPEN_FILES,
+    MIN_OPEN_FILES,
     Share,
     open_files_limit,
     open_files_within,
@@ -20,7 +20,7 @@ from gregor.storage.fs.files import OsFiles
 
 @pytest.mark.parametrize(
     ("limit", "files"),
-    [(64, FEWEST_OPEN_FILES), (1024, 768), (4096, MAX_OPEN_FILES), (1_000_000, MAX_OPEN_FILES)],
+    [(64, MIN_OPEN_FILES), (1024, 768), (4096, MAX_OPEN_FILES), (1_000_000, MAX_OPEN_FILES)],
 )
 def test_storage_leaves_room_for_connections(limit: int, files: int) -> None:
     assert open_files_within(limit) == files
@@ -42,7 +42,7 @@ def test_storage_gives_way_to_connections_and_comes_back(tmp_path: Path, monkeyp
     assert files.limit == 200
     assert files.open_count < 200
     share.connections(5000)
-    assert files.limit == FEWEST_OPEN_FILES
+    assert files.limit == MIN_OPEN_FILES
     share.connections(10)
     assert files.limit == 750
     assert opened[0].write(b"x") == 1

@@ -122,7 +122,6 @@ def test_a_broken_device_needs_no_second_look(
 def test_partitions_that_go_offline_in_turns_take_nothing_from_the_first_on(
     tmp_path: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gregor.broker.jobs.disk_watch._TOGETHER", 1)
     monkeypatch.setattr("gregor.broker.jobs.turns.TURN_S", -1.0)  # time is up after each
     harness = filled(tmp_path)
     lost = partitions_in(harness, tmp_path / "b")
@@ -285,7 +284,7 @@ def test_a_disk_that_fails_while_its_logs_are_loaded_takes_its_folder_offline(
     harness = started(tmp_path)
     if late:
         gate.append(True)
-    harness.until(lambda: harness.node._loading.is_over)
+    harness.until(lambda: harness.node.loading.is_over)
     if both:
         harness.until(lambda: bool(ended))
     else:

@@ -325,11 +325,11 @@ def test_a_full_disk_is_left_alone(tmp_path: Path) -> None:
         (folder,) = harness.broker.logs.folders
         harness.create_topic("table", **TABLE, min_cleanable_dirty_ratio="1.0")
         fill(harness, "table", 100)
-        folder.full = True
+        folder.mark_full()
         harness.alter_topic("table", min_cleanable_dirty_ratio="0")
         log = log_of(harness, "table")
         harness.run(harness.node.cleaner._start_what_is_due())
         assert log.cleaned_offset is None
         assert not log.cleaning
-        folder.full = False
+        folder.mark_writable()
         harness.until(lambda: is_clean(log))

@@ -90,7 +90,7 @@ def attempt(
 def append(log: Log, count: int) -> None:
     for _ in range(count):
         log.append_as_leader(sequenced(7, 0, log.log_end_offset), 0, NOW_MS)
-    log.high_watermark = log.log_end_offset
+    log.restore_high_watermark(log.log_end_offset)
 
 
 def test_what_comes_while_the_producers_are_asked_is_left_for_the_next_run() -> None:

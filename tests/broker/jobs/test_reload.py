@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import pty
@@ -9,13 +10,17 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from gregor.broker.jobs.reload import HangUp, reload_file
+from gregor.broker.jobs.background import Background
+from gregor.broker.jobs.reload import HangUp, apply, read_again
+from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
+from gregor.config.properties import load_properties
 from tests.broker.harness import Harness
 from tests.support.processes import ROOT, BrokerProcess
 
@@ -32,35 +37,74 @@ def test_a_broker_takes_over_what_it_can(tmp_path: Path, caplog: pytest.LogCaptu
     assert log is not None and log.config.max_message_bytes == 1000
     path.write_text("message.max.bytes=2000\nproducer.id.expiration.ms=7\nnum.partitions=3\n")
     with caplog.at_level("INFO"):
-        reload_file(config, configs.broker_changed, lambda addresses: None)
+        texts = harness.run(read_again(config, harness.broker.background))
+        assert texts is not None
+        apply(config, texts, configs.broker_changed, lambda addresses: None)
     assert log.config.max_message_bytes == 2000
     assert log.producers.expiration_ms == 7
     told = [(record.levelname, record.getMessage().removeprefix(f"{path}: ")) for record in caplog.records]
     assert told == [
         ("INFO", "message.max.bytes=2000 is applied"),
-        ("WARNING", "num.partitions=3 is ignored: read-only; it takes effect at the next start"),
+        ("WARNING", "num.partitions=3 is ignored: read-only; restart the broker to apply it"),
         ("INFO", "producer.id.expiration.ms=7 is applied"),
     ]
     harness.stop()
 
 
-def test_what_cannot_be_read_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def read(config: BrokerConfig) -> dict[str, str] | None:
+    async def body() -> dict[str, str] | None:
+        background = Background(LoopGate())
+        try:
+            return await read_again(config, background)
+        finally:
+            await background.close()
+
+    return asyncio.run(body())
+
+
+def test_the_file_is_read_on_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers = []
+
+    def read_file(path: str | None) -> dict[str, str]:
+        readers.append(threading.current_thread())
+        return load_properties(path or "")
+
+    monkeypatch.setattr("gregor.config.broker.read_file", read_file)
+    path = tmp_path / "server.properties"
+    path.write_text("message.max.bytes=2000\n")
+    config = BrokerConfig({"message.max.bytes": "5"})
+    config.path = str(path)
+    assert read(config) == {"message.max.bytes": "2000"}
+    assert readers and threading.main_thread() not in readers
+
+
+def test_settings_that_are_refused_change_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def never() -> None:
         raise AssertionError("nothing has changed")
 
     config = BrokerConfig({"message.max.bytes": "5"})
-    reload_file(config, never, lambda addresses: None)
+    config.path = str(tmp_path / "server.properties")
+    apply(config, {"message.max.bytes": "many"}, never, lambda addresses: None)
+    assert config["message.max.bytes"] == 5
+    with caplog.at_level("INFO"):
+        apply(config, {"message.max.bytes": "5"}, never, lambda addresses: None)
+    assert "nothing has changed" in caplog.text
+
+
+def test_what_cannot_be_read_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = BrokerConfig({"message.max.bytes": "5"})
+    assert read(config) is None
     assert "started without a file" in caplog.text
     path = tmp_path / "server.properties"
     config.path = str(path)
-    reload_file(config, never, lambda addresses: None)
+    assert read(config) is None
     assert "cannot be read: No such file" in caplog.text
     path.write_text("a=\\uXY\n")
-    reload_file(config, never, lambda addresses: None)
+    assert read(config) is None
     assert "malformed" in caplog.text
     path.unlink()
     os.mkfifo(path)
-    reload_file(config, never, lambda addresses: None)
+    assert read(config) is None
     assert "not a regular file" in caplog.text
     assert config["message.max.bytes"] == 5
 
@@ -78,7 +122,9 @@ def test_the_signal(tmp_path: Path) -> None:
         while "log.retention.ms=6000 is applied" not in broker.log():
             assert time.monotonic() < deadline, broker.log()
             time.sleep(0.01)
-    assert "listeners=PLAINTEXT://localhost:1 is ignored: the command line gives it, and wins" in broker.log()
+    assert (
+        "listeners=PLAINTEXT://localhost:1 is ignored: the command line sets it too and has precedence" in broker.log()
+    )
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def loaded(folder: Path) -> tuple[dict[str, Any], int]:
     """What a start makes of the folder, and how many walks were another's."""
     harness = Harness(folder).start()
-    harness.until(lambda: harness.node._loading.is_over, 30)
+    harness.until(lambda: harness.node.loading.is_over, 30)
     found = {
         path.name: [
             (log.log_end_offset, log.producer_ids()[7].batches, log.epoch_entries()[:1]),
@@ -66,7 +66,7 @@ def loaded(folder: Path) -> tuple[dict[str, Any], int]:
         for log in harness.broker.logs.logs.values()
         for path in [Path(log.directory)]
     }
-    walks = harness.node._scan_helper.walks_done
+    walks = harness.node.scan_helper.walks_done
     harness.stop()
     return found, walks
 
@@ -78,7 +78,7 @@ def alone(crashed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyte
         (copy / folder.name).mkdir()
         (copy / folder.name / f"{0:020d}.log").write_bytes((folder / f"{0:020d}.log").read_bytes())
     with monkeypatch.context() as patch:
-        patch.setattr(ScanHelper, "takes", lambda *_: False)
+        patch.setattr(ScanHelper, "accepts", lambda *_: False)
         found, walks = loaded(copy)
     assert walks == 0
     assert all(one[0][::2] == (BATCHES - 1, [(5, 0)]) for one in found.values())
@@ -129,8 +129,8 @@ def test_without_its_help_the_broker_does_it_alone(
 def test_a_stop_in_the_middle_leaves_no_process(crashed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     harness = Harness(crashed)
     harness.start()
-    processes = harness.node._scan_helper._processes
-    harness.until(lambda: bool(processes) or harness.node._loading.is_over)
+    processes = harness.node.scan_helper._processes
+    harness.until(lambda: bool(processes) or harness.node.loading.is_over)
     harness.stop()
     assert all(one.done() for one in processes)
     again, _ = loaded(crashed)
@@ -160,13 +160,13 @@ def test_what_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
         return Task()
 
     monkeypatch.setattr(scan_helper.asyncio, "create_task", create_task)
-    assert not helper.takes("", walk(99), 10**9), "too little of it is left"
-    assert not helper.takes("", walk(200), 9_990), "too little is left in all"
-    assert helper.takes("", walk(200), 10_000)
-    assert helper.takes("", walk(200), 10_000)
+    assert not helper.accepts("", walk(99), 10**9), "too little of it is left"
+    assert not helper.accepts("", walk(200), 9_990), "too little is left in all"
+    assert helper.accepts("", walk(200), 10_000)
+    assert helper.accepts("", walk(200), 10_000)
     assert len(served) == 1
-    assert not helper.takes("", walk(200), 19_990), "too little for a second process"
-    assert helper.takes("", walk(200), 20_000)
-    assert helper.takes("", walk(200), 20_000)
-    assert not helper.takes("", walk(200), 10**9), "no processor for a third one"
+    assert not helper.accepts("", walk(200), 19_990), "too little for a second process"
+    assert helper.accepts("", walk(200), 20_000)
+    assert helper.accepts("", walk(200), 20_000)
+    assert not helper.accepts("", walk(200), 10**9), "no processor for a third one"
     assert len(served) == 2

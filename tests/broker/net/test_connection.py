@@ -14,6 +14,7 @@ from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.net.connection import Connection
 from gregor.broker.net.inbound import MIN_PROGRESS_BYTES
 from gregor.broker.net.receive_buffers import SHARED_BYTES, BufferPool, ReceiveBudget
+from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.registry import Entry
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.messages import (
@@ -109,6 +110,7 @@ class Harness:
         self.broker: Any = SimpleNamespace(
             buffers=BufferPool(),
             receive_budget=ReceiveBudget(budget),
+            route_slots=RouteSlots(),
             loop=loop,
             max_request_bytes=MAX_REQUEST,
             handlers={entry.key.value: entry for entry in entries},

@@ -16,7 +16,6 @@ import pytest
 import uvloop
 
 from gregor.broker.net.connection import Connection
-from gregor.broker.net.produce_fast_path import ProduceRoutes
 from gregor.broker.parts import Broker
 from gregor.broker.server import Server
 from gregor.config.broker import BrokerConfig
@@ -141,7 +140,7 @@ def commit(group: str, topic: str) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=[one])
 
 
-def left_behind(broker: Broker, routes_before: int) -> dict[str, Any]:
+def left_behind(broker: Broker) -> dict[str, Any]:
     """All that connections may hold, where there is any."""
     budget = broker.receive_budget
     held = {
@@ -149,7 +148,7 @@ def left_behind(broker: Broker, routes_before: int) -> dict[str, Any]:
         "by address": dict(broker.connections._by_host),
         "queued": broker.connections.queued,
         "receiving": sum(lane.used for lane in budget._lanes) + budget.waiting,
-        "routes": ProduceRoutes.of_all - routes_before,
+        "routes": broker.route_slots.used,
         "unfinished": len(broker.background._kept),
         "waiting": sum(len(partition.delayed) for partition in broker.replicas.partitions.values()),
         "in memory": sum(type(one) is Connection and one._broker is broker for one in gc.get_objects()),
@@ -157,11 +156,11 @@ def left_behind(broker: Broker, routes_before: int) -> dict[str, Any]:
     return {name: found for name, found in held.items() if found}
 
 
-async def nothing_left(broker: Broker, routes_before: int) -> None:
+async def nothing_left(broker: Broker) -> None:
     """In the end, for which it waits."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + 30
-    while (left := left_behind(broker, routes_before)) and loop.time() < end_s:
+    while (left := left_behind(broker)) and loop.time() < end_s:
         await asyncio.sleep(0.1)
         gc.collect()
     assert not left
@@ -170,7 +169,6 @@ async def nothing_left(broker: Broker, routes_before: int) -> None:
 
 @pytest.mark.slow
 def test_nothing_is_left_of_clients_that_are_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    routes_before = ProduceRoutes.of_all
 
     async def test() -> None:
         server = Server(BrokerConfig({**SETTINGS, "log.dirs": str(tmp_path)}))
@@ -186,7 +184,7 @@ def test_nothing_is_left_of_clients_that_are_gone(tmp_path: Path, caplog: pytest
 
         try:
             await asyncio.gather(*(visits(seed) for seed in range(CLIENTS)))
-            await nothing_left(server._node.broker, routes_before)
+            await nothing_left(server._node.broker)
         finally:
             await server.stop()
 

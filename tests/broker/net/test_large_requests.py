@@ -11,7 +11,6 @@ import pytest
 from gregor.broker.jobs import turns
 from gregor.broker.net.large_requests import LARGE_REQUEST_BYTES
 from gregor.broker.net.receive_buffers import SHARED_BYTES
-from gregor.protocol.codec.source import ELEMENTS_PER_STEP
 from gregor.protocol.messages import (
     AlterReplicaLogDirsRequest,
     ApiVersionsRequest,
@@ -22,6 +21,7 @@ from gregor.protocol.messages import (
     ResponseHeader,
     response_class,
 )
+from gregor.protocol.turns import ITEMS_PER_STEP
 from tests.broker.harness import Harness, Wire, request_frame, running
 
 MANY = 3000
@@ -91,7 +91,7 @@ def test_others_get_their_turns_while_it_is_decoded_and_its_answer_encoded(wire:
     frame = request_frame(request, version)
     assert len(frame) > SHARED_BYTES
     wire.send(frame)
-    assert turns_until(wire, 4) >= MANY // ELEMENTS_PER_STEP
+    assert turns_until(wire, 4) >= MANY // ITEMS_PER_STEP
     (answer,) = split(bytes(wire.transport.written), (request, version))
     assert len(answer.results) == MANY
     assert answer.results[0].error_code

@@ -115,11 +115,11 @@ def test_the_file_names_an_address_in_use(run: Any, tmp_path: Path, caplog: pyte
             config, file = world.server._config, tmp_path / "server.properties"
             config.path = str(file)
             file.write_text(f"log.dirs={tmp_path}/b\nlisteners=PLAINTEXT://127.0.0.1:{busy}\nmessage.max.bytes=5000\n")
-            world.server.reload()
+            await world.server.reload()
             assert "is ignored: PLAINTEXT" in caplog.text and "cannot be bound" in caplog.text
             assert (world.server._listeners.ports, config["message.max.bytes"]) == ({"PLAINTEXT": port}, 5000)
             file.write_text(f"log.dirs={tmp_path}/b\nlisteners=PLAINTEXT://127.0.0.1:{free_port()}\n")
-            world.server.reload()
+            await world.server.reload()
             moved = world.server._listeners.ports["PLAINTEXT"]
             assert moved not in (port, busy)
             client = await connect(moved)

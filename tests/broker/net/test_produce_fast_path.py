@@ -11,6 +11,7 @@ import pytest
 from gregor.broker.handlers.k00_produce import produce as general_produce
 from gregor.broker.net.produce_fast_path import ROUTES_FROM, PendingProduce, ProduceRoutes
 from gregor.broker.net.responses import encode_response
+from gregor.broker.net.route_slots import RouteSlots
 from gregor.broker.registry import Entry
 from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -62,7 +63,11 @@ class World:
     def __init__(self) -> None:
         self.partitions = {index: FakePartition() for index in range(4)}
         self.broker: Any = SimpleNamespace(
-            replicas=SimpleNamespace(generation=1), partition_of=self.partition_of, now_ms=lambda: 5, loop=None
+            replicas=SimpleNamespace(generation=1),
+            route_slots=RouteSlots(),
+            partition_of=self.partition_of,
+            now_ms=lambda: 5,
+            loop=None,
         )
         self.routes = ProduceRoutes(self.broker)
 
@@ -166,32 +171,31 @@ def test_prefixes_of_several_lengths(version: int) -> None:
 
 def test_routes_are_counted_and_no_more_are_learnt_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gregor.broker.net.produce_fast_path._MAX_ROUTES", 3)
-    before = ProduceRoutes.of_all
     world, frames = World(), [request_frame(12, batch(), index=index) for index in range(4)]
     for frame in frames * 2:
         world.learn(frame, 12)
-    assert ProduceRoutes.of_all == before + 3
+    slots = world.broker.route_slots
+    assert slots.used == 3
     assert [world.fast(frame, 12, 1) is not None for frame in frames] == [True, True, True, False]
     for _ in range(2):  # in vain for the fourth time
         world.learn(frames[3], 12)
-    assert ProduceRoutes.of_all == before
+    assert slots.used == 0
     world.learn(frames[3], 12)
     assert world.fast(frames[3], 12, 1)
-    monkeypatch.setattr("gregor.broker.net.produce_fast_path._MAX_ROUTES_OF_ALL", before + 1)
+    slots.limit = 1  # as if other connections had the rest
     world.learn(frames[0], 12)
     assert world.fast(frames[0], 12, 1) is None
     world.routes.clear()
-    assert ProduceRoutes.of_all == before
+    assert slots.used == 0
 
 
 def test_many_lengths_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
-    for length in range(1, 60):
-        frame = request_frame(12, batch(), client_id="c" * length)
+    frames = [request_frame(12, batch(), client_id="c" * length) for length in range(1, 60)]
+    for frame in frames:
         world.learn(frame, 12)
         assert world.fast(frame, 12, 1)
-    assert len(world.routes._lengths) <= 4
-    world.routes.clear()
+    assert 1 <= sum(world.fast(frame, 12, 1) is not None for frame in frames) <= 4
 
 
 def test_acks_0_appends_and_answers_nothing() -> None:
@@ -254,7 +258,13 @@ def test_the_answer_of_a_replicated_partition_is_deferred_until_it_is_committed(
     at_once.learn(frame, 12)
     world.partitions[0].commits_at_once = False
     world.learn(frame, 12)
-    world.broker.loop = SimpleNamespace(time=lambda: 0.0, call_later=lambda *_: SimpleNamespace(when=lambda: 1.0))
+    timers: list[Any] = []
+
+    def call_later(delay_s: float, callback: Any) -> Any:
+        timers.append(callback)
+        return SimpleNamespace(when=lambda: 1.0)
+
+    world.broker.loop = SimpleNamespace(time=lambda: 0.0, call_later=call_later)
     pending: Any = world.routes.produce(memoryview(bytearray(frame)), 4, len(frame), 12, 1)
     assert isinstance(pending, PendingProduce) and not pending.done
     ((offset, decide),) = world.partitions[0].waiting
@@ -265,9 +275,9 @@ def test_the_answer_of_a_replicated_partition_is_deferred_until_it_is_committed(
     assert error_of(pending.value[0]) == ErrorCode.NONE
     late: Any = world.routes.produce(memoryview(bytearray(frame)), 4, len(frame), 12, 2)
     world.broker.loop.time = lambda: 2.0
-    world.routes._time_out()
+    timers.pop()()
     assert error_of(late.value[0]) == ErrorCode.REQUEST_TIMED_OUT
-    assert world.routes._pending == {}
+    assert world.routes.pending_count == 0 and timers == []
 
 
 def test_what_is_committed_on_the_spot_is_not_deferred_and_what_is_pending_ends_with_the_connection() -> None:
@@ -284,7 +294,7 @@ def test_what_is_committed_on_the_spot_is_not_deferred_and_what_is_pending_ends_
     world.partitions[0].verdict = None
     pending: Any = world.routes.produce(memoryview(bytearray(frame)), 4, len(frame), 12, 2)
     world.routes.close()
-    assert pending.cancelled and timers == ["cancelled"] and world.routes._pending == {}
+    assert pending.cancelled and timers == ["cancelled"] and world.routes.pending_count == 0
     world.partitions[0].waiting[-1][1](ErrorCode.NONE)
     assert pending.value is None
 

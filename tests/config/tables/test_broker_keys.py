@@ -7,11 +7,12 @@ import subprocess
 
 import pytest
 
-from gregor.config.definitions import LONG_MAX, ConfigDef
+from gregor.config.definitions import LONG_MAX, RETIRED, ConfigDef
 from gregor.config.tables.broker_keys import BROKER_KEYS, BROKER_SYNONYMS, broker_synonyms
 from gregor.config.tables.known_keys import NO_EFFECT_KEYS
-from gregor.config.tables.no_effect_keys import inert_keys
+from gregor.config.tables.no_effect_keys import keys_without_effect
 from gregor.config.tables.topic_keys import TOPIC_KEYS
+from gregor.config.validators import Range
 from tests.config.kafka_facts import FILE, default_text, read_facts, sorted_choices, validator_text
 from tests.support.kafka import kafka_jars
 from tests.support.processes import ROOT
@@ -43,7 +44,7 @@ ZOOKEEPER_MODE = {
 # Settings that Apache Kafka has not.
 OURS = {"gregor.allow.unprotected": False}
 
-ALL_KEYS = {**BROKER_KEYS, **inert_keys()}
+ALL_KEYS = {**BROKER_KEYS, **keys_without_effect()}
 # Of brokers, too, but in a table of their own; the tool that moves partitions sets them.
 THROTTLES = (
     "leader.replication.throttled.rate",
@@ -63,7 +64,8 @@ def test_type_default_range_and_mode(definition: ConfigDef) -> None:
     default = OTHER_DEFAULTS.get(definition.key, fact.default).removeprefix("class ")
     assert default_text(definition) == ("<NULL>" if default == "<NONE>" else default)
     if definition.key == "node.id":
-        assert (fact.validator, definition.also) == ("[0,...]", (-1,))
+        assert isinstance(definition.validator, Range)
+        assert (fact.validator, definition.validator.also) == ("[0,...]", (-1,))
     elif not fact.validator.startswith(OTHER_VALIDATORS):
         assert validator_text(definition) == sorted_choices(fact.validator)
 
@@ -71,7 +73,7 @@ def test_type_default_range_and_mode(definition: ConfigDef) -> None:
 def test_the_settings_of_zookeeper_mode() -> None:
     others = {key: definition.default for key, definition in ALL_KEYS.items() if key not in FACTS}
     assert others == {**ZOOKEEPER_MODE, **OURS, **dict.fromkeys(THROTTLES, LONG_MAX)}
-    assert {key for key, definition in ALL_KEYS.items() if definition.retired} == set(ZOOKEEPER_MODE)
+    assert {key for key, definition in ALL_KEYS.items() if definition.visibility == RETIRED} == set(ZOOKEEPER_MODE)
 
 
 def test_every_setting_of_kafka_is_known() -> None:
@@ -79,9 +81,9 @@ def test_every_setting_of_kafka_is_known() -> None:
 
 
 def test_each_setting_is_in_one_table() -> None:
-    assert sorted(set(BROKER_KEYS) & set(inert_keys())) == []
+    assert sorted(set(BROKER_KEYS) & set(keys_without_effect())) == []
     assert sorted(set(ALL_KEYS) & NO_EFFECT_KEYS) == []
-    assert all(definition.no_effect for definition in inert_keys().values())
+    assert all(definition.no_effect for definition in keys_without_effect().values())
 
 
 @pytest.mark.parametrize("definition", ALL_KEYS.values(), ids=lambda definition: definition.key)
@@ -95,7 +97,12 @@ def test_defaults_are_legal_and_explained(definition: ConfigDef) -> None:
 def read_by_the_broker() -> str:
     """The source of everything that may act by a setting."""
     folders = ("broker", "coordinator", "replication", "storage")
-    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py") if "cli" not in path.parts]
+    files = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        if "cli" not in path.relative_to(ROOT).parts
+    ]
     files += [ROOT / "config" / name for name in ("addresses.py", "broker.py", "protection.py", "topic.py")]
     return "\n".join(path.read_text() for path in files)
 

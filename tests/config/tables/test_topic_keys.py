@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gregor.config.definitions import ConfigDef, ConfigError
+from gregor.config.definitions import INTERNAL, ConfigDef, ConfigError
 from gregor.config.tables.broker_keys import BROKER_KEYS
 from gregor.config.tables.known_keys import NO_EFFECT_KEYS
 from gregor.config.tables.topic_keys import TOPIC_KEYS
@@ -24,7 +24,7 @@ def test_the_same_settings() -> None:
 @pytest.mark.parametrize("key", OURS)
 def test_our_own_are_off_and_hidden_until_set(key: str) -> None:
     assert TOPIC_KEYS[key].default == OURS[key]
-    assert TOPIC_KEYS[key].internal
+    assert TOPIC_KEYS[key].visibility == INTERNAL
 
 
 @pytest.mark.parametrize("definition", SHARED, ids=lambda definition: definition.key)

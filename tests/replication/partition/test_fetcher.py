@@ -151,7 +151,7 @@ def test_a_log_of_no_epoch_is_cut_back_to_what_is_committed() -> None:
     follower = Replica(1)
     follower.log.append_as_leader(batch(3), -1, NOW)
     assert follower.log.latest_epoch() is None
-    follower.log.high_watermark = 0
+    follower.log.restore_high_watermark(0)
     follower.partition.become_follower(state(0, 0, [0, 1], [0, 1], 0))
     follower.fetcher.follow(follower.partition)
     assert follower.log.log_end_offset == 0
@@ -469,7 +469,7 @@ def test_a_throttled_replica_that_lags_pauses_and_one_in_step_does_not() -> None
     leader.lead(0, [0], [0, 1], 0)
     for number in range(3):
         leader.append(value=number)
-    follower.log.config = log_config(follower_replication_throttled_replicas=["0:1"])
+    follower.log.configure(log_config(follower_replication_throttled_replicas=["0:1"]))
     follower.follow(0, 0, [0, 1], [0, 1], 0)
     exchange(follower, leader, max_bytes=1)
     assert follower.log.log_end_offset == 1

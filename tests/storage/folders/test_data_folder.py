@@ -144,9 +144,9 @@ class TestReserve:
 
     def test_whether_something_could_be_written(self) -> None:
         folder, files = folder_with()
-        assert folder.takes(1000)
+        assert folder.has_room_for(1000)
         files.fail("reserve", error=OSError(errno.EDQUOT, "over quota"))
-        assert not folder.takes(1000)
+        assert not folder.has_room_for(1000)
         assert files.list_directory(PATH) == []
 
     def test_a_probe_says_what_is_wrong_with_the_folder(self) -> None:

@@ -39,7 +39,7 @@ def begun(files: MemoryFiles, count: int = 10, segment_bytes: int = 1 << 20) -> 
     log = manager.get_or_create("t", 0, ZERO_UUID, log_config(index_interval_bytes=0, segment_bytes=segment_bytes))
     for _ in range(count):
         log.append_as_leader(batch(1), 0, NOW_MS)
-    log.high_watermark = count
+    log.restore_high_watermark(count)
     return manager, manager.moves.begin(("t", 0), manager.folders[1])
 
 

@@ -77,10 +77,10 @@ def test_the_setting_may_change() -> None:
     files = MemoryFiles()
     log = open_log(files, segment_bytes=10 * BATCH_BYTES)
     log.append_as_leader(batch(), 0, NOW_MS)
-    log.config = log_config(preallocate=True, segment_bytes=10 * BATCH_BYTES)
+    log.configure(log_config(preallocate=True, segment_bytes=10 * BATCH_BYTES))
     log.append_as_leader(batch(), 0, NOW_MS)
     assert reserved(files) == BATCH_BYTES + PIECE
-    log.config = log_config(segment_bytes=10 * BATCH_BYTES)
+    log.configure(log_config(segment_bytes=10 * BATCH_BYTES))
     log.append_as_leader(batch(), 0, NOW_MS)
     log.roll(NOW_MS)
     assert reserved(files) == 0

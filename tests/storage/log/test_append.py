@@ -151,7 +151,7 @@ def test_new_settings_hold_from_the_next_append_on() -> None:
         log.append_as_leader(batch(), 0, NOW_MS)
     smaller = log.config.with_overrides({"max.message.bytes": "90"})
     smaller.segment_bytes = 2 * BATCH_BYTES
-    log.config = smaller
+    log.configure(smaller)
     log.append_as_leader(batch(size=0), 0, NOW_MS)
     assert base_offsets(log) == [0, 3]
     with pytest.raises(KafkaError) as raised:
@@ -234,9 +234,18 @@ def test_follower_leaves_a_batch_that_is_cut_off() -> None:
         (patched(leaders_batches(1, first_offset=2), ">I", 17, 77), ErrorCode.CORRUPT_MESSAGE),
         (patched(leaders_batches(1, first_offset=2), ">i", 8, 5), ErrorCode.CORRUPT_MESSAGE),
         (leaders_batches(1, first_offset=1), ErrorCode.OFFSET_OUT_OF_RANGE),
+        # Damage comes first, wherever it lies: Apache Kafka checks every checksum before it compares offsets.
+        (patched(leaders_batches(1, first_offset=1), ">I", 17, 77), ErrorCode.CORRUPT_MESSAGE),
+        (
+            leaders_batches(1, first_offset=1) * 2 + patched(leaders_batches(1, first_offset=2), ">I", 17, 77),
+            ErrorCode.CORRUPT_MESSAGE,
+        ),
+        (patched(leaders_batches(1), ">q", 0, -(2**63)), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (patched(leaders_batches(1), ">q", 0, 2**63 - 1) * 2, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (leaders_batches(1, first_offset=1) + leaders_batches(1)[:-1], ErrorCode.OFFSET_OUT_OF_RANGE),
     ],
 )
-def test_follower_takes_all_or_nothing(damaged: bytes, code: ErrorCode) -> None:
+def test_follower_appends_all_batches_or_none(damaged: bytes, code: ErrorCode) -> None:
     files = MemoryFiles()
     log = open_log(files)
     with pytest.raises(KafkaError) as raised:

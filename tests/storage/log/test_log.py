@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gregor.protocol.errors import ErrorCode, KafkaError
+from gregor.protocol.turns import run_all
 from gregor.storage.folders.checkpoint_contents import offset_of
 from gregor.storage.folders.checkpoints import LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE
 from gregor.storage.log.log import Log
@@ -24,7 +25,7 @@ def filled_log(files: MemoryFiles, count: int = 20, *, now_ms: int = NOW_MS, **s
     log = open_log(files, **{"segment_bytes": 5 * BATCH_BYTES, **settings})
     for number in range(count):
         log.append_as_leader(batch(timestamp_ms=now_ms + 1000 * number), 0, now_ms + 1000 * number)
-    log.high_watermark = log.log_end_offset
+    log.restore_high_watermark(log.log_end_offset)
     return log
 
 
@@ -88,7 +89,7 @@ def test_restarts_do_not_show_in_the_files(sizes: list[int], interval: int, data
         expected = other.max_timestamp, other.max_timestamp_offset
         assert (segment.max_timestamp, segment.max_timestamp_offset) == expected
         for timestamp in range(NOW_MS - 1, NOW_MS + len(sizes) + 1):
-            assert log.offset_for_timestamp(timestamp) == twin.offset_for_timestamp(timestamp)
+            assert run_all(log.offset_for_timestamp(timestamp)) == run_all(twin.offset_for_timestamp(timestamp))
 
 
 def test_closed_log_holds_no_descriptors_and_everything_is_durable() -> None:
@@ -161,7 +162,7 @@ def test_truncated_log_is_as_if_the_rest_was_never_appended(counts: list[int], d
         log.append_as_leader(sequenced(number % 2, 0, number // 2 * 5, count), number // 3, NOW_MS + number)
         log.producers.entries[number % 2].next_sequence = (number // 2 + 1) * 5
     offset = data.draw(st.integers(0, sum(counts) + 2))
-    log.high_watermark = data.draw(st.integers(0, log.log_end_offset))
+    log.restore_high_watermark(data.draw(st.integers(0, log.log_end_offset)))
     high_watermark = log.high_watermark
     end_offset = log.log_end_offset
 
@@ -346,7 +347,7 @@ def test_retention_by_size_keeps_that_much() -> None:
 
 def test_nothing_above_the_high_watermark_goes() -> None:
     log = filled_log(MemoryFiles(), retention_ms=0)
-    log.high_watermark = 9
+    log.restore_high_watermark(9)
     log.delete_old_segments(NOW_MS + 1_000_000)
     assert base_offsets(log) == [5, 10, 15]
 
@@ -493,7 +494,7 @@ def test_a_deletion_that_fails_half_way_is_gone_on_with() -> None:
         log = open_log(files, segment_bytes=300)
         for _ in range(12):
             log.append_as_leader(sequenced(7, 0, log.log_end_offset), 0, NOW_MS)
-        log.high_watermark = log.log_end_offset
+        log.restore_high_watermark(log.log_end_offset)
         bases = [one.base_offset for one in log.segments]
         assert len(bases) > 3
         files.fail("rename", after=failing)
@@ -571,7 +572,7 @@ def test_a_log_that_cannot_be_due_for_a_flush_says_so() -> None:
     log.flush(NOW_MS)
     assert not log.flushes_soon
     for config in (log_config(flush_ms=1), log_config(flush_messages=10)):
-        log.config = config
+        log.configure(config)
         assert log.flushes_soon
-    log.config = log_config()
+    log.configure(log_config())
     assert not log.flushes_soon

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.records.batch import Record, build_batch
+from gregor.protocol.turns import run_all
 from gregor.storage.fs.files import OsFiles
 from gregor.storage.log.log import Log
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, offsets, open_log, patched, read_offsets
@@ -96,7 +97,7 @@ def filled_log(files: MemoryFiles | OsFiles, directory: str = DIRECTORY, count: 
 
 def test_offsets_outside_of_the_log_are_out_of_range() -> None:
     log = filled_log(MemoryFiles())
-    log.high_watermark = 20
+    log.restore_high_watermark(20)
     log.advance_log_start_offset(3)
     for offset in (-1, 2, 21):
         with pytest.raises(KafkaError) as raised:
@@ -146,7 +147,7 @@ def test_gap_at_the_end_of_a_segment_leads_to_the_next() -> None:
 def test_slice_survives_deletion_rolling_and_eviction(tmp_path: Path) -> None:
     files = OsFiles(limit=2)
     log = filled_log(files, str(tmp_path / "orders-0"))
-    log.high_watermark = 20
+    log.restore_high_watermark(20)
     piece = log.read(1, 1 << 20, 20)
     expected = piece.read()
     paths = log.delete_segments(3, NOW_MS)
@@ -214,29 +215,29 @@ def test_timestamp_search_agrees_with_a_linear_one(
         log = open_log(files, **limits)
     flat = [(NOW_MS + time, epoch) for epoch, times in enumerate(timestamps) for time in times]
     everything = [(timestamp, offset, epoch) for offset, (timestamp, epoch) in enumerate(flat)]
-    assert log.offset_of_max_timestamp() == max(everything, key=lambda found: found[0], default=None)
+    assert run_all(log.offset_of_max_timestamp()) == max(everything, key=lambda found: found[0], default=None)
 
-    log.high_watermark = log.log_end_offset
+    log.restore_high_watermark(log.log_end_offset)
     log.advance_log_start_offset(min(start_offset, log.log_end_offset))
     visible = (found for found in everything if found[0] >= NOW_MS + target and found[1] >= log.log_start_offset)
-    assert log.offset_for_timestamp(NOW_MS + target) == next(visible, None)
+    assert run_all(log.offset_for_timestamp(NOW_MS + target)) == next(visible, None)
 
 
 def test_records_of_a_topic_with_append_time_have_the_time_of_their_batch() -> None:
     log = open_log(MemoryFiles(), message_timestamp_type="LogAppendTime")
     for later in (0, 5, 9):
         log.append_as_leader(batch(2, timestamp_ms=1), 3, NOW_MS + later)
-    assert log.offset_for_timestamp(NOW_MS + 1) == (NOW_MS + 5, 2, 3)
-    assert log.offset_of_max_timestamp() == (NOW_MS + 9, 4, 3)
+    assert run_all(log.offset_for_timestamp(NOW_MS + 1)) == (NOW_MS + 5, 2, 3)
+    assert run_all(log.offset_of_max_timestamp()) == (NOW_MS + 9, 4, 3)
 
 
 def test_records_without_a_timestamp_are_not_found() -> None:
     log = open_log(MemoryFiles())
-    assert log.offset_of_max_timestamp() is None
-    assert log.offset_for_timestamp(0) is None
+    assert run_all(log.offset_of_max_timestamp()) is None
+    assert run_all(log.offset_for_timestamp(0)) is None
     log.append_as_leader(batch(timestamp_ms=-1), 0, NOW_MS)
-    assert log.offset_of_max_timestamp() is None
-    assert log.offset_for_timestamp(0) is None
+    assert run_all(log.offset_of_max_timestamp()) is None
+    assert run_all(log.offset_for_timestamp(0)) is None
 
 
 def test_records_that_cannot_be_read_are_a_corrupt_message() -> None:
@@ -245,7 +246,7 @@ def test_records_that_cannot_be_read_are_a_corrupt_message() -> None:
     damaged[61] = 0x7F
     log.append_as_leader(patched(damaged, ">b", 16, 2), 0, NOW_MS)
     with pytest.raises(KafkaError) as raised:
-        log.offset_for_timestamp(NOW_MS)
+        run_all(log.offset_for_timestamp(NOW_MS))
     assert raised.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
@@ -273,7 +274,7 @@ def test_offsets_before_a_time_are_where_segments_begin(tail: bool) -> None:
     assert log.offsets_before(-2, 5, 5000) == [0]
     assert log.offsets_before(-1, -1, 5000) == []
     # What was deleted by offset is not offered any more, though its segments are still there.
-    log.high_watermark = log.log_end_offset
+    log.restore_high_watermark(log.log_end_offset)
     log.advance_log_start_offset(4)
     assert log.offsets_before(-2, 1, 5000) == [4]
     assert log.offsets_before(-1, 9, 5000)[-3:] == [6, 4, 4]

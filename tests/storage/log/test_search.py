@@ -45,12 +45,12 @@ def test_a_cold_log_gives_the_same_answers(interval: int) -> None:
     twin = filled(MemoryFiles(), 60, segment_bytes=3000, index_interval_bytes=interval)
     for late in range(-1, 302, 7):
         files.evict()
-        found, _, calls = steps(log.searching_timestamp(NOW_MS + late))
-        assert found == twin.offset_for_timestamp(NOW_MS + late)
+        found, _, calls = steps(log.offset_for_timestamp(NOW_MS + late))
+        assert found == run_all(twin.offset_for_timestamp(NOW_MS + late))
         assert calls > 0 or late > 299
         assert files.waits_for_disk
     files.evict()
-    assert steps(log.searching_max_timestamp())[0] == twin.offset_of_max_timestamp() == (NOW_MS + 299, 299, 14)
+    assert steps(log.offset_of_max_timestamp())[0] == run_all(twin.offset_of_max_timestamp()) == (NOW_MS + 299, 299, 14)
 
 
 def test_a_cold_log_that_was_just_opened() -> None:
@@ -58,13 +58,13 @@ def test_a_cold_log_that_was_just_opened() -> None:
     filled(files, 30, segment_bytes=2000, index_interval_bytes=100).close(clean=True)
     log = open_log(files, segment_bytes=2000, index_interval_bytes=100)
     files.evict()
-    assert steps(log.searching_timestamp(NOW_MS + 77))[0] == (NOW_MS + 77, 77, 3)
+    assert steps(log.offset_for_timestamp(NOW_MS + 77))[0] == (NOW_MS + 77, 77, 3)
 
 
 def test_memory_that_keeps_nothing_is_waited_for_in_the_end() -> None:
     files = MemoryFiles()
     log = filled(files, 3)
-    work = log.searching_timestamp(NOW_MS + 7)
+    work = log.offset_for_timestamp(NOW_MS + 7)
     found = None
     result = None
     for _ in range(1000):
@@ -82,7 +82,7 @@ def test_a_large_batch_is_looked_at_in_slices() -> None:
     log = open_log(MemoryFiles(), max_message_bytes=1 << 22)
     sent = build_batch([Record(n, NOW_MS + n, b"key", b"v" * 60, []) for n in range(3000)], compression=4)
     log.append_as_leader(sent, 0, NOW_MS)
-    found, turns, calls = steps(log.searching_timestamp(NOW_MS + 2990))
+    found, turns, calls = steps(log.offset_for_timestamp(NOW_MS + 2990))
     assert found == (NOW_MS + 2990, 2990, 0)
     assert turns >= 2990 // ITEMS_PER_STEP
     assert calls == 1  # the codec
@@ -95,9 +95,9 @@ def test_many_batches_that_are_all_too_early_are_gone_through_in_slices() -> Non
     for _ in range(1000):
         log.append_as_leader(build_batch([(b"k", b"v")], timestamp_ms=NOW_MS), 0, NOW_MS)
     log.append_as_leader(build_batch([(b"k", b"v")], timestamp_ms=NOW_MS + 900), 0, NOW_MS)
-    log.high_watermark = log.log_end_offset
+    log.restore_high_watermark(log.log_end_offset)
     log.advance_log_start_offset(2)
-    found, turns, _ = steps(log.searching_timestamp(NOW_MS + 900))
+    found, turns, _ = steps(log.offset_for_timestamp(NOW_MS + 900))
     assert found == (NOW_MS + 900, 1001, 0)
     assert turns > 10
 
@@ -110,10 +110,10 @@ def test_segments_deleted_during_the_search(unlinked: bool) -> None:
         files, 40, segment_bytes=2000, index_interval_bytes=100, on_error=lambda _log, error: complaints.append(error)
     )
     files.evict()
-    work = log.searching_timestamp(NOW_MS + 3)
+    work = log.offset_for_timestamp(NOW_MS + 3)
     call = next(work)
     assert call is not None
-    log.high_watermark = log.log_end_offset
+    log.restore_high_watermark(log.log_end_offset)
     for path in log.delete_segments(2, NOW_MS):
         if unlinked:
             files.unlink(path)
@@ -130,7 +130,7 @@ def test_a_log_may_be_read_without_waiting() -> None:
 
     files = MemoryFiles()
     log = filled(files, 40, segment_bytes=2000, index_interval_bytes=100)
-    log.config = log_config(segment_bytes=2000)
+    log.configure(log_config(segment_bytes=2000))
     for offset in range(0, 200, 13):
         files.evict()
         fetches = 0

@@ -8,6 +8,7 @@ from weakref import ref
 import pytest
 
 from gregor.protocol.errors import KafkaError
+from gregor.protocol.turns import run_all
 from gregor.storage.log.log import Log
 from tests.storage.log.test_log import BATCH_BYTES, filled_log
 from tests.storage.logs import NOW_MS, batch, log_config, open_log, sequenced
@@ -25,13 +26,13 @@ def test_a_dropped_log_is_freed_without_a_collection() -> None:
         log = filled_log(files, on_error=lambda failed, _error: complaints.append(failed), retention_bytes=3000)
         log.append_as_leader(sequenced(7, 0, 0), 1, NOW_MS)
         log.append_as_leader(sequenced(7, 0, 0), 1, NOW_MS)
-        log.config = log_config(segment_bytes=6 * BATCH_BYTES, retention_bytes=5 * BATCH_BYTES)
+        log.configure(log_config(segment_bytes=6 * BATCH_BYTES, retention_bytes=5 * BATCH_BYTES))
         log.flush(NOW_MS)
-        log.offset_for_timestamp(NOW_MS + 1000)
-        log.offset_of_max_timestamp()
+        run_all(log.offset_for_timestamp(NOW_MS + 1000))
+        run_all(log.offset_of_max_timestamp())
         handed_out.extend([log.read(3, 1000, 20), log.read_cached(4, 1000, 20), log.append_as_leader])
-        handed_out.append(log.searching_timestamp(NOW_MS))
-        log.high_watermark = log.log_end_offset
+        handed_out.append(log.offset_for_timestamp(NOW_MS))
+        log.restore_high_watermark(log.log_end_offset)
         for path in log.delete_old_segments(NOW_MS):
             files.unlink(path)
         log.truncate_to(17, NOW_MS)

@@ -36,7 +36,7 @@ def fill(log: Log, count: int = 12, producer_id: int = 7) -> None:
             1,
             NOW_MS,
         )
-    log.high_watermark = log.log_end_offset
+    log.restore_high_watermark(log.log_end_offset)
 
 
 def filled(files: MemoryFiles) -> Log:
@@ -209,15 +209,15 @@ def test_retention_waits_for_a_compaction() -> None:
     log = open_log(files, **{**LIMITS, "cleanup_policy": frozenset(["compact", "delete"])}, retention_ms=1000)
     fill(log)
     log.roll(NOW_MS)
-    log.cleaning = True
+    log.begin_cleaning()
     assert log.delete_old_segments(NOW_MS + 2000) == []
-    log.cleaning = False
+    log.end_cleaning()
     assert log.delete_old_segments(NOW_MS + 2000) != []
 
 
 def test_truncation_takes_the_cleaned_offset_along() -> None:
     log = filled(MemoryFiles())
-    log.cleaned_offset = 10
+    log.mark_cleaned_to(10)
     log.truncate_to(11)
     assert log.cleaned_offset == 10
     log.truncate_to(4)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gregor.protocol.ids import ZERO_UUID
+from gregor.storage.log.contents import LogIdentity
 from gregor.storage.log.log import Log
 from gregor.storage.producers.state import DEFAULT_EXPIRATION_MS
 from gregor.storage.recovery import recovery
-from gregor.storage.recovery.recovery import FolderLoader, is_segment_name, unchecked_bytes
+from gregor.storage.recovery.recovery import FolderLoader, LogCheckpoint, is_segment_name, unchecked_bytes
 from gregor.storage.segment import scan as segment_scan
 from gregor.storage.segment.segment import OldMessageFormat
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, log_config, open_log, read_offsets, sequenced
@@ -38,15 +38,11 @@ def load(
     loader = FolderLoader(
         files,
         DIRECTORY,
-        topic="orders",
-        partition=0,
-        topic_id=ZERO_UUID,
-        config=log_config(**(ROLLING | settings)),
+        LogIdentity("orders", 0),
+        log_config(**(ROLLING | settings)),
+        LogCheckpoint(log_start_offset, recovery_point, whole_from),
         producer_expiration_ms=DEFAULT_EXPIRATION_MS,
         now_ms=NOW_MS,
-        log_start_offset=log_start_offset,
-        recovery_point=recovery_point,
-        whole_from=whole_from,
     )
     steps = loader.load(clean)
     while True:
@@ -525,10 +521,9 @@ def test_steps_report_all_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     loader = FolderLoader(
         files,
         DIRECTORY,
-        topic="orders",
-        partition=0,
-        topic_id=ZERO_UUID,
-        config=log_config(**ROLLING),
+        LogIdentity("orders", 0),
+        log_config(**ROLLING),
+        LogCheckpoint(),
         producer_expiration_ms=DEFAULT_EXPIRATION_MS,
         now_ms=NOW_MS,
     )

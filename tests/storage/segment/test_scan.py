@@ -70,8 +70,8 @@ def over_json(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def check(data: bytes, hand_over_at: int | None) -> tuple[Any, ...]:
-    """Everything that comes of a check whose walk is handed over after so many steps, or never."""
+def check(data: bytes, continued_at: int | None) -> tuple[Any, ...]:
+    """Everything that comes of a check whose walk another one continues after so many steps, or never."""
     files = folder_with(data)
     trail = ProducerTrail()
     epochs: list[tuple[int, int]] = []
@@ -84,11 +84,11 @@ def check(data: bytes, hand_over_at: int | None) -> tuple[Any, ...]:
         except StopIteration as finished:
             checked: CheckedSegment = finished.value
             break
-        if taken == hand_over_at:
-            other = Scan(**over_json(scan.job()))
+        if taken == continued_at:
+            other = Scan.from_job(over_json(scan.job()))
             for _ in other.run(files.open(PATH)):
                 pass
-            scan.take(over_json(other.findings()), bytes(other.offset_entries), bytes(other.time_entries))
+            scan.complete(over_json(other.findings()), bytes(other.offset_entries), bytes(other.time_entries))
         taken += 1
     return (
         checked,

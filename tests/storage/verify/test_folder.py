@@ -13,9 +13,10 @@ from gregor.config.topic import LogConfig
 from gregor.protocol.records.batch import iter_batches
 from gregor.storage.folders.checkpoints import format_offsets
 from gregor.storage.folders.identity import MetaProperties, format_meta_properties, format_partition_metadata
+from gregor.storage.log.contents import LogIdentity
 from gregor.storage.log.log import Log
 from gregor.storage.producers.state import ProducerEntry, format_snapshot
-from gregor.storage.recovery.recovery import FolderLoader
+from gregor.storage.recovery.recovery import FolderLoader, LogCheckpoint
 from gregor.storage.verify.folder import Totals, find_duplicates, look_at_folder, verify_folder
 from gregor.storage.verify.segment import MAX_PER_FILE, Finding
 from tests.storage.logs import NOW_MS, batch, open_log, patched, sequenced
@@ -337,7 +338,7 @@ def started(content: dict[str, bytes]) -> dict[str, bytes]:
         files.make_directory(path.rpartition("/")[0])
         files.create(path).write(data)
     loader = FolderLoader(
-        files, PARTITION, topic="orders", partition=0, topic_id=b"x" * 16, config=LogConfig.defaults(),
+        files, PARTITION, LogIdentity("orders", 0, b"x" * 16), LogConfig.defaults(), LogCheckpoint(),
         producer_expiration_ms=10**15, now_ms=NOW_MS,
     )  # fmt: skip
     log = run_to_end(loader.load(clean=f"{FOLDER}/.kafka_cleanshutdown" in content))

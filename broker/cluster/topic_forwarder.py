@@ -1,5 +1,6 @@
-"""Has the controller, which is another broker, create topics: of internal topics, and of those that are made because
-somebody used their name. As brokers with ZooKeeper do it since Kafka 3 (AutoTopicCreationManager), by CreateTopics.
+"""Forwards the creation of topics to the controller while it is another broker: of internal topics, and of those that
+are created because a client named them. Brokers with ZooKeeper do it so since Kafka 3 (AutoTopicCreationManager), by
+CreateTopics.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ KNOWN_WITHIN_S = 10.0
 _DONE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT})
 
 
-class TopicRequests:
-    """Requests to the controller while it is another broker, one at a time."""
+class TopicForwarder:
+    """Sends requests to the controller while it is another broker, one at a time."""
 
     def __init__(self, config: BrokerConfig, image: MetadataImage, gate: Gate) -> None:
         self._image = image
@@ -41,9 +42,10 @@ class TopicRequests:
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
         image.on_update.append(self._updated)
 
-    async def create_topic(self, name: str, partitions: int, factor: int, configs: Mapping[str, str]) -> None:
-        """Create the topic and wait until its leaders are known here. Raises KafkaError: what the controller says, and
-        LEADER_NOT_AVAILABLE if it cannot be reached or the leaders are not known in time; not if the topic exists."""
+    async def create_topic(self, name: str, partitions: int, factor: int, configs: Mapping[str, str]) -> bool:
+        """Create the topic and wait until its leaders are known here; return False if it exists already. Raises
+        KafkaError: the controller's own error, and LEADER_NOT_AVAILABLE if the controller cannot be reached or the
+        leaders are not known in time."""
         request = CreateTopicsRequest(
             topics=[
                 CreateTopicsRequest.CreatableTopic(
@@ -60,6 +62,7 @@ class TopicRequests:
         if answer.error_code not in _DONE:
             raise KafkaError(ErrorCode(answer.error_code), answer.error_message or "")
         await self._until(lambda: self._is_led(name))
+        return answer.error_code != ErrorCode.TOPIC_ALREADY_EXISTS
 
     def close(self) -> None:
         self._channel.close()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gregor.broker.cluster import topic_requests
-from gregor.broker.cluster.topic_requests import TopicRequests
+from gregor.broker.cluster import topic_forwarder
+from gregor.broker.cluster.topic_forwarder import TopicForwarder
 from gregor.broker.jobs.turns import LoopGate
 from gregor.config.broker import BrokerConfig
 from gregor.protocol.errors import ErrorCode, KafkaError
@@ -54,7 +54,7 @@ def told(image: MetadataImage, controller_id: int, leader: int | None = None) ->
     run_all(image.apply(UpdateMetadataRequest(controller_id=controller_id, live_brokers=brokers, topic_states=topics)))
 
 
-Test = Callable[[TopicRequests, MetadataImage], Awaitable[None]]
+Test = Callable[[TopicForwarder, MetadataImage], Awaitable[None]]
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Test], None]:
             monkeypatch.setattr(controller_channel, "Peer", peer)
             monkeypatch.setattr(controller_channel, "RETRY_DELAY_S", 0)
             FakePeer.answers, FakePeer.asked = {2: [], 3: []}, []
-            await test(TopicRequests(BrokerConfig({"broker.id": "1"}), image, LoopGate()), image)
+            await test(TopicForwarder(BrokerConfig({"broker.id": "1"}), image, LoopGate()), image)
 
         asyncio.run(body())
 
@@ -74,7 +74,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Test], None]:
 
 
 def test_it_ends_when_the_leaders_are_known_here(run: Callable[[Test], None]) -> None:
-    async def test(requests: TopicRequests, image: MetadataImage) -> None:
+    async def test(requests: TopicForwarder, image: MetadataImage) -> None:
         told(image, 2)
         FakePeer.answers[2] = [ErrorCode.NONE]
         asking = asyncio.create_task(requests.create_topic("t", 1, 3, {"a": "b"}))
@@ -95,16 +95,17 @@ def test_it_ends_when_the_leaders_are_known_here(run: Callable[[Test], None]) ->
 
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT])
 def test_a_topic_that_is_there_or_on_its_way(run: Callable[[Test], None], code: ErrorCode) -> None:
-    async def test(requests: TopicRequests, image: MetadataImage) -> None:
+    async def test(requests: TopicForwarder, image: MetadataImage) -> None:
         told(image, 2, leader=1)
         FakePeer.answers[2] = [code]
-        await requests.create_topic("t", 1, 1, {})
+        created = await requests.create_topic("t", 1, 1, {})
+        assert created is (code is not ErrorCode.TOPIC_ALREADY_EXISTS)
 
     run(test)
 
 
 def test_a_controller_that_moves_is_looked_for(run: Callable[[Test], None]) -> None:
-    async def test(requests: TopicRequests, image: MetadataImage) -> None:
+    async def test(requests: TopicForwarder, image: MetadataImage) -> None:
         told(image, 2, leader=1)
         FakePeer.answers = {2: [PeerError("refused"), ErrorCode.NOT_CONTROLLER], 3: [ErrorCode.NONE]}
         asking = asyncio.create_task(requests.create_topic("t", 1, 1, {}))
@@ -118,7 +119,7 @@ def test_a_controller_that_moves_is_looked_for(run: Callable[[Test], None]) -> N
 
 
 def test_refusals_are_passed_on(run: Callable[[Test], None]) -> None:
-    async def test(requests: TopicRequests, image: MetadataImage) -> None:
+    async def test(requests: TopicForwarder, image: MetadataImage) -> None:
         told(image, 2)
         FakePeer.answers[2] = [ErrorCode.INVALID_REPLICATION_FACTOR]
         with pytest.raises(KafkaError) as refused:
@@ -132,7 +133,7 @@ def test_refusals_are_passed_on(run: Callable[[Test], None]) -> None:
 def test_no_controller(run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch, controller: int) -> None:
     monkeypatch.setattr(controller_channel, "RETRIED_FOR_S", 0)
 
-    async def test(requests: TopicRequests, image: MetadataImage) -> None:
+    async def test(requests: TopicForwarder, image: MetadataImage) -> None:
         told(image, controller)
         with pytest.raises(KafkaError, match="not known which broker") as refused:
             await requests.create_topic("t", 1, 1, {})
@@ -142,9 +143,9 @@ def test_no_controller(run: Callable[[Test], None], monkeypatch: pytest.MonkeyPa
 
 
 def test_leaders_that_nobody_tells_of(run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_requests, "KNOWN_WITHIN_S", 0.001)
+    monkeypatch.setattr(topic_forwarder, "KNOWN_WITHIN_S", 0.001)
 
-    async def test(requests: TopicRequests, image: MetadataImage) -> None:
+    async def test(requests: TopicForwarder, image: MetadataImage) -> None:
         told(image, 2)
         FakePeer.answers[2] = [ErrorCode.NONE]
         with pytest.raises(KafkaError) as refused:

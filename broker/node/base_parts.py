@@ -1,0 +1,62 @@
+"""The parts of a broker that the others need: its replicas, its metadata, and what keeps both up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gregor.broker.cluster.recovering_partitions import RecoveringPartitions
+from gregor.broker.node.adoption import Adoption
+from gregor.replication.partition.controller_request_handler import ControllerRequestHandler
+from gregor.replication.partition.metadata_image import MetadataImage
+from gregor.replication.partition.replica_manager import ReplicaManager
+from gregor.replication.store.topic_configs import TopicConfigs
+
+if TYPE_CHECKING:
+    from gregor.broker.jobs.background import Background
+    from gregor.config.broker import BrokerConfig
+    from gregor.replication.store.metadata_store import MetadataStore
+    from gregor.storage.folders.manager import LogManager
+
+
+@dataclass(slots=True, frozen=True)
+class BaseParts:
+    """The stored state of a broker, and its view of the cluster."""
+
+    store: MetadataStore
+    configs: TopicConfigs
+    image: MetadataImage
+    replicas: ReplicaManager
+    local: ControllerRequestHandler
+    recovering: RecoveringPartitions
+    adoption: Adoption
+
+
+def base_parts(
+    config: BrokerConfig,
+    logs: LogManager,
+    store: MetadataStore,
+    background: Background,
+    clock_ms: Callable[[], int],
+    in_cluster: bool,
+) -> BaseParts:
+    """Make the parts; `logs` may still be loading."""
+    gate = background.gate
+    configs = TopicConfigs(store, config, config.broker_id, background.spawn, clock_ms, gate)
+    image = MetadataImage()
+    replicas = ReplicaManager(
+        config.broker_id,
+        logs,
+        configs.log_config,
+        clock_ms,
+        lag_time_max_ms=config["replica.lag.time.max.ms"],
+        is_alive=image.is_alive,
+        folder_removed=lambda folder: background.remove_later(
+            [folder, *logs.take_unlinkable()], config["log.segment.delete.delay.ms"]
+        ),
+    )
+    recovering = RecoveringPartitions(replicas, logs.is_loading)
+    local = ControllerRequestHandler(replicas, image, configs, gate, recovering.hold_back)
+    adoption = Adoption(store, logs, config.broker_id, gate, in_cluster=in_cluster)
+    return BaseParts(store, configs, image, replicas, local, recovering, adoption)

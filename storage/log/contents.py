@@ -1,0 +1,111 @@
+"""What a log is made from when it is opened: the partition it belongs to, and what its folder holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from gregor.protocol.ids import ZERO_UUID, Uuid
+from gregor.storage.log.epochs import LeaderEpochs
+from gregor.storage.log.segments import epochs_of_batches, list_segments
+from gregor.storage.log.state import LogOffsets
+from gregor.storage.producers.replay import replay_producers
+from gregor.storage.producers.state import ProducerStates
+from gregor.storage.segment.segment import Segment
+
+if TYPE_CHECKING:
+    from gregor.storage.fs.files import Files
+
+
+class LogIdentity(NamedTuple):
+    """The partition that a log belongs to."""
+
+    topic: str
+    partition: int
+    topic_id: Uuid = ZERO_UUID
+
+
+class LoadedParts(NamedTuple):
+    """The parts of a folder that recovery has loaded already; None for one that is still to be loaded."""
+
+    segments: list[Segment] | None = None
+    """In offset order."""
+    producers: ProducerStates | None = None
+    """With the state up to the log end offset."""
+    epochs: LeaderEpochs | None = None
+
+
+class LogContents(NamedTuple):
+    """The whole of a folder, loaded. The last segment is ready for appends."""
+
+    segments: list[Segment]
+    producers: ProducerStates
+    epochs: LeaderEpochs
+    offsets: LogOffsets
+    is_new: bool
+    """The folder held no segment, and the first one was created."""
+
+
+def load_contents(
+    files: Files,
+    directory: str,
+    *,
+    now_ms: int,
+    log_start_offset: int,
+    recovery_point: int,
+    producer_expiration_ms: int,
+    loaded: LoadedParts,
+) -> LogContents:
+    """Load what is not `loaded` yet, and create the first segment of a folder that holds none. The offsets are those of
+    the checkpoints. Raises OldMessageFormat, OSError and KafkaError.
+    """
+    segments, producers, epochs = loaded
+    if segments is None:
+        segments = list_segments(files, directory, now_ms)
+    is_new = not segments
+    if is_new:
+        segments = [Segment.create(files, directory, log_start_offset, now_ms=now_ms)]
+        log_end_offset = log_start_offset
+    else:
+        log_end_offset = _activate(segments[-1])
+    log_start_offset = max(log_start_offset, segments[0].base_offset)
+    log_end_offset = max(log_end_offset, log_start_offset)
+    offsets = LogOffsets(log_start_offset, log_end_offset, recovery_point)
+    if epochs is None:
+        epochs = _load_epochs(files, directory, segments, offsets)
+    if producers is None:
+        producers = ProducerStates(files, directory, producer_expiration_ms)
+        _load_producers(producers, files, directory, segments, offsets, now_ms)
+    return LogContents(segments, producers, epochs, offsets, is_new)
+
+
+def _activate(active: Segment) -> int:
+    """Make the last segment ready for appends; returns the log end offset."""
+    active.activate()
+    log_end_offset, end = active.read_next_offset()
+    if end != active.size_bytes:
+        active.truncate_to(end, log_end_offset)
+    return log_end_offset
+
+
+def _load_epochs(files: Files, directory: str, segments: list[Segment], offsets: LogOffsets) -> LeaderEpochs:
+    epochs = LeaderEpochs.load(files, directory)
+    if not epochs.intact:
+        epochs.assign_many(epochs_of_batches(segments))
+    epochs.truncate_from_end(offsets.log_end_offset, loading=True)
+    epochs.truncate_from_start(offsets.log_start_offset)
+    return epochs
+
+
+def _load_producers(
+    producers: ProducerStates,
+    files: Files,
+    directory: str,
+    segments: list[Segment],
+    offsets: LogOffsets,
+    now_ms: int,
+) -> None:
+    producers.list_snapshots(entry.name for entry in files.list_directory(directory))
+    producers.remove_stray_snapshots(segment.base_offset for segment in segments)
+    # Without a single snapshot, the log was closed by a Kafka that did not know of producers yet.
+    if producers.snapshot_offsets:
+        replay_producers(producers, segments, offsets.log_start_offset, offsets.log_end_offset, now_ms)
