@@ -171,18 +171,18 @@ class LogCleaner:
         """The log to compact next; None if none is due."""
         now_ms = self._clock_ms()
         due: list[tuple[float, Log]] = []
-        await self._background.search(self._looking(now_ms))
+        await self._background.search(self._prefetching(now_ms))
         await self._background.run_steps(collect(self._look_at(log, now_ms, due) for log in self._with_room()))
         self._trouble = {key: one for key, one in self._trouble.items() if self._logs.logs.get(key) is one.log}
         self._not_before_ms = {key: at_ms for key, at_ms in self._not_before_ms.items() if now_ms < at_ms}
         present = [one for one in due if self._logs.get(one[1].topic, one[1].partition) is one[1]]
         return max(present, key=lambda one: one[0])[1] if present else None
 
-    def _looking(self, now_ms: int) -> Steps[None]:
-        """Ages of segments are looked up, where they matter, without a wait of the loop for the disk."""
+    def _prefetching(self, now_ms: int) -> Steps[None]:
+        """Fetch the ages of segments, where they matter, without a wait of the loop for the disk."""
         for count, log in enumerate(self._with_room(), 1):
             if log.config.compact and not log.offline:
-                yield from log.looking(partial(log.dirty_range, now_ms))
+                yield from log.prefetching(partial(log.dirty_range, now_ms, waits_for_disk=False))
             if not count % ITEMS_PER_STEP:
                 yield None
 
@@ -282,7 +282,7 @@ class LogCleaner:
         await self._make_durable(log, stable_offset, generation)
         producers, open_from = await self._background.run_steps(_live_producers(log))
         now_ms = self._clock_ms()
-        await self._background.search(log.looking(partial(log.dirty_range, now_ms)))
+        await self._background.search(log.prefetching(partial(log.dirty_range, now_ms, waits_for_disk=False)))
         dirty = log.dirty_range(now_ms, min(stable_offset, open_from))
         if not dirty.cleanable_bytes:
             return CleaningResult(False, f"nothing to compact: {dirty.bound.value}")

@@ -151,7 +151,7 @@ class Maintenance:
     async def retain(self) -> None:
         """Retention over all logs, now."""
         self.next_retention_ms = self._clock_ms() + self._config["log.retention.check.interval.ms"]
-        await self._background.search(self._logs.looking_at_ages(self._clock_ms()))
+        await self._background.search(self._logs.prefetching_ages(self._clock_ms()))
         delays_ms = {log.directory: log.config.file_delete_delay_ms for log in self._all()}
         passes = self._logs.retention_pass(self._clock_ms(), self._is_served)
         for paths in await self._background.run_steps(collect(passes)):

@@ -19,7 +19,7 @@ from gregor.broker.cli.doctor.zookeeper import all_reachable, check_session, che
 from gregor.broker.cli.errors import CommandError
 from gregor.broker.cli.tables import on_terminal
 from gregor.broker.cli.wire import WireClient, check_protocol
-from gregor.broker.launch.local_zookeeper import ask
+from gregor.broker.launch.local_zookeeper import four_letter_word
 from gregor.config.listeners import address_text
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
@@ -126,7 +126,7 @@ def who_answers(bootstrap: str) -> str:
     for host, port in parse_bootstrap(bootstrap):
         name = address_text(host, port)
         with suppress(OSError):
-            if b"Zookeeper version" in ask(host, port, b"srvr"):
+            if b"Zookeeper version" in four_letter_word(host, port, b"srvr"):
                 return f"{name} is a ZooKeeper: give it as --zookeeper, and a broker as --bootstrap-server"
         if speaks_tls(host, port):
             return f"{name} speaks TLS, which this command does not: name a PLAINTEXT listener"
