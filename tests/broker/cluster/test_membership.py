@@ -62,7 +62,7 @@ class Member:
 
     def __init__(self, harness: Harness) -> None:
         node = harness.node
-        self.store, self.local = node.store, harness.broker.local_broker
+        self.store, self.local = node.store, harness.broker.controller_requests
         self.ended: list[str] = []
         self.membership = Membership(
             self.store,
