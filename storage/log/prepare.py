@@ -65,7 +65,7 @@ QUICK_PLAIN_BYTES = 40 * 1024
 QUICK_RECORDS = 400
 """A batch below all three limits takes about a millisecond. Those of a producer with default settings are below."""
 _SLOW_LEVEL = 9
-"""Levels of lz4 and zstd above this one take long even for few bytes."""
+"""Levels of lz4 and zstd above this one are slow even for few bytes."""
 
 _LZ4_FAST_LEVEL = 9
 """Java's clients and brokers use the fast compressor at LZ4's default level, and the thorough one at all others."""

@@ -133,7 +133,7 @@ class Roller:
         )
 
     def set_limits(self, first_timestamp: int | None = None) -> None:
-        """Set the limits anew. The first batch of an empty segment is always past one: it decides the others."""
+        """Recalculate the limits. The first batch of an empty segment is always past one: it decides the others."""
         active, config, limits = self._segments.active, self._config, self._limits
         limits.offset = active.base_offset + MAX_RELATIVE_OFFSET
         limits.timestamp = NEVER
