@@ -14,8 +14,7 @@ from gregor.storage.segment.index import OffsetIndex, TimeIndex
 if TYPE_CHECKING:
     from gregor.config.topic import LogConfig
     from gregor.storage.log.flush import Flusher
-    from gregor.storage.log.segments import Segments
-    from gregor.storage.log.state import AppendLimits, LogHealth, LogOffsets
+    from gregor.storage.log.state import AppendLimits, LogHealth, LogOffsets, Segments
     from gregor.storage.producers.state import ProducerStates
     from gregor.storage.segment.segment import Segment
 

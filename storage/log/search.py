@@ -27,8 +27,7 @@ from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.segment.batches import APPEND_TIME_BIT, CODEC_MASK, HEADER_BYTES, BatchHeader
 
 if TYPE_CHECKING:
-    from gregor.storage.log.segments import Segments
-    from gregor.storage.log.state import LogHealth, LogOffsets
+    from gregor.storage.log.state import LogHealth, LogOffsets, Segments
     from gregor.storage.segment.segment import Segment
 
 ResultT = TypeVar("ResultT")
