@@ -5,7 +5,7 @@
 
     move = LogMove(files, log, directory)
     while (plan := move.plan(CHUNK_BYTES)) is not None:
-        in_a_thread(plan.run); move.copied(plan)        # appends go on meanwhile
+        in_a_thread(plan.run); move.copied(plan)        # appends continue meanwhile
     moved = move.finish(...)                            # on the loop: the last bytes, two renames, the new Log
 
 All three files of a segment only ever grow (a truncation, which changes the log's generation, restarts the move),
@@ -85,7 +85,7 @@ class _SegmentCopy:
         return [self.stem + suffix for suffix in _STREAMS]
 
     def files(self) -> list[File]:
-        """Return the files; they are created at the first use, as creating those of all segments at once takes long."""
+        """Return the files; they are created at the first use, as creating those of all segments at once is slow."""
         if not self._files:
             self._files = [self._system.create(path) for path in self.paths()]
         return self._files

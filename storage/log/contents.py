@@ -1,4 +1,4 @@
-"""What a log is made from when it is opened: the partition it belongs to, and what its folder holds."""
+"""The input of an open log: the partition that it belongs to, and the contents of its folder."""
 
 from __future__ import annotations
 
