@@ -1,7 +1,7 @@
-"""The `gregor` command: finds the sub-command and imports only what it needs.
+"""The `gregor` command: finds the sub-command and imports only the modules that it needs.
 
-`gregor start` must be serving within a fraction of a second and idle in little memory, so nothing of the other commands
-(click, rich, the client library) may be imported on its way.
+`gregor start` must be serving within a fraction of a second and idle in little memory, so no module of the other
+commands (click, rich, the client library) may be imported by it.
 """
 
 from __future__ import annotations
@@ -11,37 +11,37 @@ import sys
 from collections.abc import Sequence
 
 INTERRUPTED = 130
-"""What a shell reports for a process that SIGINT ended."""
+"""The exit status that a shell reports for a process that SIGINT ended."""
 USAGE = "Usage: gregor COMMAND [OPTIONS]..."
 
 # Name -> module with `main(arguments) -> exit code`, and the line that `gregor --help` prints.
 COMMANDS = {
     "start": ("gregor.broker.cli.start", "Run a broker in the foreground."),
-    "cluster": ("gregor.broker.cli.cluster", "Run a ZooKeeper and some brokers on this machine, and watch them."),
+    "cluster": ("gregor.broker.cli.cluster", "Run a ZooKeeper and some brokers on this machine, and show their state."),
     "zookeeper": ("gregor.broker.cli.zookeeper", "Run a ZooKeeper server in the foreground."),
     "topics": ("gregor.broker.cli.topics", "Create, list, describe, alter and delete topics."),
     "console-producer": ("gregor.broker.cli.console_producer", "Send the lines of standard input to a topic."),
     "console-consumer": ("gregor.broker.cli.console_consumer", "Print the records of topics."),
     "groups": ("gregor.broker.cli.groups.command", "List, describe and delete consumer groups; reset their offsets."),
-    "compact": ("gregor.broker.cli.compact", "Compact a topic now, or say when that comes and why."),
-    "retention": ("gregor.broker.cli.retention", "Apply a topic's retention now, or say what goes next and why."),
+    "compact": ("gregor.broker.cli.compact", "Compact a topic now, or show when its next compaction is due and why."),
+    "retention": ("gregor.broker.cli.retention", "Apply a topic's retention now, or show its next removal and why."),
     "configs": (
         "gregor.broker.cli.configs",
         "Show and alter settings of topics, brokers, loggers, groups, client metrics.",
     ),
     "get-offsets": ("gregor.broker.cli.get_offsets", "Show offsets of partitions: the end, the start, at a time."),
     "delete-records": ("gregor.broker.cli.delete_records", "Delete the records of partitions below an offset."),
-    "log-dirs": ("gregor.broker.cli.log_dirs", "Show data folders, and the size of what lies in them."),
+    "log-dirs": ("gregor.broker.cli.log_dirs", "Show data folders, and the size of each partition in them."),
     "leader-election": ("gregor.broker.cli.leader_election", "Elect leaders of partitions."),
-    "doctor": ("gregor.broker.cli.doctor.command", "Check a cluster from a client's side, and say what to change."),
-    "dump-log": ("gregor.broker.cli.dump_log.command", "Show what is in the files of a log."),
+    "doctor": ("gregor.broker.cli.doctor.command", "Check a cluster as its clients see it, and show what to change."),
+    "dump-log": ("gregor.broker.cli.dump_log.command", "Show the content of the files of a log."),
     "verify": ("gregor.broker.cli.verify", "Check the files of a data folder; changes nothing."),
     "spark": ("gregor.spark_jobs.cli", "Run a Spark job on topics, such as `gregor spark wordcount`."),
 }
 
 
 def usage() -> str:
-    """What `gregor --help` prints."""
+    """Return the text that `gregor --help` prints."""
     width = max(map(len, COMMANDS))
     lines = [USAGE, "", "A Kafka-compatible broker and its tools.", "", "Commands:"]
     lines += [f"  {name:<{width}}  {line}" for name, (_, line) in COMMANDS.items()]
@@ -59,7 +59,7 @@ def usage() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one sub-command and returns the exit code of the process: 0, or 1 after an error as in Kafka's tools."""
+    """Run one sub-command; return the exit code of the process: 0, or 1 after an error as in Kafka's tools."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given:
         print(usage())
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"gregor {name}: PySpark is missing; install it with: pip install 'gregor[spark]'", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:  # before the command could say what it does then
+    except KeyboardInterrupt:  # before the command could handle it
         return INTERRUPTED
     return code
 

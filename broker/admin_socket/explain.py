@@ -1,6 +1,5 @@
-"""When compaction and retention come to a log next, and why: sentences for an operator. Pure, but for what it reads of
-the log.
-"""
+"""The time and reason of the next compaction and retention of a log, as sentences for an operator. Pure, but for reads
+of the log."""
 
 from __future__ import annotations
 
@@ -25,18 +24,20 @@ def explain_compaction(
     dirty: DirtyRange,
     *,
     now_ms: int,
-    next_look_ms: int,
+    next_check_ms: int,
     enabled: bool,
     running: bool,
     trouble: str | None,
+    waits_for_disk: bool = True,
 ) -> tuple[str, str]:
-    """(when, why) of the next run over a log of a compacted topic."""
+    """Return (when, why) of the next run over a log of a compacted topic. Raises NotCached only without
+    `waits_for_disk`."""
     threshold = log.config.min_cleanable_dirty_ratio
     share = (
         f"{size(dirty.cleanable_bytes)} of {size(dirty.clean_bytes + dirty.cleanable_bytes)} that may be compacted are "
         f"dirty, a ratio of {dirty.ratio:.2f}; it is due above {threshold:g}"
     )
-    bound = f"{dirty.bound.value}{_bound_details(log, dirty, now_ms)}"
+    bound = f"{dirty.bound.value}{_bound_details(log, dirty, now_ms, waits_for_disk)}"
     if running:
         return "now", "a worker is at it"
     if trouble is not None:
@@ -46,7 +47,7 @@ def explain_compaction(
     if dirty.is_due(threshold):
         if dirty.overdue_ms:
             share = f"max.compaction.lag.ms was exceeded {duration(dirty.overdue_ms)} ago; {share}"
-        return f"in at most {duration(max(0, next_look_ms - now_ms))}", share
+        return f"in at most {duration(max(0, next_check_ms - now_ms))}", share
     if not dirty.cleanable_bytes and (dirty.overdue_ms or not dirty.clean_bytes):
         return _FIRST[dirty.bound], f"nothing may be compacted yet: {bound}"
     whens = []
@@ -58,14 +59,15 @@ def explain_compaction(
     return " or ".join(whens) or "when it is ordered", f"{share}; {bound}"
 
 
-def _bound_details(log: Log, dirty: DirtyRange, now_ms: int) -> str:
+def _bound_details(log: Log, dirty: DirtyRange, now_ms: int, waits_for_disk: bool) -> str:
     config = log.config
     if dirty.bound is Bound.ACTIVE_SEGMENT:
         active = log.segments[-1]
         if not active.size_bytes:
             return " and is empty"
-        if active.first_timestamp >= 0:
-            left_ms = active.first_timestamp + config.max_segment_ms - active.roll_jitter_ms - now_ms
+        first_timestamp = active.read_first_timestamp(waits_for_disk)
+        if first_timestamp >= 0:
+            left_ms = first_timestamp + config.max_segment_ms - active.roll_jitter_ms - now_ms
             roll = f"with the first record after {duration(left_ms)}" if left_ms > 0 else "with the next record"
         else:
             roll = f"after {duration(config.max_segment_ms)}"
@@ -73,13 +75,14 @@ def _bound_details(log: Log, dirty: DirtyRange, now_ms: int) -> str:
     if dirty.bound is Bound.MIN_LAG:
         for segment in log.segments:
             if segment.base_offset >= dirty.first_uncleanable_offset:
-                left_ms = segment.largest_timestamp_ms + config.min_compaction_lag_ms - now_ms
+                largest_ms = segment.read_largest_timestamp_ms(waits_for_disk)
+                left_ms = largest_ms + config.min_compaction_lag_ms - now_ms
                 return f": the segment at offset {segment.base_offset} for another {duration(max(left_ms, 0))}"
     return f": offset {dirty.first_uncleanable_offset}"
 
 
-def explain_retention(log: Log, *, now_ms: int, next_check_ms: int) -> tuple[str, str]:
-    """(when, why) the next segment is removed."""
+def explain_retention(log: Log, *, now_ms: int, next_check_ms: int, waits_for_disk: bool = True) -> tuple[str, str]:
+    """Return (when, why) the next segment is removed. Raises NotCached only without `waits_for_disk`."""
     config = log.config
     check = f"in at most {duration(max(0, next_check_ms - now_ms))}"
     oldest = log.segments[0]
@@ -93,7 +96,7 @@ def explain_retention(log: Log, *, now_ms: int, next_check_ms: int) -> tuple[str
     reasons = []
     left_ms = None
     if config.retention_ms >= 0:
-        age_ms = now_ms - oldest.largest_timestamp_ms
+        age_ms = now_ms - oldest.read_largest_timestamp_ms(waits_for_disk)
         left_ms = config.retention_ms - age_ms
         reasons.append(
             f"the latest record of the oldest segment ({size(oldest.size_bytes)} from offset {oldest.base_offset}) is "

@@ -150,7 +150,7 @@ async def _wanted(
             await turns.next()
             found.append(Topic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or ""))
         return found
-    deleted = {name for name in missing if broker.metadata.take_deleted(name)}
+    deleted = {name for name in missing if broker.metadata.pop_deleted(name)}
     refused = await _create(broker, missing) if missing else {}
     absent = ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for topic in named.values():

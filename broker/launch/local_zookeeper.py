@@ -15,7 +15,7 @@ _ANSWER_S = 2.0
 
 
 def write_config(folder: Path, port: int) -> Path:
-    """`zoo.cfg` in the folder, which is made: loopback only, data beside it, old snapshots removed."""
+    """Make the folder and write its `zoo.cfg`: loopback only, data beside it, old snapshots removed."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = {
         "dataDir": folder.absolute() / DATA,
@@ -33,7 +33,7 @@ def write_config(folder: Path, port: int) -> Path:
 
 def hold(data_folder: Path) -> FolderLock:
     """Make the folder, and keep other ZooKeepers out of it: they have no lock of their own, and would spoil each
-    other's files. The server is to inherit the lock's descriptor. OSError, also where somebody is there already."""
+    other's files. The server is to inherit the lock's descriptor. Raises OSError, also if a ZooKeeper runs on it."""
     data_folder.mkdir(parents=True, exist_ok=True)
     try:
         return FolderLock(str(data_folder))
@@ -42,15 +42,15 @@ def hold(data_folder: Path) -> FolderLock:
 
 
 def command_for(config_file: Path) -> Callable[[int], Sequence[str]]:
-    """For supervisor.Child. Raises ZooKeeperMissing if there is no Java, or no jars."""
+    """Return the command for a supervisor.Child. Raises ZooKeeperMissing if there is no Java, or no jars."""
     from gregor.broker.launch.zookeeper_server import server_command
 
     command = server_command(config_file)
     return lambda descriptor: command
 
 
-def ask(host: str, port: int, word: bytes, timeout_s: float = _ANSWER_S) -> bytes:
-    """The answer to a four-letter word; OSError where nobody answers."""
+def four_letter_word(host: str, port: int, word: bytes, timeout_s: float = _ANSWER_S) -> bytes:
+    """Send a four-letter word to a ZooKeeper and return the answer. Raises OSError where no server answers."""
     with socket.create_connection((host, port), timeout=timeout_s) as connection:
         connection.sendall(word)
         with connection.makefile("rb") as answer:
@@ -58,15 +58,15 @@ def ask(host: str, port: int, word: bytes, timeout_s: float = _ANSWER_S) -> byte
 
 
 def is_ok(port: int) -> bool:
-    """Whether the server of this machine serves."""
+    """Whether the ZooKeeper at this port of this machine serves."""
     try:
-        return ask("127.0.0.1", port, b"ruok") == b"imok"
+        return four_letter_word("127.0.0.1", port, b"ruok") == b"imok"
     except OSError:
         return False
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens there, on any loopback address."""
+    """Whether no process listens at this port, on any loopback address."""
     for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -78,8 +78,8 @@ def is_free(port: int) -> bool:
     return True
 
 
-def free_ports(first: int, count: int, taken: Sequence[int] = ()) -> list[int]:
-    """So many free ones from `first` on; from 0 on means any."""
+def free_ports(first: int, count: int, used: Sequence[int] = ()) -> list[int]:
+    """Return this many free ports from `first` on but those `used`; any ports if `first` is 0."""
     if first == 0:
         probes = [socket.socket() for _ in range(count)]
         try:
@@ -93,7 +93,7 @@ def free_ports(first: int, count: int, taken: Sequence[int] = ()) -> list[int]:
     for port in range(first, 65536):
         if len(found) == count:
             break
-        if port not in taken and is_free(port):
+        if port not in used and is_free(port):
             found.append(port)
     if len(found) < count:
         raise OSError(f"there are not {count} free ports from {first} on")

@@ -1,11 +1,11 @@
 """Broker processes and perhaps a ZooKeeper on this machine, started, watched and stopped together.
 
 Each child is a session of its own: Ctrl-C in the terminal reaches the supervisor alone, which stops the brokers first,
-one after the other, so that each can hand over what it leads, and ZooKeeper last. A supervisor that is killed takes its
-children along (Linux). A broker says that it serves by a line of JSON on a descriptor it inherits.
+one after the other, so that each can move its leaderships to the others, and ZooKeeper last. If the supervisor is
+killed, its children end, too (Linux). A broker reports that it serves by a line of JSON on a descriptor it inherits.
 
 A start is one step without an await, and so it cannot be cancelled half way: with asyncio's own subprocesses (Python
-3.11) who is cancelled between the fork and the first turn of the loop may wait for ever for an end that is not told.
+3.11) a start that is cancelled between the fork and the first turn of the loop may never learn that the child ended.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from typing import IO, Any
 _PR_SET_PDEATHSIG = 1
 
 STOP_TIMEOUT_S = 60.0
-"""A child that has not ended so long after it was asked to is killed."""
+"""A child that has not ended this long after SIGTERM is killed."""
 ALONE_S = 3.0
-"""So long a broker has to stop before the next one is asked to, too. Mostly it is done by then; else it waits for
-others to take over that have stopped before it, and so will those after it: they wait together."""
+"""The time that a broker has to stop before the next one is stopped, too. Mostly it is done by then; else it waits for
+brokers to lead its partitions that have stopped before it, and so will those after it: they wait at the same time."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 STEADY_S = 60.0
-"""Who ran for so long is started again as if it had never failed."""
+"""A child that ran for this long is started again as if it had never failed."""
 
 SLOW_S = 15.0
-"""A child that is not ready so long after the others is told of."""
+"""If a child is not ready this long after the others, a line names it."""
 
 _PROBE_EVERY_S = 0.05
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class State(Enum):
-    """Of one child, as a reader of a table sees it."""
+    """The state of one child; the values are shown to users."""
 
     DOWN = "down"
     STARTING = "starting"
@@ -53,7 +53,7 @@ class State(Enum):
 
 
 class StartFailed(Exception):
-    """One of the children could not start; the text says which, and where it says why."""
+    """One of the children could not start; the text names it, and where its reason is logged."""
 
     def __init__(self, child: Child, text: str) -> None:
         super().__init__(text)
@@ -61,7 +61,7 @@ class StartFailed(Exception):
 
 
 class Backoff:
-    """How long to wait before the next start of somebody who ended: longer and longer, unless it ran well for long."""
+    """The pause before the next start of a child that ended: longer each time, until it has run for STEADY_S."""
 
     def __init__(self) -> None:
         self._pause_s = 0.0
@@ -74,7 +74,7 @@ class Backoff:
 
 
 class Child:
-    """One process, started as often as asked for."""
+    """One process, which can be started again after its end."""
 
     def __init__(
         self,
@@ -86,15 +86,16 @@ class Child:
         when_orphaned: signal.Signals = signal.SIGTERM,
         inherits: Sequence[int] = (),
     ) -> None:
-        """`command(descriptor)`: what to run, given the descriptor to tell on that it is ready. `output`: the file that
-        standard output and error go to, appended; None: the supervisor's own. `cpus`: the only ones it may use.
-        `when_orphaned`: the signal it gets when the supervisor is killed (Linux). `inherits`: descriptors it gets."""
+        """`command(descriptor)` returns the command to run, given the descriptor on which the child reports that it is
+        ready. `output`: the file to which standard output and error are appended; None: the supervisor's own. `cpus`:
+        the only ones the child may use. `when_orphaned`: the signal it gets when the supervisor is killed (Linux).
+        `inherits`: descriptors it gets."""
         self.name = name
         self.state = State.DOWN
         self.info: dict[str, Any] = {}
-        """What it said of itself when it was ready."""
+        """The line of JSON that it reported when it was ready."""
         self.exit_text = ""
-        """How it ended the last time."""
+        """How it ended the last time, or why it could not be started."""
         self.exit_code: int | None = None
         self.ready = asyncio.Event()
         self.output = output
@@ -115,7 +116,7 @@ class Child:
         return time.monotonic() - self._started_s
 
     def start(self) -> None:
-        """Start it; returns at once. OSError if there is no such program, or no file for its output."""
+        """Start it; returns at once. Raises OSError if there is no such program, or no file for its output."""
         read, write = os.pipe()
         log: IO[bytes] | None = None
         try:
@@ -131,6 +132,10 @@ class Child:
                 start_new_session=True,
                 preexec_fn=_prepare(self._when_orphaned, self._cpus),
             )
+        except OSError as error:
+            os.close(read)
+            self.exit_text = str(error)
+            raise
         except BaseException:
             os.close(read)
             raise
@@ -144,13 +149,13 @@ class Child:
         self.state = State.STARTING
         self.exit_code = None
         self._started_s = time.monotonic()
-        self._hear(read)
+        self._await_report(read)
         Thread(target=self._reap, args=(self._process, asyncio.get_running_loop()), daemon=True).start()
 
     def _reap(self, process: Popen[bytes], loop: asyncio.AbstractEventLoop) -> None:
-        """On a thread of its own: tell the loop how it ended."""
+        """Wait for its end, on a thread of its own, and pass the exit code to the loop."""
         code = process.wait()
-        with suppress(RuntimeError):  # the loop is closed, nobody waits
+        with suppress(RuntimeError):  # the loop is closed: there is no waiter
             loop.call_soon_threadsafe(self._is_down, code)
 
     def _is_down(self, code: int) -> None:
@@ -159,35 +164,35 @@ class Child:
         self.exit_text = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         self._ended.set()
 
-    def _hear(self, descriptor: int) -> None:
+    def _await_report(self, descriptor: int) -> None:
         loop = asyncio.get_running_loop()
-        process, said = self._process, bytearray()
+        process, received = self._process, bytearray()
 
         def readable() -> None:
             part = os.read(descriptor, 65536)
-            said.extend(part)
-            if part and not said.endswith(b"\n"):
+            received.extend(part)
+            if part and not received.endswith(b"\n"):
                 return
             loop.remove_reader(descriptor)
             os.close(descriptor)
-            if said.endswith(b"\n") and self._process is process:
-                self.info = json.loads(said)
+            if received.endswith(b"\n") and self._process is process:
+                self.info = json.loads(received)
                 self.is_ready()
 
         loop.add_reader(descriptor, readable)
 
     def is_ready(self) -> None:
-        """It serves."""
+        """Note that it serves."""
         if self.state is State.STARTING:
             self.state = State.READY
             self.ready.set()
 
     async def wait(self) -> None:
-        """Until it has ended."""
+        """Wait until it has ended."""
         await self._ended.wait()
 
-    def tell(self, number: signal.Signals) -> None:
-        """Send it a signal, if it is there."""
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal, if it runs."""
         if self._process is not None and self.state is not State.DOWN:
             if number in (signal.SIGTERM, signal.SIGKILL):
                 self.state = State.STOPPING
@@ -196,22 +201,22 @@ class Child:
 
 
 class Supervisor:
-    """The brokers, and the ZooKeeper that they need, if it is this supervisor's.
+    """Runs the brokers, and the ZooKeeper that they need, if it is this supervisor's.
 
-    `restart`: a child that fails is started again, after a pause that grows; one that ends cleanly because somebody
-    asked it to stays down. `say` is told what happens, in lines; `warn` what somebody should look at.
+    `restart`: a child that fails is started again, after a pause that grows; one that ends cleanly, because a user
+    stopped it, stays down. `report` gets a line for each event, `warn` one for each that a user should know.
     """
 
     def __init__(
-        self, brokers: Sequence[Child], zookeeper: Child | None, say: Say, warn: Say, *, restart: bool
+        self, brokers: Sequence[Child], zookeeper: Child | None, report: Report, warn: Report, *, restart: bool
     ) -> None:
         self.brokers = brokers
         self.zookeeper = zookeeper
         self.clean = True
         """Whether every broker that `stop` had to stop ended well."""
         self.finished = asyncio.Event()
-        """Nothing is left to watch: every broker is down and stays so."""
-        self._say = say
+        """Set when every broker is down and stays so."""
+        self._report = report
         self._warn = warn
         self._restart = restart
         self._stopping = False
@@ -221,20 +226,20 @@ class Supervisor:
         self._served: set[Child] = set()
 
     async def start(self, probe: Callable[[], bool] | None = None) -> None:
-        """Start all; returns when each is ready. `probe`: whether ZooKeeper answers. Raises StartFailed, and then
-        `stop` has still to be called."""
+        """Start all; returns when each is ready. `probe` returns whether ZooKeeper answers. Raises StartFailed; `stop`
+        must be called after that, too."""
         if self.zookeeper is not None:
             assert probe is not None
             self._start(self.zookeeper)
             await self._or_failure(self.zookeeper, self._probe(self.zookeeper, probe))
             self._served.add(self.zookeeper)
-            self._say(f"{self.zookeeper.name} (pid {self.zookeeper.pid}) is ready")
+            self._report(f"{self.zookeeper.name} (pid {self.zookeeper.pid}) is ready")
         for child in self.brokers:
             self._start(child)
         for child in self.brokers:
             await self._or_failure(child, child.ready.wait())
             self._served.add(child)
-            self._say(f"{child.name} (pid {child.pid}) is ready")
+            self._report(f"{child.name} (pid {child.pid}) is ready")
 
     async def _probe(self, child: Child, probe: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
@@ -252,13 +257,13 @@ class Supervisor:
         self._watchers[child] = asyncio.create_task(self._watch(child))
 
     async def _or_failure(self, child: Child, work: Coroutine[Any, Any, object]) -> None:
-        """Until the work that ends with this child's start is done. Raises StartFailed if one of them fails."""
+        """Wait for the work that ends when this child is ready. Raises StartFailed if a child fails meanwhile."""
         task = asyncio.ensure_future(work)
         try:
             both = (task, self._failed)
             done, _ = await asyncio.wait(both, timeout=SLOW_S, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                self._say(f"{child.name} takes more than {SLOW_S:g} s to start; {self._where(child)}")
+                self._report(f"{child.name} takes more than {SLOW_S:g} s to start; {self._where(child)}")
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
             task.cancel()
@@ -266,7 +271,7 @@ class Supervisor:
             raise self._failed.result()
 
     async def _watch(self, child: Child) -> None:
-        """One child, from its start until it is down for good."""
+        """Watch one child, from its start until it is down for good."""
         backoff = Backoff()
         while True:
             await child.wait()
@@ -289,9 +294,9 @@ class Supervisor:
                 try:
                     child.start()
                     break
-                except OSError as error:
-                    child.exit_text = str(error)
-            self._say(f"{child.name} is started again (pid {child.pid})")
+                except OSError:
+                    continue
+            self._report(f"{child.name} is started again (pid {child.pid})")
 
     @staticmethod
     def _where(child: Child) -> str:
@@ -300,10 +305,10 @@ class Supervisor:
     def signal_all(self, number: signal.Signals) -> None:
         """Pass a signal on to the brokers."""
         for child in self.brokers:
-            child.tell(number)
+            child.send_signal(number)
 
     async def stop(self) -> None:
-        """Brokers first, then ZooKeeper, each given time; nothing of it is left when this returns."""
+        """Stop the brokers first, then ZooKeeper, each with time to end; no process is left when this returns."""
         self._stopping = True
         ending: list[asyncio.Future[None]] = []
         for child in reversed(self.brokers):
@@ -316,7 +321,7 @@ class Supervisor:
     async def _stop_broker(self, child: Child) -> None:
         running = child.state is not State.DOWN
         await self._stop(child)
-        # Who has not come far enough to listen to signals ends at once, and has nothing open yet.
+        # A child that has not installed its signal handlers yet ends at once, and has nothing open.
         fine = (0,) if child in self._served else (0, -signal.SIGTERM)
         if running and child.exit_code not in fine:
             self.clean = False
@@ -326,33 +331,33 @@ class Supervisor:
         if watcher is None:
             return
         if child.state is State.DOWN:
-            watcher.cancel()  # it may be in its pause
+            watcher.cancel()  # the child may be in its pause
             return
-        self._say(f"stopping {child.name}")
-        child.tell(signal.SIGTERM)
+        self._report(f"stopping {child.name}")
+        child.send_signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await child.wait()
         except TimeoutError:
             self._warn(f"{child.name} has not ended {STOP_TIMEOUT_S:g} s after SIGTERM, it is killed")
-            child.tell(signal.SIGKILL)
+            child.send_signal(signal.SIGKILL)
             await child.wait()
 
     def hurry(self) -> None:
-        """Asked to stop once more: the brokers end all at once, without waiting for each other; and when asked yet
-        again, all are killed. What was acknowledged is in their files all the same."""
+        """Handle another request to stop: the brokers end all at once, without waiting for each other; at one more, all
+        are killed. The records that were acknowledged are in their files all the same."""
         self._hurried += 1
         if self._hurried == 1:
-            self._say("the brokers are asked to end all at once; once more, and they are killed")
+            self._report("the brokers are asked to end all at once; once more, and they are killed")
             self.signal_all(signal.SIGTERM)
         else:
             self.signal_all(signal.SIGKILL)
             if self.zookeeper is not None:
-                self.zookeeper.tell(signal.SIGKILL)
+                self.zookeeper.send_signal(signal.SIGKILL)
 
 
 def broker_command(arguments: Sequence[str], label: str = "") -> Callable[[int], list[str]]:
-    """`gregor start` with these arguments, as a child."""
+    """Return the command of a child that is `gregor start` with these arguments."""
 
     def command(descriptor: int) -> list[str]:
         start = [sys.executable, "-P", "-m", "gregor.broker", "start", *arguments]
@@ -362,35 +367,35 @@ def broker_command(arguments: Sequence[str], label: str = "") -> Callable[[int],
 
 
 def announce_ready(descriptor: int, info: Mapping[str, Any]) -> None:
-    """The child's side: say once that it serves."""
+    """Report to the supervisor, once, that this child serves."""
     with suppress(OSError):
         os.write(descriptor, json.dumps(info).encode() + b"\n")
         os.close(descriptor)
 
 
 def end_of_orphans(own_zookeeper: bool) -> signal.Signals:
-    """What a broker gets when the supervisor is killed. Where ZooKeeper goes at the same moment, a clean stop would
-    wait in vain for somebody to hand over to; the next start recovers what was written."""
+    """Return the signal that a broker gets when the supervisor is killed. If ZooKeeper ends at the same moment, a clean
+    stop would wait in vain for another broker to lead; the next start recovers what was written."""
     return signal.SIGKILL if own_zookeeper else signal.SIGTERM
 
 
 def cpu_sets(count: int, available: Sequence[int]) -> list[frozenset[int]]:
-    """One processor for each of `count` brokers, in turn; none is left out before one is used twice."""
+    """Return one processor for each of `count` brokers, in turn: each is used before one is used twice."""
     return [frozenset({available[index % len(available)]}) for index in range(count)]
 
 
 def _prepare(when_orphaned: signal.Signals, cpus: frozenset[int] | None) -> Callable[[], None]:
-    """What a child does between fork and exec."""
+    """Return the function that a child calls between fork and exec."""
     libc, parent = None, os.getpid()
     if sys.platform == "linux":
-        import ctypes  # a broker that only says that it is ready has no use for it
+        import ctypes  # a broker that only reports that it is ready does not need it
 
         libc = ctypes.CDLL(None)
 
     def prepare() -> None:
         if libc is not None:
             libc.prctl(_PR_SET_PDEATHSIG, when_orphaned)
-            if os.getppid() != parent:  # it was killed before this one could ask to be told
+            if os.getppid() != parent:  # the supervisor was killed before prctl
                 os._exit(1)
         if cpus is not None:
             os.sched_setaffinity(0, cpus)

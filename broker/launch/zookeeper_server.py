@@ -1,4 +1,4 @@
-"""How to run a real ZooKeeper server: the one whose jars PySpark carries."""
+"""The command that runs a real ZooKeeper server, from the jars that PySpark carries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 WORDS = ("conf", "cons", "dump", "envi", "isro", "mntr", "ruok", "srvr", "stat", "wchs")
 """The four-letter words that it answers: those that change nothing and cost little. The whitelist of a configuration
 file wins over them."""
-# What the server loads of PySpark's three hundred jars; all of them would cost it half a second.
+# The jars of PySpark's three hundred that the server loads; all of them would cost it half a second.
 _JARS = (
     "zookeeper-*",
     "audience-annotations-*",
@@ -31,7 +31,7 @@ class ZooKeeperMissing(Exception):
 
 
 def find_jars() -> Path:
-    """The folder with the jars. Raises ZooKeeperMissing."""
+    """Return the folder with the jars. Raises ZooKeeperMissing."""
     found = find_spec("pyspark")
     jars = Path(found.origin).parent / "jars" if found is not None and found.origin else None
     if jars is None or not list(jars.glob("zookeeper-3*.jar")):
@@ -42,7 +42,7 @@ def find_jars() -> Path:
 def server_command(
     config_file: Path, log_file: Path | None = None, environ: Mapping[str, str] = os.environ, heap_mb: int = 256
 ) -> list[str]:
-    """The command that runs the server in the foreground. Its log goes to standard error, or to `log_file`."""
+    """Return the command that runs the server in the foreground, with its log on standard error or in `log_file`."""
     home = environ.get("JAVA_HOME")
     java = shutil.which("java", path=os.path.join(home, "bin") if home else environ.get("PATH"))
     if java is None:

@@ -7,8 +7,11 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from gregor.broker.cluster.store_factory import NO_ANSWER, zookeeper_store
+from gregor.broker.log import logger
+from gregor.config.protection import missing_quotas
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
 from gregor.replication.store.metadata_store import StoreError, StoreFailed
+from gregor.replication.store.quotas import read_quotas
 from gregor.replication.store.registration import generate_broker_id, join_cluster, make_persistent_nodes
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class StartError(Exception):
-    """The broker cannot start; the message says why and what to do."""
+    """The broker cannot start; the message has the cause and the remedy."""
 
 
 async def open_own_store(
@@ -30,8 +33,8 @@ async def open_own_store(
     lifetimes: AsyncExitStack,
     on_failed: Callable[[StoreError], None],
 ) -> tuple[EmbeddedStore, str]:
-    """The store in one of the data folders, and the cluster's id."""
-    wanted = logs.load_meta(None, config.broker_id)  # folders where that fails are offline from here on
+    """Open the store in one of the data folders; return it and the cluster's id."""
+    wanted = logs.load_meta(None, config.broker_id)  # a folder that cannot be read is offline from here on
     store = EmbeddedStore(f"{home_of_store(logs, files).path}/{FILE_NAME}")
     lifetimes.push_async_callback(store.close)
     store.on_failed.append(on_failed)
@@ -43,7 +46,8 @@ async def open_own_store(
 async def open_zookeeper(
     config: BrokerConfig, logs: LogManager, lifetimes: AsyncExitStack
 ) -> tuple[ZooKeeperStore, str]:
-    """ZooKeeper, and the cluster's id, which the data folders must agree with; sets this broker's number."""
+    """Connect to ZooKeeper; return the store and the cluster's id, which the data folders must agree with. Set the
+    broker id."""
     store = zookeeper_store(config)
     lifetimes.push_async_callback(store.close)
     try:
@@ -51,6 +55,8 @@ async def open_zookeeper(
     except StoreFailed as error:
         raise StartError(f"zookeeper.connect={error}; {NO_ANSWER}") from None
     await make_persistent_nodes(store)
+    for warning in missing_quotas(await read_quotas(store)):
+        logger.warning("%s", warning)
     cluster_id = await join_cluster(store)
     given = config.broker_id if config.broker_id >= 0 else None
     agreed_id = logs.load_meta(cluster_id, given)
@@ -62,7 +68,7 @@ async def open_zookeeper(
 
 
 def home_of_store(logs: LogManager, files: Files) -> DataFolder:
-    """The data folder of a broker's own store: the first, or the one that has it from an earlier order of them."""
+    """Return the data folder of a broker's own store: the first, or the one that was first in an earlier log.dirs."""
     folders = logs.online_folders()
     for folder in folders:
         if files.exists(f"{folder.path}/{FILE_NAME}"):

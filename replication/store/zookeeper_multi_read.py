@@ -1,7 +1,7 @@
 """ZooKeeper's request that reads many nodes at once (`multiRead`, since 3.6), which kazoo does not have.
 
-In its shape it is a transaction of getData operations; but each has its own outcome, and it sets no watches. Source of
-the format: ZooKeeper's MultiOperationRecord, MultiResponse. A server before 3.6 ends the session of whoever sends it.
+Its format is that of a transaction of getData operations; but each has its own result, and it sets no watches. Source
+of the format: ZooKeeper's MultiOperationRecord, MultiResponse. A server before 3.6 ends the session that sends it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FAILED = -1
 
 
 class MultiRead:
-    """A request as kazoo's connection takes them. The paths are whole, with the chroot."""
+    """A request as kazoo's connection sends them. The paths are absolute, with the chroot."""
 
     type = 22
 
@@ -37,7 +37,7 @@ class MultiRead:
         return out
 
     def deserialize(self, data: Any, position: int) -> list[Found]:
-        """In the order of the paths."""
+        """Return the results in the order of the paths."""
         found: list[Found] = []
         header, position = MultiHeader.deserialize(data, position)
         while not header.done:
@@ -52,3 +52,14 @@ class MultiRead:
                 found.append((content or b"", stat))
             header, position = MultiHeader.deserialize(data, position)
         return found
+
+
+def multi_read(client: Any, paths: Iterable[str]) -> Any:
+    """Send the request by a KazooClient; returns kazoo's asynchronous result, a list of Found.
+
+    kazoo has no public way to send a request of another type than its own: `_call` is the one by which its methods and
+    transactions send theirs. An upper bound of kazoo's version in pyproject.toml keeps it as it is.
+    """
+    result = client.handler.async_result()
+    client._call(MultiRead(client.chroot + path for path in paths), result)
+    return result

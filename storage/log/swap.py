@@ -1,12 +1,12 @@
-"""Putting a compacted segment in the place of those it was made from.
+"""Replacing segments by the one that compaction has made from them.
 
     <base>.log.cleaned, ...     written and synced by the cleaner
     <base>.log.swap, ...        SegmentSwap.begin: from here on, and once `sync` has run, a crash completes the swap
-    *.log.deleted               SegmentSwap.finish: the old segments, whose readers go on reading
+    *.log.deleted               SegmentSwap.finish: the old segments, which their readers can still read
     <base>.log                  SegmentSwap.finish: the new one
 
 A crash before the second step leaves the old segments, one after it the new one (segment.leftovers); never a mixture.
-Between begin and finish a thread syncs the folder; whatever happens to the log meanwhile makes `finish` refuse.
+Between begin and finish a thread syncs the folder; any change of the segments meanwhile makes `finish` refuse.
 (Kafka's LocalLog.replaceSegments.)
 """
 
@@ -38,11 +38,11 @@ _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFF
 
 
 class LogChanged(Exception):
-    """The segments that were compacted are no longer those of the log: it was truncated, or lost some to retention."""
+    """The segments that were compacted are no longer those of the log: it was truncated, or retention removed some."""
 
 
 def unlink_unfinished(files: Files, directory: str, paths: Iterable[str] = ()) -> None:
-    """Removes the .cleaned files of a worker that was stopped, and `paths`. On any thread; raises OSError."""
+    """Remove the .cleaned files of a worker that was stopped, and `paths`. On any thread; raises OSError."""
     for path in paths:
         files.unlink(path)
     for entry in files.list_directory(directory):
@@ -73,10 +73,10 @@ class SwapPlan:
         self.suffixes = suffixes
         self.generation = generation
         self.is_certain = False
-        """Old segments may have gone already: what is left of the swap must stay, for a start to complete it."""
+        """Old segments may have been removed already: the .swap files must stay, so that a start completes the swap."""
 
     def sync(self) -> None:
-        """Makes the .swap names durable. On any thread; raises OSError."""
+        """Make the .swap names durable. On any thread; raises OSError."""
         self._files.sync_directory(self.directory)
 
 
@@ -93,8 +93,10 @@ class SegmentSwap:
         self._plan: SwapPlan | None = None
         """The compacted segment that has begun to replace others."""
 
-    def dirty_range(self, config: LogConfig, now_ms: int, stable_offset: int | None) -> DirtyRange:
-        """How far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
+    def dirty_range(
+        self, config: LogConfig, now_ms: int, stable_offset: int | None, waits_for_disk: bool
+    ) -> DirtyRange:
+        """Return how far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
         offsets = self._offsets
         try:
             return dirty_range(
@@ -106,14 +108,16 @@ class SegmentSwap:
                 min_lag_ms=config.min_compaction_lag_ms,
                 max_lag_ms=config.max_compaction_lag_ms,
                 now_ms=now_ms,
+                waits_for_disk=waits_for_disk,
             )
         except OSError as error:
-            self._health.fail(error, "cannot tell the age of a segment")
+            self._health.fail(error, "cannot read the age of a segment")
 
     def begin(self, base_offset: int, size_bytes: int, sources: Sequence[Segment], generation: int) -> SwapPlan:
-        """The .cleaned files of a segment, of this size, are to replace `sources`: they get .swap names. `generation`
-        is that of the log when it was read. Raises LogChanged, KafkaError; then the .cleaned files are left."""
-        self._place_of(sources, generation)
+        """Begin to replace `sources` by the .cleaned files of a segment of this size, which get .swap names.
+        `generation` is that of the log when it was read. Raises LogChanged, KafkaError; then the .cleaned files
+        remain."""
+        self._indexes_of(sources, generation)
         stem = file_stem(self._segments.directory, base_offset)
         files = self._segments.files
         suffixes = [suffix for suffix in _SUFFIXES if files.exists(stem + suffix + CLEANED_SUFFIX)]
@@ -134,12 +138,12 @@ class SegmentSwap:
         return plan
 
     def finish(self, plan: SwapPlan) -> list[str]:
-        """Returns the paths of what was replaced, to be unlinked after file.delete.delay.ms. Raises LogChanged: the
-        .swap files must go then (`discard`), and KafkaError: the log is offline."""
-        place = self._place_of(plan.sources, plan.generation)
+        """Complete the swap; returns the paths of the old files, to be unlinked after file.delete.delay.ms. Raises
+        LogChanged: the .swap files must be removed then (`discard`), and KafkaError: the log is offline."""
+        indexes = self._indexes_of(plan.sources, plan.generation)
         stem = file_stem(self._segments.directory, plan.base_offset)
         paths: list[str] = []
-        self._producers.recall(self._segments.items)  # what follows removes batches
+        self._producers.recall(self._segments.items)  # before batches are removed
         plan.is_certain = True
         self._plan = None
         try:
@@ -150,22 +154,22 @@ class SegmentSwap:
             for suffix in plan.suffixes:
                 self._segments.files.rename(stem + suffix + SWAP_SUFFIX, stem + suffix)
         except OSError as error:
-            # Half of it is done; a start finds the .swap files and does the rest.
+            # The swap is half done; a start finds the .swap files and completes it.
             self._health.take_offline(error)
             self._health.fail(error, "cannot replace compacted segments")
         new = Segment.open(self._segments.files, self._segments.directory, plan.base_offset, size_bytes=plan.size_bytes)
-        self._segments.replace(place, new)
+        self._segments.replace(indexes, new)
         return paths
 
     def discard(self, plan: SwapPlan) -> list[str]:
-        """Takes back `begin`; returns what to unlink. No error when the folder is gone. Nothing happens once
-        `finish` has begun to replace segments."""
+        """Undo `begin`; returns the paths to unlink. No error when the folder was removed. Has no effect once `finish`
+        has begun to replace segments."""
         stem = file_stem(self._segments.directory, plan.base_offset)
         paths: list[str] = []
         if plan.is_certain:
             return paths
         self._plan = None
-        # The .log file last: without it a start would put indexes of its in the place of those of the old segment.
+        # The .log file last: without it a start would replace the indexes of the old segment by the new ones.
         for suffix in reversed(plan.suffixes):
             path = stem + suffix + SWAP_SUFFIX
             try:
@@ -177,14 +181,14 @@ class SegmentSwap:
                     self._segments.files.unlink(path)  # a full disk may have no room for a longer name
                 except OSError as error:
                     self._health.take_offline(error)  # as above
-                    self._health.fail(error, "cannot take back a compaction")
+                    self._health.fail(error, "cannot undo a compaction")
                 continue
             paths.append(path + DELETED_SUFFIX)
         return paths
 
     def forget(self) -> None:
-        """Before a truncation: a start after a crash would put the compacted segment in, with what is truncated now.
-        Raises OSError."""
+        """Abandon the swap before a truncation: a start after a crash would complete it, and restore what is truncated
+        now. Raises OSError."""
         plan, self._plan = self._plan, None
         if plan is not None and not plan.is_certain:
             stem = file_stem(self._segments.directory, plan.base_offset)
@@ -192,10 +196,10 @@ class SegmentSwap:
                 self._segments.files.unlink(stem + suffix + SWAP_SUFFIX)
             self._segments.files.sync_directory(self._segments.directory)
 
-    def _place_of(self, sources: Sequence[Segment], generation: int) -> slice:
+    def _indexes_of(self, sources: Sequence[Segment], generation: int) -> slice:
         first = self._segments.index_of(sources[0].base_offset)
-        place = slice(first, first + len(sources))
-        found = self._segments.items[place]
+        indexes = slice(first, first + len(sources))
+        found = self._segments.items[indexes]
         unchanged = len(found) == len(sources) and all(one is other for one, other in zip(found, sources, strict=True))
         if (
             generation != self._segments.generation
@@ -204,4 +208,4 @@ class SegmentSwap:
             or self._health.offline
         ):
             raise LogChanged(f"{self._health.name} changed while it was compacted")
-        return place
+        return indexes

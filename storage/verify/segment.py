@@ -1,18 +1,19 @@
-"""Walks once through a segment and compares everything beside it with what its batches say. Changes nothing.
+"""Walks once through a segment and compares the files beside it with its batches. Changes nothing.
 
-What must hold, and what breaks when it does not:
+The conditions, and the consequences where they do not hold:
 
-    batches         magic, length, CRC-32C, offsets that ascend: the log cannot be read behind the first that is wrong
+    batches         magic, length, CRC-32C, offsets that ascend: the log cannot be read behind the first invalid one
     offset index    ascending; each entry names the last offset of a batch, at a position where a batch begins that does
                     not lie behind it: else a reader misses records
     time index      ascending; up to each entry's offset no record is later than its timestamp, and one has it: else a
                     search by time misses records; a closed segment's last entry has its latest timestamp, by which
                     retention goes
-    leader epochs   ascending, and as in leader-epoch-checkpoint: else followers truncate at the wrong place
-    producers       a producer's last batch as in the snapshots: else duplicates get in or good batches are refused
+    leader epochs   ascending, and as in leader-epoch-checkpoint: otherwise followers truncate to a wrong offset
+    producers       a producer's last batch as in the snapshots: otherwise duplicates are stored or valid batches
+    refused
 
-Both indexes may lawfully say more than this broker would write: Apache Kafka makes one entry for several batches that
-it got at once.
+Both indexes may have other entries than this broker would write: Apache Kafka adds one entry for several batches that
+it appends together.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES = 1024 * 1024
 MAX_PER_FILE = 20
-"""So many problems of one kind are told of a file; of a broken index every entry may be wrong."""
+"""The number of problems of one kind that are reported for a file; every entry of a broken index may be wrong."""
 
 
 class Finding(NamedTuple):
-    """Something that is not as it should be. `harmless`: worth knowing, but nothing is wrong with it."""
+    """A problem. `harmless`: worth reporting, but no error."""
 
     path: str
     what: str
@@ -56,7 +57,7 @@ class Finding(NamedTuple):
 
 
 class LastBatch(NamedTuple):
-    """What a producer snapshot says of a producer's last batch."""
+    """A producer's last batch according to a producer snapshot."""
 
     producer_id: int
     epoch: int
@@ -65,7 +66,7 @@ class LastBatch(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What the files beside the segments say about batches."""
+    """The properties of batches according to the files beside the segments."""
 
     epochs: list[tuple[int, int]]
     """(epoch, start offset) of leader-epoch-checkpoint."""
@@ -76,15 +77,16 @@ class Expected(NamedTuple):
     growing: bool
     """The last segment of a running broker: its end may be half written and its indexes behind."""
     records: bool
-    """Look at each record too."""
+    """Check each record, too."""
     log_start_offset: int | None = 0
-    """What lies below is deleted, if not from the file, and its epochs are forgotten; None when that is not known."""
+    """Batches below it are deleted, if not yet from the file, and their epochs are not in the checkpoint any more; None
+    when it is not known."""
     may_have_room: bool = False
-    """After a crash of Apache Kafka its last indexes end in zeros, and nothing is wrong with that."""
+    """After a crash of Apache Kafka its last indexes end in zeros, which is no error."""
 
 
 class Walked(NamedTuple):
-    """Of a segment: where its good batches end."""
+    """The end of the valid batches of a segment."""
 
     next_offset: int
     end_position: int
@@ -106,7 +108,7 @@ COPY = (
 
 
 class _Entries:
-    """The entries of an index, and complaints about their order. Zeros at the end are room, not entries."""
+    """The entries of an index, and the problems of their order. Zeros at the end are reserved room, not entries."""
 
     def __init__(
         self,
@@ -127,17 +129,17 @@ class _Entries:
         except FileNotFoundError:
             self.present = False
             if missing_is_wrong:
-                self.tell("the file is missing", "The next start makes it anew")
+                self.note("the file is missing", "The next start makes it anew")
             return
         self.columns = list(index.ENTRY.iter_unpack(data[: len(data) // index.ENTRY_BYTES * index.ENTRY_BYTES]))
         rest = size_bytes % index.ENTRY_BYTES
         if rest:
-            self.tell(f"its size of {size_bytes} bytes is no multiple of {index.ENTRY_BYTES}", REBUILT)
+            self.note(f"its size of {size_bytes} bytes is no multiple of {index.ENTRY_BYTES}", REBUILT)
         elif size_bytes > len(data) and not may_have_room:
             room = size_bytes - len(data)
-            self.tell(f"{room} bytes of zeros follow its entries", "That is room a crash of Kafka left", harmless=True)
+            self.note(f"{room} bytes of zeros follow its entries", "That is room a crash of Kafka left", harmless=True)
 
-    def tell(self, what: str, remedy: str, harmless: bool = False) -> None:
+    def note(self, what: str, remedy: str, harmless: bool = False) -> None:
         self._told += 1
         if self._told <= MAX_PER_FILE:
             self._found(Finding(self.path, what, remedy, harmless))
@@ -146,7 +148,7 @@ class _Entries:
 
 
 class _OffsetEntries(_Entries):
-    """Compares offset index entries with the batches as they go by."""
+    """Compares offset index entries with the batches of the walk."""
 
     def __init__(
         self, index: OffsetIndex, found: Callable[[Finding], None], missing_is_wrong: bool, may_have_room: bool
@@ -158,7 +160,7 @@ class _OffsetEntries(_Entries):
         kept = []
         for relative, position in self.columns:
             if relative <= before[0] or position <= before[1]:
-                self.tell(f"the entry of offset {index.base_offset + relative} does not ascend", REBUILT)
+                self.note(f"the entry of offset {index.base_offset + relative} does not ascend", REBUILT)
                 continue
             before = (relative, position)
             kept.append((index.base_offset + relative, position))
@@ -167,30 +169,30 @@ class _OffsetEntries(_Entries):
         self.next_offset = -1
 
     def at(self, position: int, last_offset: int) -> None:
-        """A batch begins at `position`. To be called for those at or behind `next_position`, and of every batch while
-        an offset is awaited."""
+        """Compare a batch that begins at `position`. Must be called for those at or behind `next_position`, and for
+        every batch while an offset is awaited."""
         while self._next < len(self.columns) and self.columns[self._next][1] <= position:
             offset, wanted = self.columns[self._next]
             if wanted < position:
-                self.tell(f"the entry of offset {offset} points to {wanted}, where no batch begins", REBUILT)
+                self.note(f"the entry of offset {offset} points to {wanted}, where no batch begins", REBUILT)
             else:
                 self._awaited.append((offset, wanted))
             self._next += 1
         while self._awaited and self._awaited[0][0] <= last_offset:
             offset, wanted = self._awaited.popleft()
             if offset != last_offset:
-                self.tell(f"the entry of position {wanted} names offset {offset}, the last of no batch", REBUILT)
+                self.note(f"the entry of position {wanted} names offset {offset}, the last of no batch", REBUILT)
         self.next_position = self.columns[self._next][1] if self._next < len(self.columns) else 2**63
         self.next_offset = self._awaited[0][0] if self._awaited else 2**63
 
     def end(self, growing: bool) -> None:
         left = [*self._awaited, *self.columns[self._next :]]
         if left and not growing:
-            self.tell(f"{len(left)} entries from offset {left[0][0]} on lie behind the end of the log", REBUILT)
+            self.note(f"{len(left)} entries from offset {left[0][0]} on lie behind the end of the log", REBUILT)
 
 
 class _TimeEntries(_Entries):
-    """Compares time index entries with the batches as they go by."""
+    """Compares time index entries with the batches of the walk."""
 
     def __init__(
         self, index: TimeIndex, found: Callable[[Finding], None], missing_is_wrong: bool, may_have_room: bool
@@ -201,7 +203,7 @@ class _TimeEntries(_Entries):
         kept = []
         for timestamp, relative in self.columns:
             if timestamp <= before[0] or relative < before[1]:
-                self.tell(f"the entry of timestamp {timestamp} does not ascend", REBUILT)
+                self.note(f"the entry of timestamp {timestamp} does not ascend", REBUILT)
                 continue
             before = (timestamp, relative)
             kept.append((timestamp, index.base_offset + relative))
@@ -209,11 +211,12 @@ class _TimeEntries(_Entries):
         self.next_offset = kept[0][1] if kept else 2**63
 
     def at(self, last_offset: int, latest: int) -> None:
-        """A batch that reaches the next entry's offset; `latest` is the latest timestamp so far, its own included."""
+        """Compare a batch that reaches the offset of the next entry; `latest` is the latest timestamp so far, including
+        that of the batch."""
         while self._next < len(self.columns) and self.columns[self._next][1] <= last_offset:
             timestamp, offset = self.columns[self._next]
             if latest != timestamp:
-                self.tell(
+                self.note(
                     f"up to offset {offset} the latest timestamp is {latest}, the entry says {timestamp}", REBUILT
                 )
             self._next += 1
@@ -222,10 +225,10 @@ class _TimeEntries(_Entries):
     def end(self, latest: int, closed: bool, growing: bool) -> None:
         left = self.columns[self._next :]
         if left and not growing:
-            self.tell(f"{len(left)} entries from offset {left[0][1]} on lie behind the end of the log", REBUILT)
+            self.note(f"{len(left)} entries from offset {left[0][1]} on lie behind the end of the log", REBUILT)
         last = self.columns[-1][0] if self.columns else NO_TIMESTAMP
         if closed and self.present and not left and latest > last:
-            self.tell(f"its last timestamp is {last}, but records go up to {latest}", f"{REBUILT}; retention waits")
+            self.note(f"its last timestamp is {last}, but records go up to {latest}", f"{REBUILT}; retention waits")
 
 
 _START = Struct(">qiib")
@@ -234,8 +237,8 @@ _START = Struct(">qiib")
 def verify_segment(
     files: Files, segment: Segment, expected: Expected, found: Callable[[Finding], None], last_epoch: int = -1
 ) -> Generator[int, None, Walked]:
-    """Yields the bytes walked since the last yield, about every megabyte; returns where the good batches end. Problems
-    go to `found`. `last_epoch`: of the batch before the segment. Raises OSError."""
+    """Check a segment. Yields the bytes walked since the last yield, about every megabyte; returns the end of the valid
+    batches. Problems go to `found`. `last_epoch` is that of the batch before the segment. Raises OSError."""
     end_position = segment.size_bytes
     closed = expected.next_base is not None
     offsets = _OffsetEntries(segment.offset_index, found, end_position > 0, expected.growing or expected.may_have_room)
@@ -295,29 +298,29 @@ class _Epochs:
         self._told = 0
 
     def begins(self, epoch: int, base_offset: int) -> None:
-        """The batch at this offset has another epoch than the one before it."""
+        """Compare a batch that has another epoch than the one before it."""
         if epoch < self.last_epoch:
-            self._tell(
+            self._note(
                 Finding(self._path, f"leader epoch {epoch} at offset {base_offset} follows {self.last_epoch}", COPY)
             )
         self.last_epoch = epoch
         slot = bisect_right(self._start_offsets, base_offset) - 1
-        said = self._expected.epochs[slot][0] if slot >= 0 else None
+        recorded = self._expected.epochs[slot][0] if slot >= 0 else None
         start_offset = self._expected.log_start_offset
-        forgotten = said is None and (start_offset is None or base_offset < start_offset)
-        if epoch >= 0 and said != epoch and not forgotten:
-            place = f"{self._path.rpartition('/')[0]}/leader-epoch-checkpoint"
-            what = f"offset {base_offset} is of leader epoch {epoch}, the file says {said}"
-            self._tell(Finding(place, what, EPOCHS_AGAIN))
+        forgotten = recorded is None and (start_offset is None or base_offset < start_offset)
+        if epoch >= 0 and recorded != epoch and not forgotten:
+            path = f"{self._path.rpartition('/')[0]}/leader-epoch-checkpoint"
+            what = f"offset {base_offset} is of leader epoch {epoch}, the file says {recorded}"
+            self._note(Finding(path, what, EPOCHS_AGAIN))
 
-    def _tell(self, finding: Finding) -> None:
+    def _note(self, finding: Finding) -> None:
         if self._told < MAX_PER_FILE:
             self._told += 1
             self._found(finding)
 
 
 def _batch_problem(batch: BatchHeader, walk: BatchWalk, expected: Expected) -> str | None:
-    """What is wrong with a batch whose checksum is right."""
+    """Describe the problem of a batch with a valid checksum; None without one."""
     if expected.next_base is not None and batch.last_offset >= expected.next_base:
         return f"offset {batch.last_offset} reaches into the next segment, which begins at {expected.next_base}"
     if expected.records:
@@ -341,24 +344,28 @@ def _records_problem(window: bytes | memoryview, at: int, base_offset: int, last
     return None
 
 
-def _compare_producer(said: LastBatch, batch: BatchHeader, found: Callable[[Finding], None]) -> None:
+def _compare_producer(recorded: LastBatch, batch: BatchHeader, found: Callable[[Finding], None]) -> None:
     sequence = -1
     if batch.base_sequence >= 0:
         sequence = (batch.base_sequence + batch.last_offset - batch.base_offset) & SEQUENCE_MASK
-    if (said.producer_id, said.epoch, said.last_sequence) != (batch.producer_id, batch.producer_epoch, sequence):
+    if (recorded.producer_id, recorded.epoch, recorded.last_sequence) != (
+        batch.producer_id,
+        batch.producer_epoch,
+        sequence,
+    ):
         found(
             Finding(
-                said.snapshot,
+                recorded.snapshot,
                 f"offset {batch.last_offset} is of producer {batch.producer_id}, epoch {batch.producer_epoch}, "
-                f"sequence {sequence}; the snapshot says producer {said.producer_id}, epoch {said.epoch}, "
-                f"sequence {said.last_sequence}",
+                f"sequence {sequence}; the snapshot says producer {recorded.producer_id}, epoch {recorded.epoch}, "
+                f"sequence {recorded.last_sequence}",
                 PRODUCERS_AGAIN,
             )
         )
 
 
 def _is_torn(log: File, position: int, end_position: int) -> bool:
-    """Whether what stands at the end is a batch that is just being written."""
+    """Return whether the bytes at the end are a batch that is being written."""
     head = log.read(_START.size, position)
     if len(head) < _START.size:
         return True

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gregor.broker.launch.local_zookeeper import ask, free_ports, is_free, is_ok, write_config
+from gregor.broker.launch.local_zookeeper import four_letter_word, free_ports, is_free, is_ok, write_config
 from tests.support.processes import free_port
 
 
@@ -42,7 +42,7 @@ def test_who_is_not_there_is_not_ok() -> None:
     port = free_port()
     assert not is_ok(port)
     with pytest.raises(OSError):
-        ask("127.0.0.1", port, b"ruok")
+        four_letter_word("127.0.0.1", port, b"ruok")
 
 
 def test_its_file_keeps_it_on_the_loopback(tmp_path: Path) -> None:

@@ -53,6 +53,11 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tested, "FIRST_PAUSE_S", 0.005)
 
 
+def kill(one: Child) -> None:
+    assert one.pid is not None
+    os.kill(one.pid, signal.SIGKILL)
+
+
 def test_pauses_grow_and_begin_anew_after_a_steady_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tested, "FIRST_PAUSE_S", 1.0)
     backoff = Backoff()
@@ -139,7 +144,7 @@ def test_who_fails_is_started_again_as_often_as_needed() -> None:
         await watched.supervisor.start()
         for _ in range(2):
             before = one.pid
-            one._process.kill()  # type: ignore[union-attr]
+            kill(one)
             await until(lambda before=before: one.pid not in (None, before) and one.state is State.READY)  # type: ignore[misc]
         assert [line for line in watched.said if "has ended" in line] == [
             "broker 0 has ended (killed by SIGKILL); it is started again in 0.005 s",
@@ -175,7 +180,7 @@ def test_a_stop_during_the_pause_starts_nobody(monkeypatch: pytest.MonkeyPatch) 
         one = child(SERVE)
         watched = Watched([one], restart=True)
         await watched.supervisor.start()
-        one._process.kill()  # type: ignore[union-attr]
+        kill(one)
         await until(lambda: any("started again in" in line for line in watched.said))
         await watched.supervisor.stop()
         assert one.state is State.DOWN
@@ -209,7 +214,7 @@ def test_who_takes_long_to_end_does_not_keep_the_others(monkeypatch: pytest.Monk
         stopping = asyncio.ensure_future(watched.supervisor.stop())
         await until(lambda: watched.supervisor.brokers[0].state is State.DOWN)
         assert (waits.state, zookeeper.state) == (State.STOPPING, State.READY)
-        waits.tell(signal.SIGKILL)
+        waits.send_signal(signal.SIGKILL)
         await stopping
         assert {waits.state, zookeeper.state} == {State.DOWN}
         assert not watched.supervisor.clean
