@@ -239,7 +239,7 @@ def _partition(
 def _alive_only(
     index: int, state: PartitionState, leaders: Mapping[int, ErrorCode]
 ) -> MetadataResponse.MetadataResponsePartition:
-    """Omit replicas that are not alive: clients of version 0 look each up among the brokers of the response."""
+    """Omit replicas that are not alive: clients of version 0 need each among the brokers of the response."""
     answer = _partition(index, state, leaders)
     answer.replica_nodes = [node for node in state.replicas if leaders.get(node) == ErrorCode.NONE]
     answer.isr_nodes = [node for node in state.isr if leaders.get(node) == ErrorCode.NONE]
