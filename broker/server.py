@@ -118,19 +118,19 @@ class Server:
         self._began_s = time.monotonic()
         self._config = config
         self._node = Node(config)
-        self._listeners = OpenListeners(config, self._node.advertise)
+        self.listeners = OpenListeners(config, self._node.advertise)
         self._control_socket: ControlSocket | None = None
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             await self._node.open_storage()
-            await self._node.join(self._listeners.bind, self._listeners.check)
-            await self._listeners.accept(self._node.broker)
+            await self._node.join(self.listeners.bind, self.listeners.check)
+            await self.listeners.accept(self._node.broker)
             if not await until_informed(self._node.broker.metadata):
                 logger.warning("no controller has sent UpdateMetadata yet; clients wait for metadata until one does")
         except BaseException:
-            self._listeners.close()
+            self.listeners.close()
             await self._node.close()
             raise
         broker = self._node.broker
@@ -138,7 +138,7 @@ class Server:
         self.info = ServerInfo(
             broker.broker_id,
             broker.cluster_id,
-            self._listeners.bound,
+            self.listeners.bound,
             list(self._config.log_dirs),
         )
         gc_policy = GcPolicy()
@@ -161,6 +161,11 @@ class Server:
             logger.warning("%s", line)
 
     @property
+    def broker(self) -> Broker:
+        """The parts of a broker that has started."""
+        return self._node.broker
+
+    @property
     def failed(self) -> bool:
         """Whether the broker ends for a fault of its own."""
         return self._node.failed
@@ -174,19 +179,19 @@ class Server:
 
     def begin_reload(self) -> None:
         """Reload the properties file, beside everything else."""
-        if self._listeners.serving:  # else the broker is starting, and has just read the file
+        if self.listeners.serving:  # else the broker is starting, and has just read the file
             self._node.broker.background.spawn(self.reload())
 
     async def reload(self) -> None:
         """Read the properties file again and apply it; a line in the log for each key that differs."""
         broker = self._node.broker
         texts = await read_again(self._config, broker.background)
-        if texts is not None and self._listeners.serving:
-            apply(self._config, texts, broker.topic_configs.broker_changed, self._listeners.check)
+        if texts is not None and self.listeners.serving:
+            apply(self._config, texts, broker.topic_configs.broker_changed, self.listeners.check)
 
     async def stop(self) -> None:
         await self._node.controlled_shutdown()
-        self._listeners.close()
+        self.listeners.close()
         self._node.loop_lag.stop()
         if self._control_socket is not None:
             await self._control_socket.stop()

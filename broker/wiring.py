@@ -212,7 +212,7 @@ class Node:
         self.control = Control(
             self._config, self._logs, self.cleaner, maintenance, self._background, now_ms, self.loop_lag
         )
-        self._background.remove_later(self._logs.take_unlinkable(), 0)
+        self._background.remove_later(self._logs.pop_unlinkable(), 0)
         if self.loading.is_over:
             mover.resume()
         else:
@@ -225,7 +225,7 @@ class Node:
         if recovering.must_notify_controller:
             await disk_watch.notify_controller()
         await base.adoption.run()
-        self._background.remove_later(self._logs.take_unlinkable(), 0)
+        self._background.remove_later(self._logs.pop_unlinkable(), 0)
         mover.resume()
 
     # -- the parts -------------------------------------------------------------------------------------------------

@@ -28,14 +28,16 @@ def explain_compaction(
     enabled: bool,
     running: bool,
     trouble: str | None,
+    waits_for_disk: bool = True,
 ) -> tuple[str, str]:
-    """Return (when, why) of the next run over a log of a compacted topic."""
+    """Return (when, why) of the next run over a log of a compacted topic. Without `waits_for_disk` NotCached may be
+    raised."""
     threshold = log.config.min_cleanable_dirty_ratio
     share = (
         f"{size(dirty.cleanable_bytes)} of {size(dirty.clean_bytes + dirty.cleanable_bytes)} that may be compacted are "
         f"dirty, a ratio of {dirty.ratio:.2f}; it is due above {threshold:g}"
     )
-    bound = f"{dirty.bound.value}{_bound_details(log, dirty, now_ms)}"
+    bound = f"{dirty.bound.value}{_bound_details(log, dirty, now_ms, waits_for_disk)}"
     if running:
         return "now", "a worker is at it"
     if trouble is not None:
@@ -57,14 +59,15 @@ def explain_compaction(
     return " or ".join(whens) or "when it is ordered", f"{share}; {bound}"
 
 
-def _bound_details(log: Log, dirty: DirtyRange, now_ms: int) -> str:
+def _bound_details(log: Log, dirty: DirtyRange, now_ms: int, waits_for_disk: bool) -> str:
     config = log.config
     if dirty.bound is Bound.ACTIVE_SEGMENT:
         active = log.segments[-1]
         if not active.size_bytes:
             return " and is empty"
-        if active.first_timestamp >= 0:
-            left_ms = active.first_timestamp + config.max_segment_ms - active.roll_jitter_ms - now_ms
+        first_timestamp = active.read_first_timestamp(waits_for_disk)
+        if first_timestamp >= 0:
+            left_ms = first_timestamp + config.max_segment_ms - active.roll_jitter_ms - now_ms
             roll = f"with the first record after {duration(left_ms)}" if left_ms > 0 else "with the next record"
         else:
             roll = f"after {duration(config.max_segment_ms)}"
@@ -72,13 +75,14 @@ def _bound_details(log: Log, dirty: DirtyRange, now_ms: int) -> str:
     if dirty.bound is Bound.MIN_LAG:
         for segment in log.segments:
             if segment.base_offset >= dirty.first_uncleanable_offset:
-                left_ms = segment.largest_timestamp_ms + config.min_compaction_lag_ms - now_ms
+                largest_ms = segment.read_largest_timestamp_ms(waits_for_disk)
+                left_ms = largest_ms + config.min_compaction_lag_ms - now_ms
                 return f": the segment at offset {segment.base_offset} for another {duration(max(left_ms, 0))}"
     return f": offset {dirty.first_uncleanable_offset}"
 
 
-def explain_retention(log: Log, *, now_ms: int, next_check_ms: int) -> tuple[str, str]:
-    """Return (when, why) the next segment is removed."""
+def explain_retention(log: Log, *, now_ms: int, next_check_ms: int, waits_for_disk: bool = True) -> tuple[str, str]:
+    """Return (when, why) the next segment is removed. Without `waits_for_disk` NotCached may be raised."""
     config = log.config
     check = f"in at most {duration(max(0, next_check_ms - now_ms))}"
     oldest = log.segments[0]
@@ -92,7 +96,7 @@ def explain_retention(log: Log, *, now_ms: int, next_check_ms: int) -> tuple[str
     reasons = []
     left_ms = None
     if config.retention_ms >= 0:
-        age_ms = now_ms - oldest.largest_timestamp_ms
+        age_ms = now_ms - oldest.read_largest_timestamp_ms(waits_for_disk)
         left_ms = config.retention_ms - age_ms
         reasons.append(
             f"the latest record of the oldest segment ({size(oldest.size_bytes)} from offset {oldest.base_offset}) is "

@@ -78,17 +78,21 @@ class Control:
         if order["command"] == "retention":
             for log in chosen:
                 if order.get("explain"):
-                    explain: Callable[[], object] = partial(explain_retention, log, now_ms=now_ms, next_check_ms=now_ms)
-                    await self._background.search(log.looking(explain))
+                    read: Callable[[], object] = partial(
+                        explain_retention, log, now_ms=now_ms, next_check_ms=now_ms, waits_for_disk=False
+                    )
+                    await self._background.search(log.prefetching(read))
                     yield self._explain_retention(log, now_ms)
                 else:
-                    await self._background.search(log.looking(partial(log.old_segments_count, now_ms)))
+                    read = partial(log.old_segments_count, now_ms, waits_for_disk=False)
+                    await self._background.search(log.prefetching(read))
                     yield self._retain(log, now_ms)
                 await asyncio.sleep(0)
         elif order.get("explain"):
             for log in chosen:
                 if log.config.compact:
-                    await self._background.search(log.looking(partial(self._explain, log, now_ms)))
+                    read = partial(self._explain, log, now_ms, waits_for_disk=False)
+                    await self._background.search(log.prefetching(read))
                 yield self._explain_compaction(log, now_ms)
                 await asyncio.sleep(0)
         else:
@@ -173,8 +177,8 @@ class Control:
             "threshold": log.config.min_cleanable_dirty_ratio,
         }
 
-    def _explain(self, log: Log, now_ms: int) -> tuple[DirtyRange, str, str]:
-        dirty = log.dirty_range(now_ms)
+    def _explain(self, log: Log, now_ms: int, *, waits_for_disk: bool = True) -> tuple[DirtyRange, str, str]:
+        dirty = log.dirty_range(now_ms, waits_for_disk=waits_for_disk)
         when, why = explain_compaction(
             log,
             dirty,
@@ -183,6 +187,7 @@ class Control:
             enabled=self._config["log.cleaner.enable"] and self._config["log.cleaner.threads"] > 0,
             running=self._cleaner.is_running(log),
             trouble=self._cleaner.trouble(log),
+            waits_for_disk=waits_for_disk,
         )
         return dirty, when, why
 

@@ -117,6 +117,9 @@ class EncodedTopics:
     def __init__(self) -> None:
         self._kinds: dict[object, dict[str, tuple[TopicState, bytes]]] = {}
 
+    def __len__(self) -> int:
+        return sum(map(len, self._kinds.values()))
+
     def collect(
         self, topics: Sequence[TopicState | Topic], answered: Answered, version: int, kind: object, topics_count: int
     ) -> Steps[bytes]:

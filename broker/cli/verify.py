@@ -12,7 +12,7 @@ import click
 from gregor.broker.cli.command import run
 from gregor.broker.cli.errors import CommandError
 from gregor.storage.fs.read_only import ReadOnlyFiles
-from gregor.storage.verify.folder import FolderReport, Progress, Totals, find_duplicates, look_at_folder, verify_folder
+from gregor.storage.verify.folder import FolderReport, Progress, Totals, find_duplicates, read_folder, verify_folder
 from gregor.storage.verify.segment import Finding
 
 PROGRESS_EVERY_S = 0.2
@@ -45,7 +45,7 @@ def verify(folders: Sequence[str], topics: Sequence[str], deep_iteration: bool) 
         if not os.path.isdir(path):
             raise CommandError(f"{path} is no folder; give the folders that log.dirs names.")
         try:
-            reports.append(_chosen(look_at_folder(files, path, show.finding), wanted))
+            reports.append(_chosen(read_folder(files, path, show.finding), wanted))
         except OSError as error:
             raise CommandError(f"cannot read {error.filename or path}: {(error.strerror or '').lower()}.") from None
     if wanted and not any(report.partitions for report in reports):

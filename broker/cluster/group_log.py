@@ -63,9 +63,8 @@ class GroupLog:
             log = self._leader(partition).log
             if log is None:
                 break
-            read = log.read_cached if attempt < MAX_FETCHES else log.read
             try:
-                return read(offset, max_bytes, log.log_end_offset)
+                return log.read(offset, max_bytes, log.log_end_offset, waits_for_disk=attempt == MAX_FETCHES)
             except NotCached as missing:
                 with suppress(OSError):  # the next read raises it again, as a KafkaError
                     await self._background.read(missing.fetcher())

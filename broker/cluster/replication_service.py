@@ -13,6 +13,7 @@ from gregor.broker.log import logger
 from gregor.replication.partition.replica_fetchers import Followers, FollowerSettings
 from gregor.replication.partition.replica_selector import RACK_AWARE_SELECTOR
 from gregor.replication.partition.throttle import ReplicaThrottle
+from gregor.replication.partition.truncation import TruncatedLogs
 
 if TYPE_CHECKING:
     from gregor.broker.jobs.background import Background
@@ -80,8 +81,7 @@ class Replicating:
             image,
             clock_ms,
             broker_epoch,
-            self._flush,
-            withdraw,
+            TruncatedLogs(self._flush, withdraw),
             background.gate,
             config["num.replica.fetchers"],
             follower_throttle,

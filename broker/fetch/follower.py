@@ -195,7 +195,8 @@ class FollowerRead(RepeatedRead):
         """Return whether the throttle delays the records. Replicas in sync are exempt: else the in-sync replicas would
         shrink and expand all the time."""
         throttle = self._throttle
-        if throttle is None or self.session.replica_id in partition.isr or not self._is_throttled(position, throttle):
+        in_sync = self.session.replica_id in partition.in_sync.isr
+        if throttle is None or in_sync or not self._is_throttled(position, throttle):
             return False
         wait_s = throttle.wait_s()
         self.throttled_s = max(self.throttled_s, wait_s)

@@ -94,7 +94,7 @@ class LogMover:
         except OSError as error:
             self._logs.disk_errors.report(folder, None, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{folder.path}: {error.strerror}") from error
-        for path in move.garbage:
+        for path in move.unlinkable:
             self._remove(path)
         self._background.spawn(self._run(key, move))
 

@@ -110,7 +110,13 @@ class ReceiveBudget:
         return self._lanes[frame_bytes > ORDINARY_FRAME_BYTES].admit(frame_bytes, resume)
 
     @property
+    def used_bytes(self) -> int:
+        """The sizes of all frames that are admitted and not yet released."""
+        return sum(lane.used for lane in self._lanes)
+
+    @property
     def waiting(self) -> int:
+        """Frames that are not admitted yet."""
         return sum(len(lane.queue) for lane in self._lanes)
 
 

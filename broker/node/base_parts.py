@@ -53,7 +53,7 @@ def base_parts(
         lag_time_max_ms=config["replica.lag.time.max.ms"],
         is_alive=image.is_alive,
         folder_removed=lambda folder: background.remove_later(
-            [folder, *logs.take_unlinkable()], config["log.segment.delete.delay.ms"]
+            [folder, *logs.pop_unlinkable()], config["log.segment.delete.delay.ms"]
         ),
     )
     recovering = RecoveringPartitions(replicas, logs.is_loading)

@@ -1,4 +1,4 @@
-"""The controller's shell: stands for election, watches the nodes, has `controller.decide` decide, and carries it out.
+"""The controller's shell: stands for election, watches the nodes, has `decision.decide` decide, and carries it out.
 
 One task handles one event at a time. Every write goes through a multi that checks the version of /controller_epoch, so
 that a controller which was replaced without its knowledge cannot write any more.
@@ -21,7 +21,7 @@ from gregor.replication.channels.senders import RETRY_DELAY_S, BrokerChannels, B
 from gregor.replication.controller import orders as controller_orders
 from gregor.replication.controller.context import Cluster, LiveBroker
 from gregor.replication.controller.controller_election import ControllerElection
-from gregor.replication.controller.decide import decide
+from gregor.replication.controller.decision.decide import decide
 from gregor.replication.controller.events import (
     Action,
     AlterPartitionReceived,

@@ -1,10 +1,11 @@
-"""Following one leader, without IO: what to ask it for, and what its answers do to our logs.
+"""Following one leader, without IO: the fetch requests to send, and how a response changes this broker's logs.
 
 Rules: Kafka's AbstractFetcherThread with truncation on fetch (KIP-595): each request names the epoch of the record
-before the one it wants; a leader that does not have that record says where both logs still agree, and what lies behind
-is cut off here. Incremental sessions (KIP-227): a request lists only what has changed since the last.
+before the fetch offset; a leader that does not have that record returns the offset up to which both logs agree, and
+this broker truncates its log to it. Incremental sessions (KIP-227): a request lists only what has changed since the
+last.
 
-Requests and answers take turns; partitions may come and go in between.
+Each request is followed by its response; partitions may be added and removed in between.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gregor.protocol.ids import ZERO_UUID, Uuid
 from gregor.protocol.messages import FetchRequest, FetchResponse
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.protocol.turns import Steps
-from gregor.replication.partition.divergence import truncate_to_epoch
+from gregor.replication.partition.offset_lookup import truncation_offset
 from gregor.storage.segment.batches import runs_of_batches
 
 if TYPE_CHECKING:
@@ -28,20 +29,20 @@ if TYPE_CHECKING:
 
 
 FIRST_VERSION = 12
-"""Of Fetch: the first in which a leader tells where the logs diverge."""
+"""Of Fetch: the first in which a leader returns where the logs diverge."""
 LAST_VERSION_WITH_NAMES = 12
 STATE_FROM = 15
 MAX_PAUSE_S = 1.0
-"""The rate of a throttle may be another by then."""
+"""After it a throttled partition is checked again: the rate of the throttle may have changed."""
 FIRST_BACKOFF_MS = 20
-"""Doubled with each error in a row, up to `replica.fetch.backoff.ms`. A new leader hears of itself when its followers
-do; who asks too early must not be late for it."""
-MAX_NEWS = 500
-"""So many partitions are told of in one request, as long as there is a session to tell of the others next time."""
+"""Doubled with each error in a row, up to `replica.fetch.backoff.ms`. A new leader receives its role when its followers
+receive theirs: the first fetch may come too early, and the next should not come much later than the role."""
+MAX_CHANGES = 500
+"""Partitions in one request within a session; the changes of the others are in the next request."""
 MAX_BATCHES = 250
-"""So many are written in one step, in a millisecond or less."""
+"""Batches appended in one step, which takes a millisecond or less."""
 NO_SESSION = 0
-OPENS = 0
+INITIAL_EPOCH = 0
 """The epoch of a session's first request."""
 SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -56,15 +57,15 @@ PASSING_ERRORS = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
-"""While leaders move, thousands of partitions may be answered with these, and a line in the log for each takes time."""
+"""While leaders move, thousands of partitions may get these, and a line in the log for each costs time."""
 LAST_SESSION_EPOCH = 2**31 - 1
-"""After it comes 1 again."""
+"""It is followed by 1."""
 NO_EPOCH = -1
 
-Question = tuple[Uuid, int, int, int, int]
-"""Topic id, leader epoch, offset, epoch of the record before it, log start offset."""
-PLACE = slice(4)
-"""Of a question: all but the log's start, which retention moves here as it does at the leader."""
+FetchFields = tuple[Uuid, int, int, int, int]
+"""Of a partition in a request: topic id, leader epoch, offset, epoch of the record before it, log start offset."""
+FETCH_POSITION = slice(4)
+"""All of these but the log start offset, which retention advances here as it does at the leader."""
 
 _log = logging.getLogger(__name__)
 
@@ -80,8 +81,8 @@ class FetcherSettings(NamedTuple):
     backoff_ms: int = 1000
 
 
-class _Followed:
-    """One partition that this broker follows, and from where it goes on."""
+class _FetchState:
+    """One partition that this broker follows, and its fetch position. (Kafka's PartitionFetchState.)"""
 
     __slots__ = (
         "backoff_ms",
@@ -104,18 +105,17 @@ class _Followed:
         self.log = log
         self.backoff_ms = FIRST_BACKOFF_MS
         self.not_before_ms = 0
+        #: Behind the leader's high watermark, as far as this broker knows it.
         self.lags = True
-        """Behind what the leader has committed, as far as is known."""
-        self.find_place()
+        self.move_to_log_end()
 
-    def find_place(self) -> None:
-        """Where the log ends now."""
+    def move_to_log_end(self) -> None:
         self.offset = self.log.log_end_offset
         latest = self.log.latest_epoch()
         self.last_fetched_epoch = NO_EPOCH if latest is None else latest
 
     @property
-    def question(self) -> Question:
+    def fields(self) -> FetchFields:
         return self.topic_id, self.leader_epoch, self.offset, self.last_fetched_epoch, self.log.log_start_offset
 
     @property
@@ -131,46 +131,46 @@ class Fetcher:
     def __init__(self, settings: FetcherSettings, throttle: ReplicaThrottle | None = None) -> None:
         self._settings = settings
         self._throttle = throttle
-        self._followed: dict[TopicPartitionKey, _Followed] = {}
-        self._asked: dict[TopicPartitionKey, Question] = {}
-        """What the leader has been asked, and goes on answering while the session lasts."""
+        self._followed: dict[TopicPartitionKey, _FetchState] = {}
+        #: The fields that the leader has of each partition in the session.
+        self._sent: dict[TopicPartitionKey, FetchFields] = {}
+        #: Partitions whose fields in the session are out of date, in the order in which they became so.
         self._changed: dict[TopicPartitionKey, None] = {}
-        """Where that is not what should be asked now. In the order in which it became so."""
+        #: Partitions that are not fetched before their `not_before_ms`.
         self._waiting: dict[TopicPartitionKey, None] = {}
-        """Asked for again at `not_before_ms`, until then not at all."""
-        self._cut: dict[TopicPartitionKey, None] = {}
-        """Not asked for until their logs are synced."""
+        #: Partitions that are not fetched until the truncation of their logs is synced.
+        self._truncated: dict[TopicPartitionKey, None] = {}
+        #: Partitions whose data in a response was dropped, as it came while they were not to be fetched and the leader
+        #: did not know that yet: in the leader's session they have received the high watermark.
         self._missed: set[TopicPartitionKey] = set()
-        """An answer was not taken, because it came while they were not to be asked for and the leader had not heard of
-        that yet: it believes that it has told them how far records are committed."""
         self._names: dict[Uuid, str] = {}
         self._session_id = NO_SESSION
-        self._session_epoch = OPENS
+        self._session_epoch = INITIAL_EPOCH
         self._without_id = 0
         self._refused_until_ms = 0
+        #: As far as this broker knows: the session cache of the leader may be full.
         self._has_sessions = True
-        """As far as we know: the leader may have no room for one."""
 
     def __len__(self) -> int:
         return len(self._followed)
 
-    # -- who is followed -------------------------------------------------------------------------------------------
+    # -- partitions ------------------------------------------------------------------------------------------------
 
     def follow(self, partition: Partition) -> None:
-        """Begin, or begin anew in another epoch. The partition has a log and does not lead.
+        """Fetch a partition from now on, or in a new leader epoch. It has a log, and this broker does not lead it.
 
-        A log without a single epoch cannot say where it may differ from the leader's: what is not known to be
-        committed is cut off first, as it was before there were epochs. KafkaError KAFKA_STORAGE_ERROR.
+        Where a log without leader epochs differs from the leader's cannot be found: it is truncated to its high
+        watermark first, as before there were leader epochs. Raises KafkaError KAFKA_STORAGE_ERROR.
         """
         log = partition.log
         assert log is not None
         if log.latest_epoch() is None:
             log.truncate_to(log.high_watermark)
-        followed = _Followed(partition, log)
+        followed = _FetchState(partition, log)
         self.unfollow(followed.key)
         self._followed[followed.key] = followed
         self._hold_if_truncated(followed)
-        if len(self._names) > 2 * len(self._followed):  # others were deleted
+        if len(self._names) > 2 * len(self._followed):  # many topics were deleted
             self._names = {one.topic_id: one.key[0] for one in self._followed.values()}
         self._names[followed.topic_id] = partition.topic
         self._changed[followed.key] = None
@@ -180,80 +180,82 @@ class Fetcher:
         followed = self._followed.pop(key, None)
         if followed is not None:
             self._waiting.pop(key, None)
-            self._cut.pop(key, None)
+            self._truncated.pop(key, None)
             self._changed[key] = None
             self._without_id -= followed.topic_id == ZERO_UUID
 
     @property
     def has_truncated(self) -> bool:
-        return bool(self._cut)
+        return bool(self._truncated)
 
     def truncated_logs(self) -> list[Log]:
-        """Of partitions that are not asked for until these are synced: `synced` says when."""
-        return [self._followed[key].log for key in self._cut]
+        """Return the truncated logs of partitions that are not fetched until `synced` is called with the log."""
+        return [self._followed[key].log for key in self._truncated]
 
     def synced(self, log: Log) -> None:
-        """It is on the disk that the log was cut, or it cannot be brought there: go on behind the cut."""
+        """Fetch the partition of a log again: its truncation is synced, or cannot be."""
         key = log.topic, log.partition
         followed = self._followed.get(key)
-        if followed is not None and followed.log is log and key in self._cut:
-            del self._cut[key]
+        if followed is not None and followed.log is log and key in self._truncated:
+            del self._truncated[key]
             self._changed[key] = None
 
-    def _hold_if_truncated(self, followed: _Followed) -> None:
-        if followed.log.is_cut:
-            self._cut[followed.key] = None
+    def _hold_if_truncated(self, followed: _FetchState) -> None:
+        if followed.log.is_truncated:
+            self._truncated[followed.key] = None
             self._changed[followed.key] = None
 
     def followed(self) -> list[TopicPartitionKey]:
         return list(self._followed)
 
     def leader_epoch(self, key: TopicPartitionKey) -> int | None:
-        """In which a partition is followed."""
+        """Return the leader epoch in which a partition is fetched, None if it is not."""
         followed = self._followed.get(key)
         return None if followed is None else followed.leader_epoch
 
-    # -- asking ------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------
 
     def wait_ms(self, now_ms: int) -> int | None:
-        """How long there is nothing to ask for: 0 to ask now, None until somebody is followed."""
+        """Return how long there is nothing to fetch: 0 to fetch now, None until a partition is added or synced."""
         if left_ms := self._left_ms(self._refused_until_ms, now_ms):
             return left_ms
-        waiting = self._waiting.keys() - self._cut.keys() if self._cut else self._waiting
-        if len(self._followed) > len(waiting) + len(self._cut):
+        waiting = self._waiting.keys() - self._truncated.keys() if self._truncated else self._waiting
+        if len(self._followed) > len(waiting) + len(self._truncated):
             return 0
         if not waiting:
             return None
         return min(self._left_ms(self._followed[key].not_before_ms, now_ms) for key in waiting)
 
     def _left_ms(self, until_ms: int, now_ms: int) -> int:
-        """Until then; but a clock that was set back makes no wait longer than waits are."""
+        """Return the time until then. A clock that was set back does not make it longer than any wait is."""
         left_ms = until_ms - now_ms
         return left_ms if 0 < left_ms <= max(self._settings.backoff_ms, MAX_PAUSE_S * 1000) else 0
 
     @property
     def max_version(self) -> int:
-        """The newest version of Fetch in which all topics can be named."""
+        """The newest version of Fetch that can name all the topics."""
         return LAST_VERSION_WITH_NAMES if self._without_id else FetchRequest.MAX_VERSION
 
     def request(self, now_ms: int, broker_epoch: int, version: int = FetchRequest.MAX_VERSION) -> FetchRequest:
-        """The next question, as that version of Fetch words it (FIRST_VERSION to `max_version`). `take` or `failed`
-        must follow, before the next."""
+        """Return the next request, for a version from FIRST_VERSION to `max_version`.
+
+        A call of `complete` or `failed` must follow before the next one.
+        """
         for key in [key for key in self._waiting if not self._left_ms(self._followed[key].not_before_ms, now_ms)]:
             del self._waiting[key]
             self._changed[key] = None
-        if self._session_epoch == OPENS:
-            self._asked.clear()
+        if self._session_epoch == INITIAL_EPOCH:
+            self._sent.clear()
             self._missed.clear()
             self._changed = dict.fromkeys(self._followed)
         wanted: dict[str, FetchRequest.FetchTopic] = {}
         forgotten: list[FetchRequest.ForgottenTopic] = []
         changed, later = self._changed, {}
-        if self._has_sessions and len(changed) > MAX_NEWS:
+        if self._has_sessions and len(changed) > MAX_CHANGES:
             keys = list(changed)
-            changed, later = dict.fromkeys(keys[:MAX_NEWS]), dict.fromkeys(keys[MAX_NEWS:])
+            changed, later = dict.fromkeys(keys[:MAX_CHANGES]), dict.fromkeys(keys[MAX_CHANGES:])
         for key in changed:
-            if not self._ask(key, wanted, forgotten, now_ms):
+            if not self._add(key, wanted, forgotten, now_ms):
                 later[key] = None
         self._changed = later
         broker_id = self._settings.broker_id
@@ -273,14 +275,14 @@ class Fetcher:
         )
 
     def _wait_max_ms(self, now_ms: int) -> int:
-        """The answer must not keep those who wait from asking again."""
-        most = self._settings.wait_max_ms
+        """Return how long the leader may wait: not beyond the time at which a waiting partition is fetched again."""
+        max_ms = self._settings.wait_max_ms
         for key in self._waiting:
-            most = min(most, self._followed[key].not_before_ms - now_ms)
-        return most
+            max_ms = min(max_ms, self._followed[key].not_before_ms - now_ms)
+        return max_ms
 
-    def _must_wait(self, followed: _Followed, now_ms: int) -> bool:
-        """A throttled replica that is behind its leader, while there is no room for it."""
+    def _must_wait(self, followed: _FetchState, now_ms: int) -> bool:
+        """Whether the throttle delays the fetch of a partition, which lags behind its leader."""
         if self._throttle is None or not followed.lags or not self._is_throttled(followed):
             return False
         wait_s = self._throttle.wait_s()
@@ -290,33 +292,36 @@ class Fetcher:
         self._waiting[followed.key] = None
         return True
 
-    def _is_throttled(self, followed: _Followed) -> bool:
+    def _is_throttled(self, followed: _FetchState) -> bool:
         replicas = followed.log.config.follower_replication_throttled_replicas
         return self._throttle is not None and self._throttle.names(replicas, followed.key[1])
 
-    def _ask(
+    def _add(
         self,
         key: TopicPartitionKey,
         wanted: dict[str, FetchRequest.FetchTopic],
         forgotten: list[FetchRequest.ForgottenTopic],
         now_ms: int,
     ) -> bool:
-        """False if the next request is to ask: the leader must forget first what it believes to have told."""
+        """Add a partition to a request, as a change of the session. False if it must be in the next request, too.
+
+        That is so where the leader must first remove it from the session, as it counts dropped data as received.
+        """
         name, index = key
-        before = self._asked.get(key)
-        followed = None if key in self._waiting or key in self._cut else self._followed.get(key)
-        question = None if followed is None or self._must_wait(followed, now_ms) else followed.question
+        before = self._sent.get(key)
+        followed = None if key in self._waiting or key in self._truncated else self._followed.get(key)
+        fields = None if followed is None or self._must_wait(followed, now_ms) else followed.fields
         missed = key in self._missed
-        if question == before and not missed:
+        if fields == before and not missed:
             return True
-        if before is not None and (missed or question is None or question[0] != before[0]):
+        if before is not None and (missed or fields is None or fields[0] != before[0]):
             forgotten.append(FetchRequest.ForgottenTopic(topic=name, topic_id=before[0], partitions=[index]))
-            del self._asked[key]
+            del self._sent[key]
             self._missed.discard(key)
-            if missed and question is not None:
+            if missed and fields is not None:
                 return False
-        if question is not None:
-            topic_id, leader_epoch, offset, last_fetched_epoch, log_start_offset = self._asked[key] = question
+        if fields is not None:
+            topic_id, leader_epoch, offset, last_fetched_epoch, log_start_offset = self._sent[key] = fields
             topic = wanted.get(name)
             if topic is None:
                 topic = wanted[name] = FetchRequest.FetchTopic(topic=name, topic_id=topic_id)
@@ -332,34 +337,36 @@ class Fetcher:
             )
         return True
 
-    # -- being answered ----------------------------------------------------------------------------------------
+    # -- responses ---------------------------------------------------------------------------------------------
 
     def failed(self, now_ms: int) -> None:
-        """The question was not answered. The next one closes the session, if the leader still has it."""
-        self._session_epoch = OPENS
+        """Begin a new session after a request without a response. The leader closes the old one if it still exists."""
+        self._session_epoch = INITIAL_EPOCH
 
-    def complete(self, answer: FetchResponse, now_ms: int) -> Steps[list[TopicPartitionKey]]:
-        """Append what was fetched. Returns the partitions whose fetch position is outside the leader's log:
-        `found_range` them. Partitions may come and go between two steps."""
-        if answer.error_code:
-            self._refused(answer.error_code, now_ms)
+    def complete(self, response: FetchResponse, now_ms: int) -> Steps[list[TopicPartitionKey]]:
+        """Append what was fetched. Returns the partitions whose fetch offset is outside the leader's log.
+
+        Those need a call of `reset_to_range`. Partitions may be added and removed between two steps.
+        """
+        if response.error_code:
+            self._request_failed(response.error_code, now_ms)
             return []
-        self._has_sessions = answer.session_id != NO_SESSION
+        self._has_sessions = response.session_id != NO_SESSION
         if not self._has_sessions:
-            self._session_id, self._session_epoch = NO_SESSION, OPENS
+            self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
         else:
-            self._session_id = answer.session_id
+            self._session_id = response.session_id
             self._session_epoch = self._session_epoch % LAST_SESSION_EPOCH + 1
         outside: list[TopicPartitionKey] = []
-        for topic in answer.responses:
+        for topic in response.responses:
             name = topic.topic or self._names.get(topic.topic_id, "")
             for data in topic.partitions:
                 key = name, data.partition_index
-                asked = self._asked.get(key)
-                followed = None if key in self._waiting or key in self._cut else self._followed.get(key)
-                if followed is None or asked is None or asked[PLACE] != followed.question[PLACE]:
-                    # Since the question it has become another one's, or nobody's for now.
-                    if asked is not None:
+                sent = self._sent.get(key)
+                followed = None if key in self._waiting or key in self._truncated else self._followed.get(key)
+                if followed is None or sent is None or sent[FETCH_POSITION] != followed.fields[FETCH_POSITION]:
+                    # Since the request it has got another fetch position, or is not to be fetched now.
+                    if sent is not None:
                         self._missed.add(key)
                     if followed is not None:
                         self._changed[key] = None
@@ -370,48 +377,49 @@ class Fetcher:
                     outside.append(key)
                     self._wait(followed, now_ms)
                 elif data.error_code:
-                    self._partition_refused(followed, data.error_code, now_ms)
+                    self._partition_failed(followed, data.error_code, now_ms)
                 else:
                     yield from self._write(followed, data, now_ms)
                 yield None
         return outside
 
-    def _refused(self, code: int, now_ms: int) -> None:
+    def _request_failed(self, code: int, now_ms: int) -> None:
         if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._session_id = NO_SESSION
-        self._session_epoch = OPENS
+        self._session_epoch = INITIAL_EPOCH
         if code not in SESSION_ERRORS:
             _log.warning("a leader refuses a follower's fetch: error %d", code)
             self._refused_until_ms = now_ms + self._settings.backoff_ms
 
-    def _partition_refused(self, followed: _Followed, code: int, now_ms: int) -> None:
+    def _partition_failed(self, followed: _FetchState, code: int, now_ms: int) -> None:
         name, index = followed.key
         if code == ErrorCode.FENCED_LEADER_EPOCH:
-            # There is a newer leader, of which the controller will tell.
+            # There is a newer leader, which the controller sends in a later request.
             _log.debug(
                 "%s-%d is not followed in epoch %d any more: there is a newer one", name, index, followed.leader_epoch
             )
             self.unfollow(followed.key)
             return
-        # The leader may not have heard of itself yet, or has a failed disk, or is about to be another.
+        # The leader may not have received its role yet, or its disk has failed, or another broker becomes the leader.
         level = logging.DEBUG if code in PASSING_ERRORS else logging.INFO
         _log.log(level, "%s-%d cannot be fetched now: error %d", name, index, code)
         self._wait(followed, now_ms)
 
-    def _wait(self, followed: _Followed, now_ms: int) -> None:
+    def _wait(self, followed: _FetchState, now_ms: int) -> None:
         followed.not_before_ms = now_ms + min(followed.backoff_ms, self._settings.backoff_ms)
         followed.backoff_ms = min(followed.backoff_ms * 2, self._settings.backoff_ms)
         self._waiting[followed.key] = None
         self._changed[followed.key] = None
 
     def _write(
-        self, followed: _Followed, data: FetchResponse.PartitionData, now_ms: int
+        self, followed: _FetchState, data: FetchResponse.PartitionData, now_ms: int
     ) -> Generator[None, None, None]:
-        """In steps of MAX_BATCHES: small ones are looked at for long."""
+        """Append in steps of MAX_BATCHES, as many small batches take long to check."""
         diverging = data.diverging_epoch
         try:
             if diverging.epoch >= 0 or diverging.end_offset >= 0:
-                truncate_to_epoch(followed.log, diverging.epoch, diverging.end_offset, now_ms)
+                offset = truncation_offset(followed.log, diverging.epoch, diverging.end_offset)
+                followed.log.truncate_to(offset, now_ms)
                 self._hold_if_truncated(followed)
             else:
                 begun = False
@@ -428,22 +436,23 @@ class Fetcher:
         except KafkaError as error:
             name, index = followed.key
             _log.error("%s-%d: the batches of its leader cannot be appended: %s", name, index, error)
-            # A failed disk takes the partition from here soon; any other error may pass. The first of several batches
-            # may have been written.
-            followed.find_place()
+            # After a failure of the disk the partition goes offline soon; any other error may pass. Some of the batches
+            # may have been appended.
+            followed.move_to_log_end()
             self._wait(followed, now_ms)
             return
         followed.backoff_ms = FIRST_BACKOFF_MS
-        followed.find_place()
+        followed.move_to_log_end()
         self._changed[followed.key] = None
 
-    def found_range(
+    def reset_to_range(
         self, key: TopicPartitionKey, leader_epoch: int, start_offset: int, end_offset: int, now_ms: int
     ) -> None:
-        """The leader's log reaches from `start_offset` to `end_offset`: go on in it.
+        """Continue within the leader's log, which reaches from `start_offset` to `end_offset`.
 
-        A shorter one than ours has lost records, in an unclean election: so does ours. One that begins behind our end
-        has nothing that continues our log: it begins anew where the leader's does.
+        A leader's log that is shorter than ours has lost records in an unclean election: ours is truncated to its end.
+        A leader's log that begins beyond the end of ours has no record that continues ours, which is truncated as a
+        whole and begins where the leader's does.
         """
         followed = self._followed.get(key)
         if followed is None or followed.leader_epoch != leader_epoch or not followed.is_current:
@@ -470,9 +479,9 @@ class Fetcher:
             self._hold_if_truncated(followed)
         except KafkaError as error:
             _log.error("%s-%d: %s", name, index, error)
-            followed.find_place()
+            followed.move_to_log_end()
             return
-        followed.find_place()
-        if followed.backoff_ms <= 2 * FIRST_BACKOFF_MS:  # who hears it again and again waits
+        followed.move_to_log_end()
+        if followed.backoff_ms <= 2 * FIRST_BACKOFF_MS:  # after repeated errors it still waits
             self._waiting.pop(key, None)
         self._changed[key] = None

@@ -1,11 +1,14 @@
-"""Offsets of a partition for the senders of ListOffsets and OffsetForLeaderEpoch requests."""
+"""Offsets and leader epochs: what ListOffsets and OffsetForLeaderEpoch return, and where two logs diverge."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gregor.protocol.errors import ErrorCode, KafkaError
+
 if TYPE_CHECKING:
     from gregor.replication.partition.partition import Partition
+    from gregor.storage.log.log import Log
 
 CONSUMER, DEBUGGING = -1, -2
 """As replica ids in ListOffsets."""
@@ -37,3 +40,32 @@ def epoch_end_offset(partition: Partition, leader_epoch: int, *, current_leader_
     """
     partition.check_epoch(current_leader_epoch)
     return partition.leader_log().epoch_end_offset(leader_epoch)
+
+
+def diverging_epoch(log: Log, last_fetched_epoch: int, offset: int) -> tuple[int, int] | None:
+    """Return the (epoch, end offset) to which a reader must truncate before it can continue at `offset`, or None.
+
+    `last_fetched_epoch` is the epoch of the reader's record before `offset` (KIP-595). Raises KafkaError
+    OFFSET_OUT_OF_RANGE when that epoch has no position in `log`.
+    """
+    epoch, end_offset = log.epoch_end_offset(last_fetched_epoch)
+    if epoch < 0 or end_offset < 0 or offset < log.log_start_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {last_fetched_epoch}, offset {offset}")
+    if epoch < last_fetched_epoch or end_offset < offset:
+        return epoch, end_offset
+    return None
+
+
+def truncation_offset(log: Log, leader_epoch: int, leader_end_offset: int) -> int:
+    """Return the offset to which a follower truncates `log`, towards the last one at which it agrees with its leader's.
+
+    The leader returned its newest epoch that is not newer than the follower's last, and where it ends. If `log` does
+    not have that epoch, its next older one is in the next request (KIP-279).
+    """
+    if leader_end_offset < 0:
+        leader_end_offset = log.high_watermark  # the leader does not know it (as in Kafka)
+    epoch, end_offset = log.epoch_end_offset(leader_epoch) if leader_epoch >= 0 else (-1, -1)
+    agreed = min(log.log_end_offset, leader_end_offset if epoch < 0 else end_offset)
+    if epoch == leader_epoch:
+        agreed = min(agreed, leader_end_offset)
+    return max(agreed, 0)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.ids import ZERO_UUID, Uuid
-from gregor.replication.partition import divergence
+from gregor.replication.partition import offset_lookup
 from gregor.replication.partition.in_sync_replicas import InSyncReplicas
 from gregor.replication.partition.purgatory import Committed, DelayedOperations
 
@@ -254,14 +254,13 @@ class Partition:
         if log is None or (leader_only and not self.is_leader):
             raise KafkaError(self._offline_error)
         upper_offset = log.offsets.high_watermark if replica_id < 0 else log.offsets.log_end_offset
-        read = log.read if waits_for_disk else log.read_cached
-        return read(offset, max_bytes, upper_offset, min_one_batch)
+        return log.read(offset, max_bytes, upper_offset, min_one_batch, waits_for_disk)
 
     def diverging_epoch(self, last_fetched_epoch: int, offset: int) -> tuple[int, int] | None:
         """Return the (epoch, end offset) to which a reader must truncate before it can continue at `offset`, or None.
 
         From Fetch version 12 on the reader sends the epoch of the record before `offset` (KIP-595). Raises KafkaError
-        as `divergence.diverging_epoch`.
+        as `offset_lookup.diverging_epoch`.
         """
         if last_fetched_epoch < 0:
             return None
@@ -271,7 +270,7 @@ class Partition:
         offsets = log.offsets
         if log.latest_epoch() == last_fetched_epoch and offsets.log_start_offset <= offset <= offsets.log_end_offset:
             return None  # nearly always
-        return divergence.diverging_epoch(log, last_fetched_epoch, offset)
+        return offset_lookup.diverging_epoch(log, last_fetched_epoch, offset)
 
     # -- leadership --------------------------------------------------------------------------------------------
 

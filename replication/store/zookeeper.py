@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -50,7 +51,7 @@ from gregor.replication.store.metadata_store import (
     Watch,
     WatchEvent,
 )
-from gregor.replication.store.zookeeper_multi_read import MultiRead
+from gregor.replication.store.zookeeper_multi_read import multi_read
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 DEFAULT_IN_FLIGHT = 10
@@ -66,7 +67,6 @@ LARGE_BYTES, LARGE_WRITES_TRIED = 900_000, 3
 RECONNECT_FIRST_S, RECONNECT_MOST_S = 0.05, 1.0
 
 _LOGGED_AGAIN_S = 30.0
-_BOTH_WAYS = 2  # socket.SHUT_RDWR
 
 _log = logging.getLogger(__name__)
 # It has a line for each attempt to connect, several a second; here there is one for what comes of them.
@@ -113,6 +113,7 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """`failed` is called on the connection's thread when that ends by an error which kazoo does not expect."""
         super().__init__()
         self._failed = failed
+        self._socket: socket.socket | None = None
 
     def start(self) -> None:
         pass
@@ -132,6 +133,16 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        self._socket = super().create_connection(*args, **kwargs)
+        return self._socket
+
+    def shut_connection(self) -> None:
+        """End the conversation with a server that does not answer."""
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class ZooKeeperStore:
@@ -204,11 +215,9 @@ class ZooKeeperStore:
     @staticmethod
     def _end(client: Any) -> None:
         """On a thread: it may take as long as an attempt to connect."""
-        wire = client._connection._socket
-        if wire is not None and not client.connected:
-            # Somebody took the connection and says nothing. kazoo itself would wait for the whole session time-out.
-            with suppress(OSError):
-                wire.shutdown(_BOTH_WAYS)
+        if not client.connected:
+            # A process may have accepted the connection and not answer: kazoo would wait for the whole session timeout.
+            client.handler.shut_connection()
         with suppress(kazoo_errors.WriterNotClosedException):
             client.stop()
         client.close()
@@ -308,18 +317,12 @@ class ZooKeeperStore:
 
     async def _get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         found: list[tuple[bytes, Stat] | None] = []
-        nodes = await self._read(paths[0], lambda: self._multi_read(self._kazoo, paths))
+        nodes = await self._read(paths[0], lambda: multi_read(self._kazoo, paths))
         for path, node in zip(paths, nodes, strict=True):
             if isinstance(node, Exception):
                 raise _ERRORS.get(type(node), StoreFailed)(path, str(node)) from node
             found.append(None if node is None else (node[0], _stat(node[1])))
         return found
-
-    @staticmethod
-    def _multi_read(client: Any, paths: Iterable[str]) -> Any:
-        answered = client.handler.async_result()
-        client._call(MultiRead(client.chroot + path for path in paths), answered)
-        return answered
 
     async def _reads_many(self) -> bool:
         """Whether the servers know MultiRead: tried out once, in a session apart, as one that does not ends it."""
@@ -339,7 +342,7 @@ class ZooKeeperStore:
         except StoreFailed:
             return None
         try:
-            self._multi_read(client, ("/zookeeper",)).rawlink(partial(self._post, _settle, answered))
+            multi_read(client, ("/zookeeper",)).rawlink(partial(self._post, _settle, answered))
             async with asyncio.timeout(PROBED_FOR_S):
                 await answered
             return True
@@ -503,7 +506,8 @@ class ZooKeeperStore:
             ask().rawlink(partial(self._post, _settle, answered))
             try:
                 return await answered
-            except (kazoo_errors.ConnectionLoss, kazoo_errors.ConnectionClosedError) as error:
+            except (kazoo_errors.ConnectionLoss, kazoo_errors.ConnectionClosedError, RuntimeError) as error:
+                # RuntimeError is kazoo's for a response to another request: its thread ends, and the connection.
                 if self._closed:
                     raise StoreFailed(path, "closed") from error
                 raise Lost from error

@@ -52,3 +52,14 @@ class MultiRead:
                 found.append((content or b"", stat))
             header, position = MultiHeader.deserialize(data, position)
         return found
+
+
+def multi_read(client: Any, paths: Iterable[str]) -> Any:
+    """Send the request by a KazooClient; returns kazoo's asynchronous result, a list of Found.
+
+    kazoo has no public way to send a request of another type than its own: `_call` is the one by which its methods and
+    transactions send theirs. An upper bound of kazoo's version in pyproject.toml keeps it as it is.
+    """
+    result = client.handler.async_result()
+    client._call(MultiRead(client.chroot + path for path in paths), result)
+    return result

@@ -72,7 +72,7 @@ def _close_several_at_a_time(logs: Sequence[Log], now_ms: int) -> list[Log]:
     unclean: list[Log] = []
     under_way: deque[tuple[Log, FlushPlan, Future[None]]] = deque()
 
-    def settle() -> None:
+    def close_oldest() -> None:
         log, plan, synced = under_way.popleft()
         synced.result()
         if not _closed(log, plan, now_ms):
@@ -87,11 +87,11 @@ def _close_several_at_a_time(logs: Sequence[Log], now_ms: int) -> list[Log]:
             if plan is not None:
                 under_way.append((log, plan, pool.submit(plan.run)))
                 if len(under_way) >= PLANS_AT_ONCE:
-                    settle()
+                    close_oldest()
             elif not _closed(log, None, now_ms):
                 unclean.append(log)
         while under_way:
-            settle()
+            close_oldest()
     return unclean
 
 

@@ -184,7 +184,7 @@ class DataFolder:
 
     # How it was left
 
-    def take_clean_marker(self) -> bool:
+    def remove_clean_marker(self) -> bool:
         """Whether the last stop was clean. The marker is gone, durably, when this returns: a crash from now on must
         not look like a clean stop."""
         path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"

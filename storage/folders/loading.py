@@ -157,7 +157,7 @@ class LogLoader:
             )  # fmt: skip
         for key, pending in sorted(self._table.pending.items(), key=lambda item: item[1].unchecked_bytes):
             loading = _Loading(key, pending)
-            yield from self._go_on(loading, self._steps(loading, topic_config))
+            yield from self._advance(loading, self._steps(loading, topic_config))
             yield from self._return()
         while self._delegated:
             self.waits = True
@@ -172,7 +172,7 @@ class LogLoader:
         found: list[tuple[DataFolder, Contents]] = []
         for folder in self._folders.online():
             try:
-                folder.take_clean_marker()
+                folder.remove_clean_marker()
                 folder.read_checkpoints()
                 found.append((folder, folder.list_partitions()))
             except OSError as error:
@@ -268,9 +268,9 @@ class LogLoader:
             scan = waiting[0].scan
             if scan is None or not scan.is_delegated:
                 self._delegated.remove(waiting)
-                yield from self._go_on(*waiting)
+                yield from self._advance(*waiting)
 
-    def _go_on(self, loading: _Loading, steps: Generator[int, None, Log]) -> Iterator[Log | None]:
+    def _advance(self, loading: _Loading, steps: Generator[int, None, Log]) -> Iterator[Log | None]:
         """Until the log is loaded or has failed, or its check is in the hands of the helper."""
         progress, folder = self.progress, loading.pending.folder
         log = None
@@ -296,7 +296,7 @@ class LogLoader:
                         return
                     yield None
                     until_s = time.monotonic() + STEP_S
-        self._settle(loading)
+        self._finish(loading)
         key = loading.key
         checkpoint = folder.high_watermarks.get(key, 0)
         # Kept here until somebody who knows the replicas sets it: the next checkpoint must not lose it.
@@ -318,7 +318,7 @@ class LogLoader:
         """One partition that cannot be read must not keep the others from being served; but where the disk is at fault,
         all of its data folder goes (as in Kafka's LogManager)."""
         folder = loading.pending.folder
-        self._settle(loading)
+        self._finish(loading)
         self._table.failed[loading.key] = error
         if error is not folder.failure:
             logger.error("%s cannot be loaded and is not served: %s", loading.pending.path, error)
@@ -326,7 +326,7 @@ class LogLoader:
             if isinstance(cause, OSError) and cause.errno in BROKEN:
                 self._failures.on_disk_failure(folder, cause)
 
-    def _settle(self, loading: _Loading) -> None:
+    def _finish(self, loading: _Loading) -> None:
         """It is no longer pending, whatever became of it."""
         del self._table.pending[loading.key]
         self._table.homes[loading.key] = loading.pending.folder

@@ -134,7 +134,7 @@ class LogManager:
         """Whether a data folder holds a partition of that name, loaded or not."""
         return any(name == topic for keys in (self._table.pending, self.logs, self.failed) for name, _ in keys)
 
-    def take_unlinkable(self) -> list[str]:
+    def pop_unlinkable(self) -> list[str]:
         """Leftovers that were found since the last call, files and folders: for a thread to remove."""
         paths, self._table.unlinkable = self._table.unlinkable, []
         return paths
@@ -304,7 +304,7 @@ class LogManager:
             raise _storage_error("cannot write checkpoints", next(iter(errors.values())))
         expiration_ms = self._loader.producer_expiration_ms
         last_error: Exception | None = None
-        preferred = self.moves.take_preferred(key)
+        preferred = self.moves.pop_preferred(key)
         for folder in sorted(self.online_folders(), key=lambda one: (one is not preferred, one.partitions_count)):
             directory = f"{folder.path}/{folder_name(topic, partition)}"
             try:
@@ -356,11 +356,11 @@ class LogManager:
 
     # From time to time
 
-    def looking_at_ages(self, now_ms: int) -> Steps[None]:
-        """To be gone through before `retention_pass`, which then reads nothing."""
+    def prefetching_ages(self, now_ms: int) -> Steps[None]:
+        """Fetch the ages of segments before a `retention_pass`, which then reads nothing."""
         for count, log in enumerate(list(self.logs.values()), 1):
             if not log.cleaning and not log.offline:
-                yield from log.looking(partial(log.old_segments_count, now_ms))
+                yield from log.prefetching(partial(log.old_segments_count, now_ms, waits_for_disk=False))
             if not count % ITEMS_PER_STEP:
                 yield None
 

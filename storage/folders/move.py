@@ -209,9 +209,9 @@ class LogMove:
         unique_id: bytes,
         *,
         on_error: Callable[[Log, OSError], None],
-        goes_on: bool = False,
+        resumes: bool = False,
     ) -> None:
-        """Make the copy's directory; or it is that of an earlier attempt, and the move `goes_on`. `on_error` is that of
+        """Make the copy's directory; or it is that of an earlier attempt, and the move `resumes`. `on_error` is that of
         the log at its new place. Raises OSError."""
         self.log = log
         self.home = home
@@ -228,11 +228,11 @@ class LogMove:
         if files.exists(marker):  # an earlier move was cut short at its very end: the original must not look newer
             files.sync_directory(home.path)
             files.unlink(marker)
-        self.garbage: list[str] = []
+        self.unlinkable: list[str] = []
         """Files that an earlier attempt has left, to be unlinked on a thread."""
         self._progress = b""
-        if goes_on:
-            self._take_over()
+        if resumes:
+            self._resume()
         else:
             files.make_directory(self.directory)
         files.write_atomically(f"{self.directory}/{MOVED_FILE}", self._progress, sync=False)
@@ -266,7 +266,7 @@ class LogMove:
 
     # Going on
 
-    def _take_over(self) -> None:
+    def _resume(self) -> None:
         """Keeps the copies of segments that are the same as they were."""
         files = self._files
         there = {entry.name: entry.size_bytes for entry in files.list_directory(self.directory)}
@@ -286,7 +286,7 @@ class LogMove:
             if not name.endswith(DELETED_SUFFIX):  # whoever makes it anew must not lose it to the late unlink
                 files.rename(path, path + DELETED_SUFFIX)
                 path += DELETED_SUFFIX
-            self.garbage.append(path)
+            self.unlinkable.append(path)
         self._note_progress()
 
     def _note_progress(self) -> None:
@@ -471,11 +471,11 @@ class LogMove:
     def cancel(self) -> str:
         """Gives the move up; returns the path of what was copied, to be removed. Raises OSError."""
         self.cancelled = True
-        doomed = f"{self.folder.path}/{self._name(FolderKind.DELETE)}"
+        deleted_path = f"{self.folder.path}/{self._name(FolderKind.DELETE)}"
         for copy in self._copies:
             copy.close()
-        self._files.rename(self.directory, doomed)
-        return doomed
+        self._files.rename(self.directory, deleted_path)
+        return deleted_path
 
     def leave_wish(self) -> None:
         """Gives the move up for now: its directory stays, from which the next start knows of it, with the segments that

@@ -59,7 +59,7 @@ class LogMoves:
         if len(self._preferred) < MAX_PREFERRED:
             self._preferred[key] = folder
 
-    def take_preferred(self, key: TopicPartition) -> DataFolder | None:
+    def pop_preferred(self, key: TopicPartition) -> DataFolder | None:
         return self._preferred.pop(key, None)
 
     def begin(self, key: TopicPartition, folder: DataFolder) -> LogMove:
@@ -70,13 +70,13 @@ class LogMoves:
         if left is not None and left[0] is folder and (unique_id := _unique_id(key, left[1])) is not None:
             del self._left[key]
             move = LogMove(
-                self._files, log, self._table.homes[key], folder, unique_id, on_error=self._on_error, goes_on=True
+                self._files, log, self._table.homes[key], folder, unique_id, on_error=self._on_error, resumes=True
             )
         else:
             other = self.drop_left(key)
             move = LogMove(self._files, log, self._table.homes[key], folder, random_uuid(), on_error=self._on_error)
             if other is not None:
-                move.garbage.append(other)
+                move.unlinkable.append(other)
         if log.topic_id != ZERO_UUID:
             data = format_partition_metadata(log.topic_id)
             self._files.write_atomically(f"{move.directory}/{PARTITION_METADATA_FILE}", data, sync=False)
@@ -114,13 +114,13 @@ class LogMoves:
         folder, path = self._left.pop(key, (None, ""))
         if folder is None or folder.failure is not None:
             return None
-        doomed = f"{folder.path}/{marked_folder_name(*key, FolderKind.DELETE, random_uuid())}"
+        deleted_path = f"{folder.path}/{marked_folder_name(*key, FolderKind.DELETE, random_uuid())}"
         try:
-            self._files.rename(path, doomed)
+            self._files.rename(path, deleted_path)
         except OSError as error:
             logger.error("%s cannot be set aside for removal: %s", path, error)
             return None
-        return doomed
+        return deleted_path
 
     def folder_failed(self, folder: DataFolder) -> None:
         """No move comes from there or goes there any more."""

@@ -1,8 +1,8 @@
-"""Reads that do not wait for the disk: they take what is in the page cache, or say what is missing.
+"""Reads that do not wait for the disk: they return what is in the page cache, or name what is missing.
 
-Who must not wait (the event loop) sets `Files.waits_for_disk` to False around a piece of work that only reads. A read
-on its thread that would wait then raises NotCached; what it names is fetched on another, and the piece of work done
-again. Linux can tell (RWF_NOWAIT) on the file systems that matter; where it cannot, a read waits.
+The event loop must not wait, so it passes `waits_for_disk=False` to what it reads. A read that would wait then raises
+NotCached; a thread fetches the bytes that it names, and the loop repeats the read. Linux reports what is not in memory
+(RWF_NOWAIT) on the file systems that matter; where it does not, a read waits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Fetchable(Protocol):
     def path(self) -> str: ...
 
     def fetcher(self, size_bytes: int, position: int) -> Callable[[], None]:
-        """A call for a thread, which reads these bytes."""
+        """Return a call for a thread, which reads these bytes."""
 
 
 class NotCached(Exception):
@@ -36,13 +36,14 @@ class NotCached(Exception):
         self._position = position
 
     def fetcher(self) -> Callable[[], None]:
-        """A call for a thread, which brings them into memory. Takes a descriptor of its own right now, so OSError if
-        the file is gone; the call raises none."""
+        """Return a call for a thread, which brings the bytes into memory. It duplicates the descriptor at once, so
+        OSError is raised here if the file is gone; the call itself raises none."""
         return self._file.fetcher(self._size_bytes, self._position)
 
 
 def read_cached(descriptor: int, size_bytes: int, position: int) -> bytes:
-    """As pread: fewer bytes only at the end of the file. BlockingIOError if not all of them are in the page cache."""
+    """Read as pread does: fewer bytes only at the end of the file. BlockingIOError if not all of them are in the page
+    cache."""
     if not _NOWAIT:
         return os.pread(descriptor, size_bytes, position)
     view = memoryview(bytearray(size_bytes))
@@ -53,26 +54,26 @@ def read_cached(descriptor: int, size_bytes: int, position: int) -> bytes:
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:
                 raise
-            return os.pread(descriptor, size_bytes, position)  # a file system that cannot tell
+            return os.pread(descriptor, size_bytes, position)  # the file system does not know RWF_NOWAIT
         if not count:
             break
-        got += count  # less than asked for: the rest is not in memory, or not there
+        got += count  # fewer than wanted: the rest is not in memory, or beyond the end
     return bytes(view[:got])
 
 
 class Fetch:
-    """A call for a thread: has the kernel read what is not in memory. Owns a descriptor, whether it is made or not."""
+    """A call for a thread: the kernel reads what is not in memory. It owns a descriptor, whether it is made or not."""
 
     __slots__ = ("_descriptor", "_position", "_size_bytes")
 
     def __init__(self, descriptor: int, size_bytes: int, position: int) -> None:
-        self._descriptor = -1  # should there be none to have
+        self._descriptor = -1  # for __del__, if dup fails
         self._descriptor = os.dup(descriptor)
         self._size_bytes = size_bytes
         self._position = position
 
     def __call__(self) -> None:
-        with suppress(OSError):  # whoever reads it next finds out, and words it
+        with suppress(OSError):  # the read that follows raises it again
             os.pread(self._descriptor, self._size_bytes, self._position)
 
     def __del__(self) -> None:

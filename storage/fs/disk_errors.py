@@ -1,11 +1,11 @@
-"""What an error of the operating system says about the disk below a data folder."""
+"""The meaning of an error of the operating system for the disk below a data folder."""
 
 from __future__ import annotations
 
 import errno
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""No room. It passes, and nothing that was written is lost."""
+"""The disk has no room. That may pass, and nothing that was written is lost."""
 
 BROKEN = frozenset(
     number
@@ -19,13 +19,13 @@ OF_THE_PROCESS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINT
 
 
 def error_text(error: OSError, path: str = "") -> str:
-    """What failed, of the file that the error names, or else of `path`."""
+    """Describe the error, with the file that it names, or else with `path`."""
     where = error.filename or path
     return f"{where}: {error.strerror or error}" if where else error.strerror or str(error)
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether the error, or the one that it was raised from, says that there is no room."""
+    """Return whether the error, or the one that it was raised from, means that the disk has no room."""
     while error is not None:
         if isinstance(error, OSError):
             return error.errno in FULL

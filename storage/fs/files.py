@@ -1,8 +1,8 @@
-"""The small file interface everything in storage goes through: `OsFiles` here, `MemoryFiles` for tests.
+"""The small file interface that all of storage uses: `OsFiles` here, `MemoryFiles` for tests.
 
 A `File` is a name that is opened when it is needed. `OsFiles` keeps at most `limit` descriptors open, whatever the
-number of partitions; a file whose descriptor was closed opens itself again at the next use. Descriptors somebody
-holds (`File.hold`) stay open until released, and are the only ones that may push the number past the limit.
+number of partitions; a file whose descriptor was closed opens itself again at the next use. Descriptors that are held
+(`File.hold`) stay open until they are released, and are the only ones that may push the number past the limit.
 
 Errors are plain OSErrors. Nothing here is thread-safe, except `File.sync` of a file that is held.
 """
@@ -17,7 +17,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from threading import get_ident
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gregor.storage.fs.cached_reads import Fetch, NotCached, read_cached
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 DEFAULT_OPEN_FILES = 1000
 MIN_OPEN_FILES = 64
 SECOND_CHANCES = 50
-"""So many files in use are passed over for one that is not; looking through thousands would take milliseconds."""
+"""The number of files in use that are passed over for one that is not: to check thousands would cost milliseconds."""
 DEFAULT_CACHED_BYTES = 16 * 1024 * 1024
 REWRITTEN_BYTES = 1024 * 1024
 
@@ -41,37 +40,37 @@ class DirectoryEntry(NamedTuple):
 
 
 class File(Protocol):
-    """One file that is only ever appended to, cut at its end, and read."""
+    """One file that is only ever appended to, truncated, and read."""
 
     path: str
     write: Callable[[ReadableBuffer], int]
-    """Appends at the end of the file, as write(2): it may take fewer bytes than it was given. A plain attribute, so
-    that the append path reaches the system call without a Python frame between; never keep a copy of it."""
+    """Append at the end of the file, as write(2) does: it may write fewer bytes than it was given. A plain attribute,
+    so that the append path reaches the system call without a Python frame in between; never keep a copy of it."""
 
     def fileno(self) -> int:
-        """An open descriptor. Good until the next use of any file, or until `release` after a `hold`."""
+        """Return an open descriptor. Valid until the next use of any file, or until `release` after a `hold`."""
 
     def hold(self) -> int:
-        """Opens the file if need be and keeps the descriptor open until as many `release`s; returns it."""
+        """Open the file if need be and keep the descriptor open until as many `release`s; returns it."""
 
     def release(self) -> None: ...
 
-    def read(self, size_bytes: int, position: int) -> bytes:
-        """As pread(2): fewer bytes only at the end of the file. NotCached instead of a wait for the disk while
-        `Files.waits_for_disk` is False."""
+    def read(self, size_bytes: int, position: int, waits_for_disk: bool = True) -> bytes:
+        """Read as pread(2) does: fewer bytes only at the end of the file. Without `waits_for_disk`, on the
+        event loop, NotCached is raised instead of a wait."""
 
     def fetcher(self, size_bytes: int, position: int) -> Callable[[], None]:
-        """What `NotCached.fetcher` returns."""
+        """Return the call that `NotCached.fetcher` returns."""
 
     def read_into(self, view: WriteableBuffer, position: int) -> int: ...
 
     def reserve(self, position: int, size_bytes: int) -> bool:
-        """Takes room on the disk for bytes to come, without changing the file's size; `truncate` gives back what lies
-        behind its end. False if there is none to take."""
+        """Reserve room on the disk for bytes to come, without changing the size of the file; `truncate` frees what lies
+        behind its end. False if there is no room."""
 
     def rewrite(self, start: int, end: int) -> None:
-        """Writes these bytes once more where they are: after a sync that failed the system believes them to be on the
-        disk, and no other sync would try them again. May be called on any thread while the file is held."""
+        """Write these bytes once more where they are: after a sync that failed the system considers them to be on the
+        disk, and no other sync would write them again. May be called on any thread while the file is held."""
 
     def truncate(self, size_bytes: int) -> None: ...
 
@@ -80,8 +79,8 @@ class File(Protocol):
     def modified_ms(self) -> int: ...
 
     def identity(self) -> tuple[int, int, int]:
-        """Three numbers that no other file has that ever has this name, nor this one once it was written to, cut or
-        renamed; the same after a restart."""
+        """Return three numbers that identify this content of the file: they change when it is written to, truncated or
+        renamed, no other file of this name has them, and they are the same after a restart."""
 
     def set_modified_ms(self, modified_ms: int) -> None: ...
 
@@ -91,66 +90,63 @@ class File(Protocol):
     def rename(self, path: str) -> None: ...
 
     def close(self) -> None:
-        """Gives the descriptor back now (or, if it is held, at the last release); the file stays usable."""
+        """Close the descriptor now (or, if it is held, at the last release); the file stays usable."""
 
 
 class Files(Protocol):
-    """What storage asks of a file system. Paths are plain strings."""
+    """The file system, as far as storage uses it. Paths are plain strings."""
 
     cache: ContentCache
 
-    waits_for_disk: bool
-    """False makes `File.read` raise NotCached rather than wait. To be set back before others get a turn."""
-
     def create(self, path: str) -> File:
-        """A new, empty file; an old one of that name is emptied."""
+        """Create a new, empty file; an old one of that name is emptied."""
 
     def open(self, path: str) -> File:
-        """A file that exists; no system call is made before its first use."""
+        """Return a file that exists; no system call is made before its first use."""
 
     def exists(self, path: str) -> bool: ...
 
     def list_directory(self, path: str) -> list[DirectoryEntry]:
-        """Files and directories, in no order; FileNotFoundError when there is no such directory."""
+        """List files and directories, in no order; FileNotFoundError when there is no such directory."""
 
     def make_directory(self, path: str) -> None:
-        """With its parents; no error when it is there."""
+        """Create a directory with its parents; no error when it exists."""
 
     def read_bytes(self, path: str) -> bytes: ...
 
     def write_atomically(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """Replaces the whole file: after a crash there is the old content or the new, never a mixture. Without
-        `sync` that holds for a crash of the process; for one of the machine only after `sync_file`."""
+        """Replace the whole file: after a crash it has the old content or the new, never a mixture. Without `sync` that
+        holds for a crash of the process; for one of the machine only after `sync_file`."""
 
     def reserve(self, path: str, size_bytes: int) -> None:
-        """A file that does nothing but take up so much room; OSError, and no file, when there is not as much. May be
-        called on any thread."""
+        """Create a file that only occupies this much room; OSError, and no file, where there is less. May be called on
+        any thread."""
 
     def sync_file(self, path: str) -> None:
-        """fsync by name. May be called on any thread."""
+        """Sync a file by its name. May be called on any thread."""
 
     def sync_directory(self, path: str) -> None:
-        """Makes the names in it durable: files created, renamed, removed. May be called on any thread."""
+        """Make the names in it durable: files created, renamed, removed. May be called on any thread."""
 
     def sync_everything(self, path: str) -> bool:
-        """Makes durable all that was ever written to the file system that a directory lies in: of thousands of files
-        that is eight times as fast as each by itself. False where that cannot be done, or its errors not be told."""
+        """Make everything durable that was written to the file system of a directory: for thousands of files that is
+        eight times as fast as one sync each. False where that is impossible, or would not report its errors."""
 
     def rename(self, source: str, target: str) -> None:
-        """Of a directory, or of a file that is not open as a `File`."""
+        """Rename a directory, or a file that is not open as a `File`."""
 
     def unlink(self, path: str) -> None:
-        """No error when there is no such file. May be called on any thread."""
+        """Remove a file; no error when there is none. May be called on any thread."""
 
     def remove_directory(self, path: str) -> None:
-        """With the files in it. May be called on any thread."""
+        """Remove a directory with the files in it. May be called on any thread."""
 
 
 class ContentCache:
     """Least-recently-used file contents that were read into memory whole (small sparse indexes).
 
-    It only decides who has to drop theirs: `use` is told who is in use and how large, and calls `drop` of those that
-    no longer fit. An owner that drops on its own account says so with `forget`.
+    The cache only decides which owners must drop their content: `use` notes which one is in use and how large it is,
+    and calls `drop` of those that no longer fit. An owner that drops its content by itself calls `forget`.
     """
 
     __slots__ = ("_drop_and_size", "_total_bytes", "limit_bytes")
@@ -205,11 +201,16 @@ class OsFile:
             self.close()
 
     @property
+    def is_open(self) -> bool:
+        """Whether it has a descriptor at the moment."""
+        return self._fd >= 0
+
+    @property
     def held(self) -> bool:
         return self._holds > 0
 
-    def read(self, size_bytes: int, position: int) -> bytes:
-        if self._files.waits_for_disk or get_ident() != self._files.thread:
+    def read(self, size_bytes: int, position: int, waits_for_disk: bool = True) -> bytes:
+        if waits_for_disk:
             return os.pread(self.fileno(), size_bytes, position)
         try:
             return read_cached(self.fileno(), size_bytes, position)
@@ -228,7 +229,7 @@ class OsFile:
         return reserve(self.fileno(), position, size_bytes)
 
     def rewrite(self, start: int, end: int) -> None:
-        # Of a descriptor of its own: the file's appends wherever it is told to write.
+        # With a descriptor of its own: that of the file appends, whatever the position.
         descriptor = os.open(self.path, os.O_WRONLY)
         try:
             while start < end:
@@ -283,7 +284,7 @@ class OsFile:
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
-            # Connections have taken what was meant for files: do with fewer of these from now on.
+            # Connections use descriptors that were meant for files: keep fewer files open from now on.
             files.limit_open_files(max(MIN_OPEN_FILES, min(files.limit, files.open_count) * 3 // 4))
             files.make_room()
             descriptor = os.open(self.path, flags, 0o644)
@@ -295,8 +296,8 @@ class OsFile:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Callable[[ReadableBuffer], int]:
-            """`write` of a file that is not open. As an attribute it would be a cycle, in which the file stays when its
-            segment is deleted (broker.jobs.gc_policy)."""
+            """Return `write` of a file that is not open. As an attribute it would be a reference cycle, which keeps the
+            file in memory when its segment is deleted (broker.jobs.gc_policy)."""
             if name != "write":
                 raise AttributeError(name)
             return self._open_and_write
@@ -308,17 +309,14 @@ class OsFile:
 class OsFiles:
     """Files of the operating system, with a bounded number of descriptors.
 
-    Which descriptor goes when there are too many is decided by the clock rule: in the order they were opened, with a
-    second chance for those used since they were last looked at. (A strict LRU would cost every append a dictionary
-    operation. `write` does not mark its file as used either: a busy file is read, too, or opened again.)
+    The clock rule decides which descriptor is closed when there are too many: the one opened first, with a second
+    chance for those that were used since the last check. (A strict LRU would cost every append a dictionary operation.
+    `write` does not mark its file as used either: a busy file is read, too, or opened again.)
     """
 
     def __init__(self, limit: int = DEFAULT_OPEN_FILES, cached_bytes: int = DEFAULT_CACHED_BYTES) -> None:
         self.limit = limit
         self.cache = ContentCache(cached_bytes)
-        self.waits_for_disk = True
-        self.thread = get_ident()
-        """The one that `waits_for_disk` is about; others that read what is held may always wait."""
         self._open_files: OrderedDict[OsFile, None] = OrderedDict()
 
     @property
@@ -372,7 +370,7 @@ class OsFiles:
                 os.close(descriptor)
             os.replace(temporary, path)
         except OSError:
-            # On a full disk what was written of it would take the room that others may need.
+            # On a full disk the incomplete file would occupy room that others may need.
             with suppress(OSError):
                 os.unlink(temporary)
             raise
@@ -431,15 +429,15 @@ class OsFiles:
                 self.unlink(os.path.join(path, entry.name))
         os.rmdir(path)
 
-    # The rest is between OsFiles and its OsFile.
+    # Called by OsFile
 
     def make_room(self) -> None:
-        """Closes descriptors until one more is within the limit, or all that are left are held."""
+        """Close descriptors until one more is within the limit, or all that are left are held."""
         queue = self._open_files
         chances = SECOND_CHANCES
-        looks = 2 * len(queue)
-        while len(queue) >= self.limit and looks:
-            looks -= 1
+        attempts = 2 * len(queue)
+        while len(queue) >= self.limit and attempts:
+            attempts -= 1
             file = next(iter(queue))
             if file.held or (file.used and chances):
                 chances = max(0, chances - 1)

@@ -12,14 +12,14 @@ LOCK_FILE = ".lock"
 
 
 class FolderInUse(Exception):
-    """Another process (or another broker in this one) works on the data folder; `str()` names the folder."""
+    """Another process (or another broker in this one) uses the data folder; `str()` names the folder."""
 
 
 class FolderLock:
-    """Held from construction until `release`, or until the process ends however it ends.
+    """Held from construction until `release`, or until the process ends in any way.
 
-    Java takes POSIX record locks (fcntl). Linux's open-file-description locks conflict with those and also between
-    two holders in one process, which POSIX locks do not. Elsewhere (BSD, macOS) flock does both.
+    Java uses POSIX record locks (fcntl). Linux's open-file-description locks conflict with those and also between two
+    holders in one process, which POSIX locks do not. Elsewhere (BSD, macOS) flock does both.
     """
 
     def __init__(self, folder: str) -> None:
@@ -38,11 +38,12 @@ class FolderLock:
 
     @property
     def descriptor(self) -> int:
-        """A process that inherits it goes on holding the lock."""
+        """The descriptor of the lock: a process that inherits it continues to hold the lock."""
         return self._fd
 
     def release(self) -> None:
-        """The file stays, as Kafka leaves it: unlinking it could take the lock of the next holder away."""
+        """Release the lock. The file stays, as Kafka leaves it: unlinking it could break the lock of the next
+        holder."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -57,7 +58,7 @@ def _lock(fd: int) -> None:
 
 
 def is_locked(folder: str) -> bool:
-    """Whether a broker works on the folder. Only looks: no file is made, and none is locked."""
+    """Return whether a broker uses the folder. No file is created, and none is locked."""
     try:
         fd = os.open(os.path.join(folder, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,9 +1,9 @@
 """Room on the disk for bytes to come, for topics with `preallocate`.
 
-Kafka gives a new segment file its full size at once, as a hole on most file systems, and cuts it when the segment is
-closed; a crash leaves zeros behind the batches, which recovery cuts off. Here the blocks are really taken, a piece
-ahead of the appends, and the file's size stays that of its batches (Linux's FALLOC_FL_KEEP_SIZE): nothing is left
-behind but some blocks, and no piece takes long enough to hold anybody up.
+Kafka gives a new segment file its full size at once, as a hole on most file systems, and truncates it when the segment
+is closed; a crash leaves zeros behind the batches, which recovery removes. Here the blocks are really allocated, a
+piece ahead of the appends, and the size of the file stays that of its batches (Linux's FALLOC_FL_KEEP_SIZE): a crash
+leaves only some blocks, and no piece is large enough to delay an append.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _KEEP_SIZE = 1
 
 
 def reserve(descriptor: int, position: int, size_bytes: int) -> bool:
-    """Takes the blocks of so many bytes from a position on. False where there is no room, or no such call."""
+    """Allocate the blocks of this many bytes from a position on. False where there is no room, or no such call."""
     import ctypes  # some megabytes, which few brokers need
 
     try:

@@ -1,4 +1,4 @@
-"""The files of a data folder for whoever only looks: nothing is ever written, and read permission is enough."""
+"""The files of a data folder, for reading only: nothing is ever written, and read permission is enough."""
 
 from __future__ import annotations
 

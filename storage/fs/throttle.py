@@ -1,11 +1,12 @@
-"""Keeping work on files below so many bytes a second."""
+"""Limits of the rate, in bytes per second, at which files are read and written."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 WINDOW_S = 0.3
-"""What was not used in one window cannot be made up for in a later one."""
+"""Capacity that is not used in one window is not available in a later one."""
 
 
 class Throttle:
@@ -33,26 +34,31 @@ class Throttle:
 
 
 class Pace:
-    """For an event loop, with a limit that may be another at any time. Ask `wait_s` right before each piece until there
-    is nothing to wait for, and `charge` the piece afterwards."""
+    """For an event loop, with a limit that may change at any time. Call `wait_s` right before each piece until it
+    returns 0, and `charge` after the piece."""
 
-    __slots__ = ("_clock_s", "_looked_s", "_owed_bytes")
+    __slots__ = ("_charged_bytes", "_clock_s", "_paid_s", "_window_s")
 
-    def __init__(self, clock_s: Callable[[], float]) -> None:
+    def __init__(self, clock_s: Callable[[], float], window_s: float = math.inf) -> None:
+        """`window_s`: the longest wait at a rate above 0, however much was charged."""
         self._clock_s = clock_s
-        self._looked_s = clock_s()
-        self._owed_bytes = 0.0
+        self._window_s = window_s
+        self._paid_s = clock_s()
+        self._charged_bytes = 0.0
 
     def charge(self, size_bytes: int) -> None:
-        """So many bytes were dealt with."""
-        self._owed_bytes += size_bytes
+        """Count a piece that was read, written or sent."""
+        self._charged_bytes += size_bytes
 
     def wait_s(self, bytes_per_second: float) -> float:
-        """Until everything charged is paid off at this rate, 0 if it is; for ever at a rate of 0. The time since the
-        last call counts at the rate of now, and what of it was not needed is lost."""
+        """Return the time until all charges are paid at this rate: 0 if they are, infinity at a rate of 0. The time
+        since the last call pays at the rate of now, and what is left of it is not kept for later charges."""
         now_s = self._clock_s()
-        self._owed_bytes = max(0.0, self._owed_bytes - (now_s - self._looked_s) * bytes_per_second)
-        self._looked_s = now_s
+        left_bytes = self._charged_bytes - (now_s - self._paid_s) * bytes_per_second
+        # A rounding error is no part of a byte; to wait for it may take less than the clock can tell.
+        self._charged_bytes = left_bytes if left_bytes >= 1 else 0.0
+        self._paid_s = now_s
         if bytes_per_second <= 0:
-            return float("inf")
-        return self._owed_bytes / bytes_per_second
+            return math.inf
+        self._charged_bytes = min(self._charged_bytes, self._window_s * bytes_per_second)
+        return self._charged_bytes / bytes_per_second

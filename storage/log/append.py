@@ -19,10 +19,10 @@ from gregor.storage.log.validate import check_batch, stamp_append_time
 from gregor.storage.segment.batches import (
     CRC_START,
     HEADER,
+    LEADER_FIELDS,
     LENGTH_OVERHEAD,
     MAX_CODEC,
     NO_TIMESTAMP,
-    PLACE,
     SEQUENCE_MASK,
     TRANSACTIONAL_BIT,
     BatchHeader,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gregor.storage.producers.state import AppendedBatch, ProducerStates
 
 _unpack_header = HEADER.unpack_from
-_place = PLACE.pack_into
+_pack_leader_fields = LEADER_FIELDS.pack_into
 
 
 class AppendInfo:
@@ -205,7 +205,7 @@ class Appender:
                 raise
             position = segment.size_bytes
 
-        _place(view, 0, first_offset, length, leader_epoch)
+        _pack_leader_fields(view, 0, first_offset, length, leader_epoch)
         try:
             if segment.log.write(view) != size_bytes:
                 raise OSError(errno.ENOSPC, "short write")
@@ -222,7 +222,7 @@ class Appender:
         except OSError as error:
             if entry is not None:
                 entry.lost_sequence = first_sequence
-            self._take_back(segment, position, error)
+            self._undo_write(segment, position, error)
         segment.size_bytes = position + size_bytes
         offsets.log_end_offset = last_offset + 1
         if producer_id >= 0:
@@ -292,7 +292,7 @@ class Appender:
                     segment.bytes_since_index_entry = 0
                 segment.bytes_since_index_entry += batch.size_bytes
         except OSError as error:
-            self._take_back(segment, position, error)
+            self._undo_write(segment, position, error)
         segment.size_bytes = position + end - start
         self._offsets.log_end_offset = run[-1].last_offset + 1
         if self._roller.indexes_full():
@@ -300,7 +300,7 @@ class Appender:
         for batch in run:
             self._producers.replay(batch)
 
-    def _take_back(self, segment: Segment, position: int, error: OSError) -> NoReturn:
+    def _undo_write(self, segment: Segment, position: int, error: OSError) -> NoReturn:
         """Undoes a write that failed half way."""
         try:
             segment.truncate_to(position, self._offsets.log_end_offset)

@@ -29,7 +29,7 @@ GROUP_SEGMENTS = 64
 
 
 class CompactedSegment(Protocol):
-    """What a decision needs to know of a segment. Timestamps are asked for only where a lag is configured."""
+    """The part of a segment that a decision needs. Timestamps are read only where a lag is configured."""
 
     @property
     def base_offset(self) -> int: ...
@@ -37,12 +37,10 @@ class CompactedSegment(Protocol):
     @property
     def size_bytes(self) -> int: ...
 
-    @property
-    def first_timestamp(self) -> int:
-        """Of its first batch; -1 without one."""
+    def read_first_timestamp(self, waits_for_disk: bool) -> int:
+        """Return the timestamp of its first batch; -1 without one."""
 
-    @property
-    def largest_timestamp_ms(self) -> int: ...
+    def read_largest_timestamp_ms(self, waits_for_disk: bool) -> int: ...
 
 
 class Bound(Enum):
@@ -88,9 +86,11 @@ def dirty_range(
     min_lag_ms: int,
     max_lag_ms: int,
     now_ms: int,
+    waits_for_disk: bool = True,
 ) -> DirtyRange:
     """`segments` is in offset order with the active one last. `cleaned_offset` is the checkpoint, None without one;
-    `stable_offset` the high watermark, or the last stable offset if that is lower."""
+    `stable_offset` the high watermark, or the last stable offset if that is lower. Without `waits_for_disk` NotCached
+    may be raised."""
     restarts = cleaned_offset is not None and not log_start_offset <= cleaned_offset <= log_end_offset
     first_dirty = log_start_offset if cleaned_offset is None or restarts else cleaned_offset
     bases = [segment.base_offset for segment in segments]
@@ -105,7 +105,7 @@ def dirty_range(
         for segment in segments[first_dirty_index:active]:
             if segment.base_offset >= uncleanable:
                 break
-            if segment.largest_timestamp_ms > now_ms - min_lag_ms:
+            if segment.read_largest_timestamp_ms(waits_for_disk) > now_ms - min_lag_ms:
                 bound, uncleanable = Bound.MIN_LAG, segment.base_offset
                 break
     # Whole segments only.
@@ -117,7 +117,7 @@ def dirty_range(
 
     overdue_ms = 0
     if max_lag_ms < NEVER_OVERDUE_MS:
-        stamps = [segment.first_timestamp for segment in segments[first_dirty_index:active]]
+        stamps = [segment.read_first_timestamp(waits_for_disk) for segment in segments[first_dirty_index:active]]
         oldest = min((stamp for stamp in stamps if stamp > 0), default=now_ms)
         overdue_ms = max(0, now_ms - max_lag_ms - oldest)
     return DirtyRange(

@@ -139,7 +139,7 @@ class Flusher:
         "_rolled_offset",
         "_segments",
         "flushes_soon",
-        "is_cut",
+        "is_truncated",
         "last_flush_ms",
     )
 
@@ -161,7 +161,7 @@ class Flusher:
         self._rolled_offset = -1
         """Base offset of the active segment since a roll that no flush has followed, else -1."""
         self.last_flush_ms = now_ms
-        self.is_cut = False
+        self.is_truncated = False
         """Truncated, and not synced since: until then a power cut may bring back what was cut off, in front of what
         was written behind the cut since, or instead of it."""
         self.configure(config)
@@ -177,7 +177,7 @@ class Flusher:
             or config.flush_ms < NEVER
             or self._rolled_offset > self._offsets.recovery_point
             or self._health.distrusted
-            or self.is_cut
+            or self.is_truncated
         )
         """False of a log that nothing makes due for a flush but its end: most logs, most of the time, and thousands of
         them need no check each second."""
@@ -191,14 +191,14 @@ class Flusher:
         self.flushes_soon = True
 
     def truncated(self) -> None:
-        self.is_cut = True
+        self.is_truncated = True
         self._rolled_offset = min(self._rolled_offset, self._segments.active.base_offset)
         self._set_flushes_soon()
 
     def is_due(self, now_ms: int) -> bool:
         """Whether flush.messages, flush.ms, or a segment that was rolled since the last flush calls for one."""
         offsets = self._offsets
-        if self._rolled_offset > offsets.recovery_point or self._health.distrusted or self.is_cut:
+        if self._rolled_offset > offsets.recovery_point or self._health.distrusted or self.is_truncated:
             return True
         unflushed = offsets.log_end_offset - offsets.recovery_point
         config = self._config
@@ -216,9 +216,11 @@ class Flusher:
             rolled_only = False
         target = segments.active.base_offset if rolled_only else offsets.log_end_offset
         first = segments.index_of(offsets.recovery_point)
-        if hold and not self.is_cut and len(segments.items) - first > MAX_SEGMENTS_PER_FLUSH:
+        if hold and not self.is_truncated and len(segments.items) - first > MAX_SEGMENTS_PER_FLUSH:
             target = segments.bases[first + MAX_SEGMENTS_PER_FLUSH]
-        changed = segments.names_changed or self._epochs.dirty or self._producers.unsynced_snapshots or self.is_cut
+        changed = (
+            segments.names_changed or self._epochs.dirty or self._producers.unsynced_snapshots or self.is_truncated
+        )
         if target <= offsets.recovery_point and not changed and not health.distrusted:
             return None
         paths = [*self._producers.unsynced_snapshots]
@@ -256,7 +258,7 @@ class Flusher:
             if (
                 segment.base_offset < target
                 or (names_changed and not rolled_only and segment.size_bytes)
-                or (self.is_cut and segment is self._segments.active)
+                or (self.is_truncated and segment is self._segments.active)
             ):
                 segment.write_indexes()
                 if hold:
@@ -280,21 +282,21 @@ class Flusher:
             segments.names_changed = True
             self._epochs.dirty = True
             self._producers.unsynced_snapshots += [path for path in plan.paths if path != self._epochs.path]
-            self._cut_rewritten(plan)
+            self._truncate_rewritten(plan)
             if plan.error is not None:
                 health.distrust()
                 self._set_flushes_soon()
                 health.fail(plan.error, "cannot sync")
             return
         self.last_flush_ms = max(self.last_flush_ms, plan.planned_ms)
-        self.is_cut = False
+        self.is_truncated = False
         if plan.offset > offsets.recovery_point:
             offsets.recovery_point = plan.offset
         if offsets.recovery_point >= offsets.log_end_offset:
             health.distrusted = False
         self._set_flushes_soon()
 
-    def _cut_rewritten(self, plan: FlushPlan) -> None:
+    def _truncate_rewritten(self, plan: FlushPlan) -> None:
         """A truncation meanwhile may have been undone by a write behind the new end. Nothing was appended since."""
         try:
             for segment, _ in plan.rewritten:

@@ -51,7 +51,7 @@ def ignore_error(_log: Log, _error: OSError) -> None:
 
 
 class Log:
-    """Not thread-safe: everything is called on one thread, except FlushPlan.run. The four methods that requests call
+    """Not thread-safe: everything is called on one thread, except FlushPlan.run. The methods that requests call
     are the parts' own, and `offsets` is there for callers on the path of requests: both are reached without a frame
     between."""
 
@@ -77,7 +77,6 @@ class Log:
         "partition",
         "producers",
         "read",
-        "read_cached",
         "swap",
         "topic",
         "topic_id",
@@ -120,7 +119,6 @@ class Log:
         self.append_as_leader = appender.append_as_leader
         self.append_as_follower = appender.append_as_follower
         self.read = reader.read
-        self.read_cached = reader.read_cached
 
     @classmethod
     def open(
@@ -232,9 +230,9 @@ class Log:
         self.moving = False
 
     @property
-    def is_cut(self) -> bool:
+    def is_truncated(self) -> bool:
         """Truncated, and not synced since."""
-        return self._flusher.is_cut
+        return self._flusher.is_truncated
 
     @property
     def is_special(self) -> bool:
@@ -347,8 +345,9 @@ class Log:
         """As in Searcher."""
         return self._searcher.offset_of_max_timestamp()
 
-    def looking(self, look: Callable[[], object]) -> Steps[None]:
-        return self._searcher.looking(look)
+    def prefetching(self, read: Callable[[], object]) -> Steps[None]:
+        """Fetch what `read` reads of this log without a wait for the disk. See `Searcher.prefetching`."""
+        return self._searcher.prefetching(read)
 
     # Rolling, truncation, retention, compaction
 
@@ -375,9 +374,9 @@ class Log:
         lies below the log start offset; OFFSET_OUT_OF_RANGE beyond the high watermark."""
         self._retention.advance_log_start_offset(offset)
 
-    def old_segments_count(self, now_ms: int) -> int:
-        """How many of the oldest segments retention no longer lets stay."""
-        return self._retention.due_count(self._config, now_ms)
+    def old_segments_count(self, now_ms: int, *, waits_for_disk: bool = True) -> int:
+        """Count the oldest segments that retention no longer lets stay."""
+        return self._retention.due_count(self._config, now_ms, waits_for_disk)
 
     def delete_old_segments(self, now_ms: int) -> list[str]:
         """Remove the segments that retention.ms, retention.bytes or the log start offset no longer let stay.
@@ -392,9 +391,9 @@ class Log:
         some may be gone, and the next call returns their paths as well."""
         return self._retention.delete_segments(count, now_ms)
 
-    def dirty_range(self, now_ms: int, stable_offset: int | None = None) -> DirtyRange:
+    def dirty_range(self, now_ms: int, stable_offset: int | None = None, *, waits_for_disk: bool = True) -> DirtyRange:
         """How far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
-        return self.swap.dirty_range(self._config, now_ms, stable_offset)
+        return self.swap.dirty_range(self._config, now_ms, stable_offset, waits_for_disk)
 
     # Flushing and the end
 

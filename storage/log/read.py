@@ -69,19 +69,21 @@ class LogSlice:
 class Reader:
     """Finds what fetches get."""
 
-    __slots__ = ("_files", "_health", "_offsets", "_segments")
+    __slots__ = ("_health", "_offsets", "_segments")
 
     def __init__(self, offsets: LogOffsets, segments: Segments, health: LogHealth) -> None:
         self._offsets = offsets
         self._segments = segments
         self._health = health
-        self._files = segments.files
 
-    def read(self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool = True) -> LogSlice:
-        """What a fetch gets: the batch that holds `offset` and what follows in the same segment, below `upper_offset`.
+    def read(
+        self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool = True, waits_for_disk: bool = True
+    ) -> LogSlice:
+        """Return the batch that holds `offset` and what follows it in the same segment, below `upper_offset`.
 
         At most `max_bytes`, but at least a whole batch with `min_one_batch` (without it, nothing if the first batch
-        does not fit). An empty slice means that there is nothing yet. Raises OFFSET_OUT_OF_RANGE outside of the log.
+        does not fit). An empty slice means that there is nothing yet. Raises OFFSET_OUT_OF_RANGE outside of the log;
+        without `waits_for_disk` also NotCached, where the position of the batch must be read from the disk first.
         """
         offsets, segments = self._offsets, self._segments
         end_offset = offsets.log_end_offset
@@ -97,27 +99,20 @@ class Reader:
             return LogSlice(None, 0, 0, offset, True)
         try:
             if offset >= active.base_offset:
-                return self._read_segment(active, True, offset, max_bytes, upper_offset, min_one_batch)
+                return self._read_segment(active, True, offset, max_bytes, upper_offset, min_one_batch, waits_for_disk)
             for index in range(segments.index_of(offset), len(segments.items)):
                 # A later segment only if the offset lies in a gap at the end of its own (compaction made it).
                 segment = segments.items[index]
-                found = segment.locate(offset) if segment.size_bytes else None
+                found = segment.locate(offset, waits_for_disk) if segment.size_bytes else None
                 if found is not None:
                     break
             else:
                 return LogSlice(None, 0, 0, offset, True)
-            return self._read_segment(segment, segment is active, offset, max_bytes, upper_offset, min_one_batch, found)
+            return self._read_segment(
+                segment, segment is active, offset, max_bytes, upper_offset, min_one_batch, waits_for_disk, found
+            )
         except OSError as error:
             self._health.fail(error, "cannot read")
-
-    def read_cached(self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool = True) -> LogSlice:
-        """As `read`, but raises NotCached where it would have to wait for the disk to find the place."""
-        files = self._files
-        files.waits_for_disk = False
-        try:
-            return self.read(offset, max_bytes, upper_offset, min_one_batch)
-        finally:
-            files.waits_for_disk = True
 
     def _read_segment(
         self,
@@ -127,13 +122,14 @@ class Reader:
         max_bytes: int,
         upper_offset: int,
         min_one_batch: bool,
+        waits_for_disk: bool,
         found: tuple[int, int, int] | None = None,
     ) -> LogSlice:
         first_bytes = 0  # not known yet
         position = self._segments.positions.get(offset, -1) if active and found is None else -1
         if position < 0:
             if found is None:
-                found = segment.locate(offset)
+                found = segment.locate(offset, waits_for_disk)
                 if found is None:
                     return LogSlice(None, 0, 0, offset, active)
             position, first_bytes, offset = found
@@ -141,7 +137,7 @@ class Reader:
         end_offset = self._offsets.log_end_offset
         end = segment.size_bytes
         if upper_offset < end_offset:
-            end = self._upper_position(segment, active, upper_offset)
+            end = self._upper_position(segment, active, upper_offset, waits_for_disk)
         elif active:
             self._segments.remember(end_offset, end)
 
@@ -149,7 +145,7 @@ class Reader:
         if size_bytes > max_bytes:
             size_bytes = max_bytes
             if not first_bytes:
-                prefix = segment.log.read(LENGTH_OVERHEAD, position)
+                prefix = segment.log.read(LENGTH_OVERHEAD, position, waits_for_disk)
                 first_bytes = int.from_bytes(prefix[LENGTH_POSITION:]) + LENGTH_OVERHEAD
             if first_bytes > max_bytes:
                 size_bytes = first_bytes if min_one_batch else 0
@@ -157,7 +153,7 @@ class Reader:
             return LogSlice(None, 0, 0, offset, active)
         return LogSlice(segment.log, position, size_bytes, offset, active)
 
-    def _upper_position(self, segment: Segment, active: bool, upper_offset: int) -> int:
+    def _upper_position(self, segment: Segment, active: bool, upper_offset: int, waits_for_disk: bool) -> int:
         """Where the batch begins that reaches up to `upper_offset`; the segment's end if it has none."""
         if not active:
             index = self._segments.index_of(segment.base_offset)
@@ -167,7 +163,7 @@ class Reader:
             position = self._segments.positions.get(upper_offset, -1)
             if position >= 0:
                 return position
-        found = segment.locate(upper_offset)
+        found = segment.locate(upper_offset, waits_for_disk)
         if found is None:
             return segment.size_bytes
         if active and found[2] == upper_offset:

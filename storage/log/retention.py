@@ -7,9 +7,9 @@ over what the one before it has left, oldest segment first, and each ends at the
 2. `retention.bytes`: while the log without the segment still holds at least that much;
 3. `retention.ms`: while the segment's largest timestamp is older than that.
 
-No pass takes a segment that reaches beyond the high watermark (consumers have not seen its end, and the log start
-offset must never pass it), nor an empty last segment. The active segment itself may be due; whoever deletes then
-rolls first, because a log always has a segment.
+No pass removes a segment that reaches beyond the high watermark (consumers have not seen its end, and the log start
+offset must never pass it), nor an empty last segment. The active segment itself may be due: it is rolled before it is
+deleted, because a log always has a segment.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class RetainedSegment(Protocol):
-    """What a decision needs to know of a segment. Only segments that a pass reaches are asked for a timestamp."""
+    """The part of a segment that a decision needs. Timestamps are read only of segments that a pass reaches."""
 
     @property
     def base_offset(self) -> int: ...
@@ -39,9 +39,8 @@ class RetainedSegment(Protocol):
     @property
     def size_bytes(self) -> int: ...
 
-    @property
-    def largest_timestamp_ms(self) -> int:
-        """Largest timestamp of its records; the file's modification time when they carry none."""
+    def read_largest_timestamp_ms(self, waits_for_disk: bool) -> int:
+        """Return the largest timestamp of its records; the modification time of the file when they carry none."""
 
 
 class DeletionReason(Enum):
@@ -60,16 +59,17 @@ def segments_to_delete(
     retention_ms: int,
     retention_bytes: int,
     delete_policy: bool,
+    waits_for_disk: bool = True,
 ) -> list[DeletionReason]:
-    """Why each of the oldest segments goes: `result[i]` concerns `segments[i]`, and the rest stays.
+    """Return why each of the oldest segments goes: `result[i]` concerns `segments[i]`, and the rest stays.
 
     `segments` is in offset order with the active one last. Limits below zero mean "no limit". When the result is as
-    long as `segments`, the active segment goes too: roll first.
+    long as `segments`, the active segment goes too: roll first. Without `waits_for_disk` NotCached may be raised.
     """
     reasons: list[DeletionReason] = []
     last = len(segments) - 1
 
-    def take_while(due: Callable[[int], bool], reason: DeletionReason) -> None:
+    def remove_while(due: Callable[[int], bool], reason: DeletionReason) -> None:
         index = len(reasons)
         while index <= last:
             if index == last and segments[index].size_bytes == 0:
@@ -80,7 +80,7 @@ def segments_to_delete(
             reasons.append(reason)
             index += 1
 
-    take_while(
+    remove_while(
         lambda index: index < last and segments[index + 1].base_offset <= log_start_offset,
         DeletionReason.LOG_START_OFFSET,
     )
@@ -98,11 +98,11 @@ def segments_to_delete(
             excess_bytes -= size_bytes
             return True
 
-        take_while(exceeds, DeletionReason.RETENTION_BYTES)
+        remove_while(exceeds, DeletionReason.RETENTION_BYTES)
 
     if retention_ms >= 0:
-        take_while(
-            lambda index: now_ms - segments[index].largest_timestamp_ms > retention_ms,
+        remove_while(
+            lambda index: now_ms - segments[index].read_largest_timestamp_ms(waits_for_disk) > retention_ms,
             DeletionReason.RETENTION_MS,
         )
     return reasons
@@ -131,8 +131,8 @@ class Retention:
         self._marked_paths: list[str] = []
         """Marked as deleted by an attempt that failed half way: the next one returns them."""
 
-    def due_count(self, config: LogConfig, now_ms: int) -> int:
-        """How many of the oldest segments retention no longer lets stay."""
+    def due_count(self, config: LogConfig, now_ms: int, waits_for_disk: bool) -> int:
+        """Count the oldest segments that retention no longer lets stay."""
         offsets = self._offsets
         try:
             due = segments_to_delete(
@@ -144,9 +144,10 @@ class Retention:
                 retention_ms=config.retention_ms,
                 retention_bytes=config.retention_bytes,
                 delete_policy=config.delete,
+                waits_for_disk=waits_for_disk,
             )
         except OSError as error:
-            self._health.fail(error, "cannot tell the age of a segment")
+            self._health.fail(error, "cannot read the age of a segment")
         return len(due)
 
     def advance_log_start_offset(self, offset: int) -> None:

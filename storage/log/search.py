@@ -1,7 +1,7 @@
-"""Finding offsets by timestamp: in steps, as neither the records of a batch nor a cold disk may hold the caller up.
+"""Finding offsets by timestamp, in steps: neither the records of a batch nor a cold disk may block the caller.
 
-A search reads the time index of each segment until one may have what is asked for, from there the headers of batches,
-and at last the records of one batch. What is not in memory is left to a call between two steps (fs.cached_reads).
+A search reads the time index of each segment until one may hold the timestamp, from there the headers of batches, and
+at last the records of one batch. What is not in memory is fetched by a call between two steps (fs.cached_reads).
 """
 
 from __future__ import annotations
@@ -36,49 +36,48 @@ ResultT = TypeVar("ResultT")
 Found = tuple[int, int, int]
 """timestamp, offset, leader epoch."""
 
-_FETCHES = 64
-"""Whoever still misses the same piece after so many fetches waits for it: memory is too short to keep it."""
-_FETCHES_OF_A_SEGMENT = 4
-_ATTEMPTS = 5
+_MAX_FETCHES = 64
+"""A read that still misses a piece after as many fetches waits for it: memory is too short to keep it."""
+_MAX_FETCHES_PER_SEGMENT = 4
+_MAX_ATTEMPTS = 5
 
 
 class Searcher:
-    """Searches one log. What is found is right for the log as it was at some time during the search."""
+    """Searches one log. A result is right for the log as it was at some time during the search."""
 
-    __slots__ = ("_files", "_health", "_offsets", "_segments")
+    __slots__ = ("_health", "_offsets", "_segments")
 
     def __init__(self, offsets: LogOffsets, segments: Segments, health: LogHealth) -> None:
         self._offsets = offsets
         self._segments = segments
         self._health = health
-        self._files = segments.files
 
     def offset_for_timestamp(self, timestamp_ms: int) -> Steps[Found | None]:
-        """(timestamp, offset, leader epoch) of the first record that is at least as late; None if there is none.
+        """Return (timestamp, offset, leader epoch) of the first record that is at least as late; None without one.
 
         (Kafka's UnifiedLog.fetchOffsetByTimestamp.) Raises KAFKA_STORAGE_ERROR and CORRUPT_MESSAGE.
         """
         return self._steadily(lambda segments: self._first_at_least(segments, timestamp_ms))
 
     def offset_of_max_timestamp(self) -> Steps[Found | None]:
-        """(timestamp, offset, leader epoch) of the first of the latest records; None if no record has a timestamp."""
+        """Return the same of the first of the latest records; None if no record has a timestamp."""
         return self._steadily(self._first_of_latest)
 
     def _steadily(self, search: Callable[[list[Segment]], Steps[Found | None]]) -> Steps[Found | None]:
-        """A search that begins anew when the segments it looks at were deleted or replaced meanwhile."""
-        for attempt in range(1, _ATTEMPTS + 1):
+        """Search, and begin anew when the segments that are searched were deleted or replaced meanwhile."""
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             segments = list(self._segments.items)
             try:
                 return (yield from search(segments))
             except OSError as error:
-                if attempt == _ATTEMPTS or all(segment in self._segments.items for segment in segments):
+                if attempt == _MAX_ATTEMPTS or all(segment in self._segments.items for segment in segments):
                     self._health.fail(error, "cannot search by timestamp")
         return None
 
     def _first_at_least(self, segments: list[Segment], timestamp_ms: int) -> Steps[Found | None]:
         for segment in segments:
             if segment.size_bytes:
-                largest = yield from self._patiently(partial(getattr, segment, "largest_timestamp_ms"))
+                largest = yield from self._fetching(segment.read_largest_timestamp_ms)
                 if largest >= timestamp_ms:
                     found = yield from self._search_segment(segment, timestamp_ms)
                     if found is not None:
@@ -89,7 +88,7 @@ class Searcher:
     def _first_of_latest(self, segments: list[Segment]) -> Steps[Found | None]:
         latest = segments[0]
         for segment in segments:
-            yield from self._patiently(segment.load_timestamps)
+            yield from self._fetching(segment.load_timestamps)
             if segment.max_timestamp > latest.max_timestamp:
                 latest = segment
             yield None
@@ -99,12 +98,12 @@ class Searcher:
 
     def _search_segment(self, segment: Segment, timestamp_ms: int) -> Steps[Found | None]:
         start_offset = self._offsets.log_start_offset
-        position = yield from self._patiently(lambda: _start_position(segment, timestamp_ms, start_offset))
+        position = yield from self._fetching(partial(_start_position, segment, timestamp_ms, start_offset))
         while True:
-            batches = yield from self._patiently(partial(_scan_some, segment, position))
+            batches = yield from self._fetching(partial(_scan_some, segment, position))
             for batch in batches:
                 if batch.max_timestamp >= timestamp_ms and batch.last_offset >= start_offset:
-                    data = yield from self._patiently(partial(segment.log.read, batch.size_bytes, batch.position))
+                    data = yield from self._fetching(partial(segment.log.read, batch.size_bytes, batch.position))
                     if len(data) < batch.size_bytes:
                         return None  # truncated meanwhile
                     found = yield from self._search_batch(segment, data, timestamp_ms, start_offset)
@@ -142,43 +141,37 @@ class Searcher:
             ) from None
         return None
 
-    def _patiently(self, read: Callable[[], ResultT]) -> Steps[ResultT]:
-        """What `read` returns. It is called again after each piece that had to be fetched for it."""
-        files = self._files
-        for _ in range(_FETCHES):
-            files.waits_for_disk = False
+    def _fetching(self, read: Callable[[bool], ResultT]) -> Steps[ResultT]:
+        """Return what `read(waits_for_disk)` returns. It is called again after each piece that was fetched for it."""
+        for _ in range(_MAX_FETCHES):
             try:
-                return read()
+                return read(False)
             except NotCached as missing:
                 fetch = missing.fetcher()
-            finally:
-                files.waits_for_disk = True
             yield fetch
-        return read()
+        return read(True)
 
-    def looking(self, look: Callable[[], object]) -> Steps[None]:
-        """For whoever is about to ask this log on the loop for what may have to be read: `look` does the same, and is
-        called until nothing has to be fetched for it any more. What it finds, an error too, is not for this caller.
-        What a log tells of its segments' ages it remembers."""
-        files = self._files
+    def prefetching(self, read: Callable[[], object]) -> Steps[None]:
+        """Fetch what the event loop is about to read from this log.
+
+        `read` does the same reads, with `waits_for_disk=False`, and is called until it raises NotCached no more. Its
+        result and its errors are dropped. The log keeps the timestamps of its segments in memory from then on.
+        """
         with suppress(OSError, KafkaError):
-            for _ in range(_FETCHES + _FETCHES_OF_A_SEGMENT * len(self._segments.items)):
-                files.waits_for_disk = False
+            for _ in range(_MAX_FETCHES + _MAX_FETCHES_PER_SEGMENT * len(self._segments.items)):
                 try:
-                    look()
+                    read()
                     return
                 except NotCached as missing:
                     fetch = missing.fetcher()
-                finally:
-                    files.waits_for_disk = True
                 yield fetch
 
 
-def _start_position(segment: Segment, timestamp_ms: int, start_offset: int) -> int:
-    """Where the first batch that may have such a time begins, or one before it."""
-    offset = max(segment.time_index.lookup(timestamp_ms - 1)[1], start_offset)
-    return segment.offset_index.lookup(offset)[1]
+def _start_position(segment: Segment, timestamp_ms: int, start_offset: int, waits_for_disk: bool) -> int:
+    """Return the position of the first batch that may have such a timestamp, or of one before it."""
+    offset = max(segment.time_index.lookup(timestamp_ms - 1, waits_for_disk)[1], start_offset)
+    return segment.offset_index.lookup(offset, waits_for_disk)[1]
 
 
-def _scan_some(segment: Segment, position: int) -> list[BatchHeader]:
-    return list(islice(segment.scan(position, verify_crc=False), ITEMS_PER_STEP))
+def _scan_some(segment: Segment, position: int, waits_for_disk: bool) -> list[BatchHeader]:
+    return list(islice(segment.scan(position, verify_crc=False, waits_for_disk=waits_for_disk), ITEMS_PER_STEP))

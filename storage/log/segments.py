@@ -65,9 +65,9 @@ class Segments:
         del self.bases[index:]
         self.names_changed = True
 
-    def replace(self, place: slice, segment: Segment) -> None:
-        self.items[place] = [segment]
-        self.bases[place] = [segment.base_offset]
+    def replace(self, indexes: slice, segment: Segment) -> None:
+        self.items[indexes] = [segment]
+        self.bases[indexes] = [segment.base_offset]
         self.names_changed = True
 
     def truncated(self) -> None:

@@ -93,7 +93,9 @@ class SegmentSwap:
         self._plan: SwapPlan | None = None
         """The compacted segment that has begun to replace others."""
 
-    def dirty_range(self, config: LogConfig, now_ms: int, stable_offset: int | None) -> DirtyRange:
+    def dirty_range(
+        self, config: LogConfig, now_ms: int, stable_offset: int | None, waits_for_disk: bool
+    ) -> DirtyRange:
         """How far the log is compacted and how far it can be. Raises KafkaError KAFKA_STORAGE_ERROR."""
         offsets = self._offsets
         try:
@@ -106,14 +108,15 @@ class SegmentSwap:
                 min_lag_ms=config.min_compaction_lag_ms,
                 max_lag_ms=config.max_compaction_lag_ms,
                 now_ms=now_ms,
+                waits_for_disk=waits_for_disk,
             )
         except OSError as error:
-            self._health.fail(error, "cannot tell the age of a segment")
+            self._health.fail(error, "cannot read the age of a segment")
 
     def begin(self, base_offset: int, size_bytes: int, sources: Sequence[Segment], generation: int) -> SwapPlan:
         """The .cleaned files of a segment, of this size, are to replace `sources`: they get .swap names. `generation`
         is that of the log when it was read. Raises LogChanged, KafkaError; then the .cleaned files are left."""
-        self._place_of(sources, generation)
+        self._indexes_of(sources, generation)
         stem = file_stem(self._segments.directory, base_offset)
         files = self._segments.files
         suffixes = [suffix for suffix in _SUFFIXES if files.exists(stem + suffix + CLEANED_SUFFIX)]
@@ -136,7 +139,7 @@ class SegmentSwap:
     def finish(self, plan: SwapPlan) -> list[str]:
         """Returns the paths of what was replaced, to be unlinked after file.delete.delay.ms. Raises LogChanged: the
         .swap files must go then (`discard`), and KafkaError: the log is offline."""
-        place = self._place_of(plan.sources, plan.generation)
+        indexes = self._indexes_of(plan.sources, plan.generation)
         stem = file_stem(self._segments.directory, plan.base_offset)
         paths: list[str] = []
         self._producers.recall(self._segments.items)  # what follows removes batches
@@ -154,7 +157,7 @@ class SegmentSwap:
             self._health.take_offline(error)
             self._health.fail(error, "cannot replace compacted segments")
         new = Segment.open(self._segments.files, self._segments.directory, plan.base_offset, size_bytes=plan.size_bytes)
-        self._segments.replace(place, new)
+        self._segments.replace(indexes, new)
         return paths
 
     def discard(self, plan: SwapPlan) -> list[str]:
@@ -177,7 +180,7 @@ class SegmentSwap:
                     self._segments.files.unlink(path)  # a full disk may have no room for a longer name
                 except OSError as error:
                     self._health.take_offline(error)  # as above
-                    self._health.fail(error, "cannot take back a compaction")
+                    self._health.fail(error, "cannot undo a compaction")
                 continue
             paths.append(path + DELETED_SUFFIX)
         return paths
@@ -192,10 +195,10 @@ class SegmentSwap:
                 self._segments.files.unlink(stem + suffix + SWAP_SUFFIX)
             self._segments.files.sync_directory(self._segments.directory)
 
-    def _place_of(self, sources: Sequence[Segment], generation: int) -> slice:
+    def _indexes_of(self, sources: Sequence[Segment], generation: int) -> slice:
         first = self._segments.index_of(sources[0].base_offset)
-        place = slice(first, first + len(sources))
-        found = self._segments.items[place]
+        indexes = slice(first, first + len(sources))
+        found = self._segments.items[indexes]
         unchanged = len(found) == len(sources) and all(one is other for one, other in zip(found, sources, strict=True))
         if (
             generation != self._segments.generation
@@ -204,4 +207,4 @@ class SegmentSwap:
             or self._health.offline
         ):
             raise LogChanged(f"{self._health.name} changed while it was compacted")
-        return place
+        return indexes

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from gregor.storage.segment.batches import BatchHeader
     from gregor.storage.segment.segment import Segment
 
-LOOK_BACK = 64
+MAX_INDEX_ENTRIES_BACK = 64
 """Index entries. There is one in 4 KB, or, of larger batches, one a batch (index.interval.bytes): that is 256 KB, whose
 headers are read in milliseconds; and of large batches more than a few clients have under way."""
 
@@ -18,7 +18,7 @@ def batches_below(segments: Sequence[Segment], offset: int) -> Iterator[BatchHea
     """The last batches below the offset, in their order. A segment counts as an entry, too. Raises OSError, and
     OldMessageFormat at a message set of before 0.11."""
     starts: list[tuple[Segment, int]] = []
-    left = LOOK_BACK
+    left = MAX_INDEX_ENTRIES_BACK
     for segment in reversed(segments):
         if segment.base_offset >= offset:
             continue

@@ -75,6 +75,7 @@ class FolderLoader:
         self._files = files
         self._directory = directory
         self.identity = identity
+        """The partition that is loaded."""
         self._config = config
         self._now_ms = now_ms
         self._log_start_offset, self._recovery_point, self._whole_from = checkpoint
@@ -104,10 +105,10 @@ class FolderLoader:
         self._producers.list_snapshots(sizes)
 
         first = len(self._segments) if clean else self._first_unchecked()
-        yield from self._mend_indexes(first, sizes)
+        yield from self._rebuild_indexes(first, sizes)
         if not clean:
             yield from self._check_from(first)
-        log_end_offset = self._settle_ends()
+        log_end_offset = self._find_end_offset()
         if not self._epochs.intact:
             yield from self._read_epochs()
         self._epochs.truncate_from_end(log_end_offset, loading=True)
@@ -159,7 +160,7 @@ class FolderLoader:
             self._recovery_point -= 1
         return max(0, sum(segment.base_offset <= self._recovery_point for segment in self._segments) - 1)
 
-    def _mend_indexes(self, count: int, sizes: dict[str, int]) -> Steps:
+    def _rebuild_indexes(self, count: int, sizes: dict[str, int]) -> Steps:
         """Makes the indexes of the first segments anew where one is missing or cannot be right. Looks at nothing but
         the sizes, save of the last segment: its index decides where the log ends."""
         for segment in self._segments[:count]:
@@ -241,7 +242,7 @@ class FolderLoader:
             # Now: a segment that came back after a crash of the machine would lie among newer ones.
             self._files.sync_directory(self._directory)
 
-    def _settle_ends(self) -> int:
+    def _find_end_offset(self) -> int:
         """Returns the log end offset. A log that ends before it starts is begun anew: its files were taken away."""
         if self._segments:
             active = self._segments[-1]

@@ -32,7 +32,7 @@ HEADER = records.HEADER
 """base offset, length, leader epoch, magic, crc, attributes, last offset delta, base timestamp, max timestamp,
 producer id, producer epoch, base sequence, record count."""
 
-PLACE = Struct(">qii")
+LEADER_FIELDS = Struct(">qii")
 """What a leader sets: base offset, (length,) leader epoch."""
 
 STAMP = Struct(">Ih")

@@ -78,9 +78,7 @@ class SparseIndex:
 
     @property
     def entries(self) -> int:
-        if self._entries < 0:
-            self._load_length()
-        return self._entries
+        return self._entries if self._entries >= 0 else self._load_length()
 
     def entry(self, slot: int) -> tuple[int, int]:
         """The two columns of an entry as they are in the file; IndexError when there is none."""
@@ -129,9 +127,9 @@ class SparseIndex:
         if len(self._pending) >= PENDING_BYTES:
             self.write_pending()
 
-    def _slot_at_most(self, target: int, column: int) -> int:
+    def _slot_at_most(self, target: int, column: int, waits_for_disk: bool = True) -> int:
         """The last slot whose column holds at most `target`; -1 if there is none."""
-        low, high = 0, self.entries
+        low, high = 0, self._entries if self._entries >= 0 else self._load_length(waits_for_disk)
         if not high:
             return -1
         unpack_from, entry_bytes = self.ENTRY.unpack_from, self.ENTRY_BYTES
@@ -139,15 +137,15 @@ class SparseIndex:
         if self._content is None and high * entry_bytes > LOADED_BYTES:
             while high - low > PAGE_ENTRIES:
                 middle = (low + high) >> 1
-                if self._entry(middle)[column] <= target:
+                if self._entry(middle, waits_for_disk)[column] <= target:
                     low = middle + 1
                 else:
                     high = middle
             first = low
-            content = self._read(low, high)
+            content = self._read(low, high, waits_for_disk)
         else:
             first = 0
-            content = self._loaded()
+            content = self._loaded(waits_for_disk)
         while low < high:
             middle = (low + high) >> 1
             if unpack_from(content, (middle - first) * entry_bytes)[column] <= target:
@@ -156,56 +154,58 @@ class SparseIndex:
                 high = middle
         return low - 1
 
-    def _entry(self, slot: int) -> tuple[int, int]:
+    def _entry(self, slot: int, waits_for_disk: bool = True) -> tuple[int, int]:
         # One entry is not worth loading them all: a segment that is opened looks at its last ones.
         if self._content is None:
-            first, second = self.ENTRY.unpack(self._read(slot, slot + 1))
+            first, second = self.ENTRY.unpack(self._read(slot, slot + 1, waits_for_disk))
         else:
             first, second = self.ENTRY.unpack_from(self._content, slot * self.ENTRY_BYTES)
         return first, second
 
-    def _read(self, first: int, end: int) -> bytes:
+    def _read(self, first: int, end: int, waits_for_disk: bool) -> bytes:
         """The entries from slot `first` up to slot `end`, from the file and from those that are not in it yet."""
         start, size_bytes = first * self.ENTRY_BYTES, (end - first) * self.ENTRY_BYTES
         written = self._entries * self.ENTRY_BYTES - len(self._pending)
-        content = self._file.read(min(size_bytes, written - start), start) if start < written else b""
+        in_file = min(size_bytes, written - start)
+        content = self._file.read(in_file, start, waits_for_disk) if in_file > 0 else b""
         if start + size_bytes > written:
             content += self._pending[max(0, start - written) : start + size_bytes - written]
         if len(content) != size_bytes:
             raise OSError(errno.EIO, "index file became shorter", self._file.path)
         return content
 
-    def _loaded(self) -> bytearray:
+    def _loaded(self, waits_for_disk: bool) -> bytearray:
         if self._content is None:
-            self._content = bytearray(self._read(0, self.entries))
+            self._content = bytearray(self._read(0, self.entries, waits_for_disk))
         self._cache.use(self, len(self._content), self._drop)
         return self._content
 
     def _drop(self) -> None:
         self._content = None
 
-    def _load_length(self) -> None:
+    def _load_length(self, waits_for_disk: bool = True) -> int:
         count = self._file.size_bytes() // self.ENTRY_BYTES
-        if count and not self._is_entry(count - 1, count):
+        if count and not self._is_entry(count - 1, count, waits_for_disk):
             # Entries, then zeros: the border is found by halving.
             low, high = 0, count - 1
             while low < high:
                 middle = (low + high) >> 1
-                if self._is_entry(middle, count):
+                if self._is_entry(middle, count, waits_for_disk):
                     low = middle + 1
                 else:
                     high = middle
             count = low
-        self._set_entries(count)
+        self._set_entries(count, waits_for_disk)
+        return count
 
-    def _is_entry(self, slot: int, slots: int) -> bool:
+    def _is_entry(self, slot: int, slots: int, waits_for_disk: bool) -> bool:
         """False for zeros that were never written."""
-        raw = self._file.read(self.ENTRY_BYTES, slot * self.ENTRY_BYTES)
+        raw = self._file.read(self.ENTRY_BYTES, slot * self.ENTRY_BYTES, waits_for_disk)
         return any(raw) or (self._zeros_may_be_an_entry and slots == 1)
 
     _zeros_may_be_an_entry = False
 
-    def _set_entries(self, entries: int) -> None:
+    def _set_entries(self, entries: int, waits_for_disk: bool = True) -> None:
         self._entries = entries
 
 
@@ -226,23 +226,23 @@ class OffsetIndex(SparseIndex):
             self._append(bytes(entries))
             self.write_pending()
 
-    def lookup(self, offset: int) -> tuple[int, int]:
+    def lookup(self, offset: int, waits_for_disk: bool = True) -> tuple[int, int]:
         """The entry with the greatest offset that is not above `offset`, as (offset, position); or (base offset, 0)."""
-        slot = self._slot_at_most(offset - self.base_offset, 0)
-        return self._at(slot)
+        slot = self._slot_at_most(offset - self.base_offset, 0, waits_for_disk)
+        return self._at(slot, waits_for_disk)
 
     def last(self) -> tuple[int, int]:
-        """The last entry as (offset, position); (base offset, 0) of an empty index."""
-        return self._at(self.entries - 1)
+        """Return the last entry as (offset, position); (base offset, 0) of an empty index."""
+        return self._at(self.entries - 1, True)
 
     def entries_below_position(self, position: int) -> int:
         """How many entries point below `position` (they come first)."""
         return self._slot_at_most(position - 1, 1) + 1
 
-    def _at(self, slot: int) -> tuple[int, int]:
+    def _at(self, slot: int, waits_for_disk: bool) -> tuple[int, int]:
         if slot < 0:
             return self.base_offset, 0
-        relative, position = self._entry(slot)
+        relative, position = self._entry(slot, waits_for_disk)
         return self.base_offset + relative, position
 
 
@@ -277,29 +277,30 @@ class TimeIndex(SparseIndex):
             self.write_pending()
             self._last_timestamp = self.ENTRY.unpack_from(entries, len(entries) - self.ENTRY_BYTES)[0]
 
-    def lookup(self, timestamp: int) -> tuple[int, int]:
+    def lookup(self, timestamp: int, waits_for_disk: bool = True) -> tuple[int, int]:
         """The entry with the greatest timestamp that is not above `timestamp`, as (timestamp, offset); or
         (-1, base offset)."""
-        return self._at(self._slot_at_most(timestamp, 0))
+        return self._at(self._slot_at_most(timestamp, 0, waits_for_disk), waits_for_disk)
 
-    def last(self) -> tuple[int, int]:
-        """The last entry as (timestamp, offset); (-1, base offset) of an empty index."""
-        return self._at(self.entries - 1)
+    def last(self, waits_for_disk: bool = True) -> tuple[int, int]:
+        """Return the last entry as (timestamp, offset); (-1, base offset) of an empty index."""
+        entries = self._entries if self._entries >= 0 else self._load_length(waits_for_disk)
+        return self._at(entries - 1, waits_for_disk)
 
     def entries_below_offset(self, offset: int) -> int:
         """How many entries name an offset below `offset` (they come first)."""
         return self._slot_at_most(offset - self.base_offset - 1, 1) + 1
 
-    def _at(self, slot: int) -> tuple[int, int]:
+    def _at(self, slot: int, waits_for_disk: bool) -> tuple[int, int]:
         if slot < 0:
             return NO_TIMESTAMP, self.base_offset
-        timestamp, relative = self._entry(slot)
+        timestamp, relative = self._entry(slot, waits_for_disk)
         return timestamp, self.base_offset + relative
 
-    def _set_entries(self, entries: int) -> None:
+    def _set_entries(self, entries: int, waits_for_disk: bool = True) -> None:
         super()._set_entries(entries)
         try:
-            self._last_timestamp = self._at(entries - 1)[0]
+            self._last_timestamp = self._at(entries - 1, waits_for_disk)[0]
         except NotCached:
             self._entries = -1
             raise

@@ -43,7 +43,7 @@ def tidy_folder(files: Files, directory: str) -> tuple[dict[str, int], list[str]
     may be large. Only names are used, but for the .swap files, whose last batches are looked up.
     """
     sizes = {entry.name: entry.size_bytes for entry in files.list_directory(directory) if not entry.is_directory}
-    garbage: list[str] = []
+    unlinkable: list[str] = []
 
     def discard(name: str) -> None:
         # Under another name than its own, so that whoever creates that again does not lose it to the late unlink.
@@ -51,7 +51,7 @@ def tidy_folder(files: Files, directory: str) -> tuple[dict[str, int], list[str]
         if not name.endswith(DELETED_SUFFIX):
             files.rename(path, path + DELETED_SUFFIX)
             path += DELETED_SUFFIX
-        garbage.append(path)
+        unlinkable.append(path)
         del sizes[name]
 
     for name in [name for name in sizes if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX))]:
@@ -80,7 +80,7 @@ def tidy_folder(files: Files, directory: str) -> tuple[dict[str, int], list[str]
     for name in list(sizes):
         if name.endswith(_INDEX_SUFFIXES) and name.rpartition(".")[0] + LOG_SUFFIX not in sizes:
             discard(name)
-    return sizes, garbage
+    return sizes, unlinkable
 
 
 def _swapped_offsets(files: Files, directory: str, swaps: list[str], sizes: dict[str, int]) -> tuple[int, int]:

@@ -124,37 +124,45 @@ class Segment:
     @property
     def first_timestamp(self) -> int:
         """Max timestamp of its first batch, which decides when the segment is old enough to roll; -1 if empty."""
-        if self._first_timestamp == _NOT_LOADED:
-            header = self.log.read(HEADER_BYTES, 0) if self.size_bytes else b""
-            if len(header) < HEADER_BYTES:
-                return NO_TIMESTAMP  # and not remembered: the first append brings one
-            self._first_timestamp = BatchHeader.read(header).max_timestamp
-        return self._first_timestamp
+        return self.read_first_timestamp(True)
 
     @first_timestamp.setter
     def first_timestamp(self, timestamp: int) -> None:
         self._first_timestamp = timestamp
 
+    def read_first_timestamp(self, waits_for_disk: bool) -> int:
+        """Return `first_timestamp`; NotCached if it is on the disk only and `waits_for_disk` is False."""
+        if self._first_timestamp == _NOT_LOADED:
+            header = self.log.read(HEADER_BYTES, 0, waits_for_disk) if self.size_bytes else b""
+            if len(header) < HEADER_BYTES:
+                return NO_TIMESTAMP  # and not remembered: the first append brings one
+            self._first_timestamp = BatchHeader.read(header).max_timestamp
+        return self._first_timestamp
+
     @property
     def largest_timestamp_ms(self) -> int:
-        """Largest timestamp of its records; the file's modification time when they carry none."""
-        self.load_timestamps()
+        """Largest timestamp of its records; the modification time of the file when they carry none."""
+        return self.read_largest_timestamp_ms(True)
+
+    def read_largest_timestamp_ms(self, waits_for_disk: bool) -> int:
+        """Return `largest_timestamp_ms`; NotCached if it is on the disk only and `waits_for_disk` is False."""
+        self.load_timestamps(waits_for_disk)
         return self.max_timestamp if self.max_timestamp >= 0 else self.log.modified_ms()
 
-    def load_timestamps(self) -> None:
-        """Makes `max_timestamp` right. A segment that was closed or recovered has it in its last time index entry."""
+    def load_timestamps(self, waits_for_disk: bool = True) -> None:
+        """Load `max_timestamp`. A segment that was closed or recovered has it in its last time index entry."""
         if self.max_timestamp == _NOT_LOADED:
-            self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
+            self.max_timestamp, self.max_timestamp_offset = self.time_index.last(waits_for_disk)
 
-    def locate(self, offset: int) -> tuple[int, int, int] | None:
-        """(position, size in bytes, base offset) of the first batch that reaches up to `offset` or beyond it.
+    def locate(self, offset: int, waits_for_disk: bool = True) -> tuple[int, int, int] | None:
+        """Return (position, size in bytes, base offset) of the first batch that reaches up to `offset` or beyond it.
 
-        None when all batches lie below it. Reads a window of the file or two.
+        None when all batches lie below it. Reads a window of the file or two, or raises NotCached.
         """
-        position = self.offset_index.lookup(offset)[1]
+        position = self.offset_index.lookup(offset, waits_for_disk)[1]
         end = self.size_bytes
         while position + HEADER_BYTES <= end:
-            window = self.log.read(LOCATE_BYTES, position)
+            window = self.log.read(LOCATE_BYTES, position, waits_for_disk)
             at, limit = 0, len(window) - HEADER_BYTES
             while at <= limit:
                 base_offset, length, _, magic, _, _, delta = _OFFSETS.unpack_from(window, at)
@@ -170,20 +178,22 @@ class Segment:
             position += at
         return None
 
-    def scan(self, position: int = 0, verify_crc: bool = True) -> Iterator[BatchHeader]:
+    def scan(self, position: int = 0, verify_crc: bool = True, waits_for_disk: bool = True) -> Iterator[BatchHeader]:
         """The batches from `position` (where one must begin) to the end of the segment, or to the first one that is
         torn, has a wrong checksum (if that is checked), or goes back in offsets or beyond those of a segment. Says
         nothing of why it ended: compare position + size of the last batch with `size_bytes`. Raises OldMessageFormat.
         """
-        walk = self.walk(position, checks_crc=verify_crc, is_whole=verify_crc)
+        walk = self.walk(position, checks_crc=verify_crc, is_whole=verify_crc, waits_for_disk=waits_for_disk)
         yield from walk
         if walk.defect is not None:
-            self.refuse_old_format(walk.position)
+            self.refuse_old_format(walk.position, waits_for_disk)
 
-    def walk(self, position: int = 0, *, checks_crc: bool = True, is_whole: bool = True) -> BatchWalk:
-        """As `scan`, and the walk tells why it ended."""
+    def walk(
+        self, position: int = 0, *, checks_crc: bool = True, is_whole: bool = True, waits_for_disk: bool = True
+    ) -> BatchWalk:
+        """Do as `scan`; the walk names the defect that has ended it."""
         return BatchWalk(
-            self.log.read,
+            self.log.read if waits_for_disk else partial(self.log.read, waits_for_disk=False),
             position,
             self.size_bytes,
             next_offset=self.base_offset,
@@ -316,14 +326,14 @@ class Segment:
             if batch.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = batch.max_timestamp, batch.last_offset
 
-    def refuse_old_format(self, position: int) -> None:
+    def refuse_old_format(self, position: int, waits_for_disk: bool = True) -> None:
         """Raises OldMessageFormat if a whole message of magic 0 or 1 begins there: such a log must not be taken for a
         torn one. (Both begin with offset int64, size int32, crc-32 of the rest, magic.)"""
-        prefix = self.log.read(HEADER_BYTES, position)
+        prefix = self.log.read(HEADER_BYTES, position, waits_for_disk)
         if len(prefix) >= 17 and prefix[16] < 2:
             size_bytes = int.from_bytes(prefix[8:12])
             if 14 <= size_bytes <= self.size_bytes - position - LENGTH_OVERHEAD:
-                message = self.log.read(size_bytes, position + LENGTH_OVERHEAD)
+                message = self.log.read(size_bytes, position + LENGTH_OVERHEAD, waits_for_disk)
                 if binascii.crc32(message[4:]) == int.from_bytes(message[:4]):
                     raise OldMessageFormat(f"{self.log.path} holds messages of format {prefix[16]} at {position}")
 

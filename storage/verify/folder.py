@@ -92,7 +92,7 @@ class FolderReport(NamedTuple):
     total_bytes: int
 
 
-def look_at_folder(files: Files, path: str, found: Callable[[Finding], None]) -> FolderReport:
+def read_folder(files: Files, path: str, found: Callable[[Finding], None]) -> FolderReport:
     """Reads the small files of a data folder, and lists its partitions. Raises OSError."""
     meta_path = f"{path}/{META_PROPERTIES_FILE}"
     try:
@@ -197,11 +197,11 @@ class _Partition:
         self._totals = totals
         self._names = {entry.name: entry.size_bytes for entry in _listed(files, path)}
 
-    def _tell(self, name: str, what: str, remedy: str, harmless: bool = False) -> None:
+    def _note(self, name: str, what: str, remedy: str, harmless: bool = False) -> None:
         self._found(Finding(f"{self._path}/{name}" if name else self._path, what, remedy, harmless))
 
     def walk(self, records: bool) -> Generator[int, None, None]:
-        self._look_at_names()
+        self._check_names()
         epochs = self._epochs()
         producers, snapshots = self._producers()
         bases = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in self._names if is_segment_name(name))
@@ -228,31 +228,31 @@ class _Partition:
             whole = walked.end_position == segment.size_bytes
             if whole and next_base is not None and end_offset < next_base:
                 what = f"no batch has the offsets {end_offset} to {next_base - 1}"
-                self._tell(f"{base:020d}{LOG_SUFFIX}", what, "Usual in compacted topics only", harmless=True)
+                self._note(f"{base:020d}{LOG_SUFFIX}", what, "Usual in compacted topics only", harmless=True)
         if whole and self._current:
             self._compare_ends(bases, end_offset, epochs, snapshots)
 
-    def _look_at_names(self) -> None:
+    def _check_names(self) -> None:
         if PARTITION_METADATA_FILE in self._names:
             path = f"{self._path}/{PARTITION_METADATA_FILE}"
             try:
                 parse_partition_metadata(self._files.read_bytes(path), path)
             except MalformedFile as error:
-                self._tell(PARTITION_METADATA_FILE, error.reason, "A start that knows the topic's id writes it anew")
+                self._note(PARTITION_METADATA_FILE, error.reason, "A start that knows the topic's id writes it anew")
         logs = {name for name in self._names if is_segment_name(name)}
         if not logs:
-            self._tell("", "there is no segment", "A start makes an empty one", harmless=self._report.in_use)
+            self._note("", "there is no segment", "A start makes an empty one", harmless=self._report.in_use)
         left_over = []
         for name in sorted(self._names):
             if name.endswith(_LEFT_OVER):
                 left_over.append(name)
             elif name.endswith(_BESIDE) and name.rpartition(".")[0] + LOG_SUFFIX not in logs:
-                self._tell(name, "there is no log of that name", "A start removes it", harmless=True)
+                self._note(name, "there is no log of that name", "A start removes it", harmless=True)
             elif name.endswith(LOG_SUFFIX) and name not in logs:
-                self._tell(name, "no name of a segment: 20 digits are", "Rename it or move it elsewhere")
+                self._note(name, "no name of a segment: 20 digits are", "Rename it or move it elsewhere")
         if left_over:
             what = f"{len(left_over)} files of segments that were replaced or deleted, such as {left_over[0]}"
-            self._tell("", what, "The broker removes them in a minute or at its next start", harmless=True)
+            self._note("", what, "The broker removes them in a minute or at its next start", harmless=True)
 
     def _epochs(self) -> list[tuple[int, int]]:
         try:
@@ -260,12 +260,12 @@ class _Partition:
         except FileNotFoundError:
             return []
         except ValueError as error:
-            self._tell(EPOCHS_FILE, str(error), "A start reads the epochs from the batches instead")
+            self._note(EPOCHS_FILE, str(error), "A start reads the epochs from the batches instead")
             return []
         for (epoch, start), (next_epoch, next_start) in itertools.pairwise(entries):
             if next_epoch <= epoch or next_start <= start:
                 what = f"epoch {next_epoch} from offset {next_start} follows epoch {epoch} from {start}"
-                self._tell(EPOCHS_FILE, what, EPOCHS_AGAIN)
+                self._note(EPOCHS_FILE, what, EPOCHS_AGAIN)
                 return []
         return entries
 
@@ -280,7 +280,7 @@ class _Partition:
             try:
                 entries = parse_snapshot(self._files.read_bytes(f"{self._path}/{name}"))
             except ValueError as error:
-                self._tell(name, str(error), "A start passes it over, and reads the batches behind the one before it")
+                self._note(name, str(error), "A start passes it over, and reads the batches behind the one before it")
                 continue
             snapshots.append((name, int(stem)))
             for entry in entries:
@@ -289,10 +289,10 @@ class _Partition:
                         what = (
                             f"producer {entry.producer_id} wrote offset {last_offset}, which lies behind the snapshot"
                         )
-                        self._tell(name, what, PRODUCERS_AGAIN)
+                        self._note(name, what, PRODUCERS_AGAIN)
                     elif last_sequence >= 0:
-                        said = LastBatch(entry.producer_id, entry.epoch, last_sequence, f"{self._path}/{name}")
-                        batches[last_offset] = said
+                        recorded = LastBatch(entry.producer_id, entry.epoch, last_sequence, f"{self._path}/{name}")
+                        batches[last_offset] = recorded
         return batches, snapshots
 
     def _compare_ends(
@@ -312,11 +312,11 @@ class _Partition:
             self._found(Finding(f"{folder.path}/{RECOVERY_POINT_FILE}", what, remedy))
         if epochs and epochs[-1][1] > end_offset:
             what = f"epoch {epochs[-1][0]} begins at {epochs[-1][1]}, but the log ends at {end_offset}"
-            self._tell(EPOCHS_FILE, what, "A start forgets that epoch")
+            self._note(EPOCHS_FILE, what, "A start forgets that epoch")
         for name, offset in snapshots:
             if offset > end_offset:
                 what = f"a snapshot of offset {offset}, but the log ends at {end_offset}"
-                self._tell(name, what, "A start removes it, if it is none of a running broker")
+                self._note(name, what, "A start removes it, if it is none of a running broker")
 
 
 def _listed(files: Files, path: str) -> list[DirectoryEntry]:

@@ -127,17 +127,17 @@ class _Entries:
         except FileNotFoundError:
             self.present = False
             if missing_is_wrong:
-                self.tell("the file is missing", "The next start makes it anew")
+                self.note("the file is missing", "The next start makes it anew")
             return
         self.columns = list(index.ENTRY.iter_unpack(data[: len(data) // index.ENTRY_BYTES * index.ENTRY_BYTES]))
         rest = size_bytes % index.ENTRY_BYTES
         if rest:
-            self.tell(f"its size of {size_bytes} bytes is no multiple of {index.ENTRY_BYTES}", REBUILT)
+            self.note(f"its size of {size_bytes} bytes is no multiple of {index.ENTRY_BYTES}", REBUILT)
         elif size_bytes > len(data) and not may_have_room:
             room = size_bytes - len(data)
-            self.tell(f"{room} bytes of zeros follow its entries", "That is room a crash of Kafka left", harmless=True)
+            self.note(f"{room} bytes of zeros follow its entries", "That is room a crash of Kafka left", harmless=True)
 
-    def tell(self, what: str, remedy: str, harmless: bool = False) -> None:
+    def note(self, what: str, remedy: str, harmless: bool = False) -> None:
         self._told += 1
         if self._told <= MAX_PER_FILE:
             self._found(Finding(self.path, what, remedy, harmless))
@@ -158,7 +158,7 @@ class _OffsetEntries(_Entries):
         kept = []
         for relative, position in self.columns:
             if relative <= before[0] or position <= before[1]:
-                self.tell(f"the entry of offset {index.base_offset + relative} does not ascend", REBUILT)
+                self.note(f"the entry of offset {index.base_offset + relative} does not ascend", REBUILT)
                 continue
             before = (relative, position)
             kept.append((index.base_offset + relative, position))
@@ -172,21 +172,21 @@ class _OffsetEntries(_Entries):
         while self._next < len(self.columns) and self.columns[self._next][1] <= position:
             offset, wanted = self.columns[self._next]
             if wanted < position:
-                self.tell(f"the entry of offset {offset} points to {wanted}, where no batch begins", REBUILT)
+                self.note(f"the entry of offset {offset} points to {wanted}, where no batch begins", REBUILT)
             else:
                 self._awaited.append((offset, wanted))
             self._next += 1
         while self._awaited and self._awaited[0][0] <= last_offset:
             offset, wanted = self._awaited.popleft()
             if offset != last_offset:
-                self.tell(f"the entry of position {wanted} names offset {offset}, the last of no batch", REBUILT)
+                self.note(f"the entry of position {wanted} names offset {offset}, the last of no batch", REBUILT)
         self.next_position = self.columns[self._next][1] if self._next < len(self.columns) else 2**63
         self.next_offset = self._awaited[0][0] if self._awaited else 2**63
 
     def end(self, growing: bool) -> None:
         left = [*self._awaited, *self.columns[self._next :]]
         if left and not growing:
-            self.tell(f"{len(left)} entries from offset {left[0][0]} on lie behind the end of the log", REBUILT)
+            self.note(f"{len(left)} entries from offset {left[0][0]} on lie behind the end of the log", REBUILT)
 
 
 class _TimeEntries(_Entries):
@@ -201,7 +201,7 @@ class _TimeEntries(_Entries):
         kept = []
         for timestamp, relative in self.columns:
             if timestamp <= before[0] or relative < before[1]:
-                self.tell(f"the entry of timestamp {timestamp} does not ascend", REBUILT)
+                self.note(f"the entry of timestamp {timestamp} does not ascend", REBUILT)
                 continue
             before = (timestamp, relative)
             kept.append((timestamp, index.base_offset + relative))
@@ -213,7 +213,7 @@ class _TimeEntries(_Entries):
         while self._next < len(self.columns) and self.columns[self._next][1] <= last_offset:
             timestamp, offset = self.columns[self._next]
             if latest != timestamp:
-                self.tell(
+                self.note(
                     f"up to offset {offset} the latest timestamp is {latest}, the entry says {timestamp}", REBUILT
                 )
             self._next += 1
@@ -222,10 +222,10 @@ class _TimeEntries(_Entries):
     def end(self, latest: int, closed: bool, growing: bool) -> None:
         left = self.columns[self._next :]
         if left and not growing:
-            self.tell(f"{len(left)} entries from offset {left[0][1]} on lie behind the end of the log", REBUILT)
+            self.note(f"{len(left)} entries from offset {left[0][1]} on lie behind the end of the log", REBUILT)
         last = self.columns[-1][0] if self.columns else NO_TIMESTAMP
         if closed and self.present and not left and latest > last:
-            self.tell(f"its last timestamp is {last}, but records go up to {latest}", f"{REBUILT}; retention waits")
+            self.note(f"its last timestamp is {last}, but records go up to {latest}", f"{REBUILT}; retention waits")
 
 
 _START = Struct(">qiib")
@@ -297,20 +297,20 @@ class _Epochs:
     def begins(self, epoch: int, base_offset: int) -> None:
         """The batch at this offset has another epoch than the one before it."""
         if epoch < self.last_epoch:
-            self._tell(
+            self._note(
                 Finding(self._path, f"leader epoch {epoch} at offset {base_offset} follows {self.last_epoch}", COPY)
             )
         self.last_epoch = epoch
         slot = bisect_right(self._start_offsets, base_offset) - 1
-        said = self._expected.epochs[slot][0] if slot >= 0 else None
+        recorded = self._expected.epochs[slot][0] if slot >= 0 else None
         start_offset = self._expected.log_start_offset
-        forgotten = said is None and (start_offset is None or base_offset < start_offset)
-        if epoch >= 0 and said != epoch and not forgotten:
-            place = f"{self._path.rpartition('/')[0]}/leader-epoch-checkpoint"
-            what = f"offset {base_offset} is of leader epoch {epoch}, the file says {said}"
-            self._tell(Finding(place, what, EPOCHS_AGAIN))
+        forgotten = recorded is None and (start_offset is None or base_offset < start_offset)
+        if epoch >= 0 and recorded != epoch and not forgotten:
+            path = f"{self._path.rpartition('/')[0]}/leader-epoch-checkpoint"
+            what = f"offset {base_offset} is of leader epoch {epoch}, the file says {recorded}"
+            self._note(Finding(path, what, EPOCHS_AGAIN))
 
-    def _tell(self, finding: Finding) -> None:
+    def _note(self, finding: Finding) -> None:
         if self._told < MAX_PER_FILE:
             self._told += 1
             self._found(finding)
@@ -341,17 +341,21 @@ def _records_problem(window: bytes | memoryview, at: int, base_offset: int, last
     return None
 
 
-def _compare_producer(said: LastBatch, batch: BatchHeader, found: Callable[[Finding], None]) -> None:
+def _compare_producer(recorded: LastBatch, batch: BatchHeader, found: Callable[[Finding], None]) -> None:
     sequence = -1
     if batch.base_sequence >= 0:
         sequence = (batch.base_sequence + batch.last_offset - batch.base_offset) & SEQUENCE_MASK
-    if (said.producer_id, said.epoch, said.last_sequence) != (batch.producer_id, batch.producer_epoch, sequence):
+    if (recorded.producer_id, recorded.epoch, recorded.last_sequence) != (
+        batch.producer_id,
+        batch.producer_epoch,
+        sequence,
+    ):
         found(
             Finding(
-                said.snapshot,
+                recorded.snapshot,
                 f"offset {batch.last_offset} is of producer {batch.producer_id}, epoch {batch.producer_epoch}, "
-                f"sequence {sequence}; the snapshot says producer {said.producer_id}, epoch {said.epoch}, "
-                f"sequence {said.last_sequence}",
+                f"sequence {sequence}; the snapshot says producer {recorded.producer_id}, epoch {recorded.epoch}, "
+                f"sequence {recorded.last_sequence}",
                 PRODUCERS_AGAIN,
             )
         )

@@ -103,6 +103,16 @@ class Harness:
         self.run(self.node.close())
         self.loop.close()
 
+    @contextmanager
+    def settings(self, **settings: str) -> Iterator[None]:
+        """Other static settings for a time, as after a reload of the properties file."""
+        before = dict(self.config.static_texts)
+        self.config.update_static({**before, **{key.replace("_", "."): text for key, text in settings.items()}})
+        try:
+            yield
+        finally:
+            self.config.update_static(before)
+
     def copy(self, folder: Path) -> Path:
         """What a crash at this moment would leave behind, the page cache kept."""
         # A thread may be replacing checkpoint files just now.
@@ -128,15 +138,15 @@ class Harness:
 
     def ask(self, request: Any, version: int, client_id: str | None = "tests") -> Any:
         """The answer to a request; None if there is none (Produce with acks=0)."""
-        return self.run(self._ask(request, version, client_id))
+        return self.run(self.answer(request, version, client_id))
 
     def begin(self, request: Any, version: int, *, turns: int = 5) -> asyncio.Task[Any]:
         """Ask without waiting; the request has been taken up when this returns."""
-        task = self.loop.create_task(self._ask(request, version, "tests"))
+        task = self.loop.create_task(self.answer(request, version, "tests"))
         self.turn(turns)
         return task
 
-    async def _ask(self, request: Any, version: int, client_id: str | None) -> Any:
+    async def answer(self, request: Any, version: int, client_id: str | None) -> Any:
         entry = self.broker.handlers[request.API_KEY]
         assert entry.min_version <= version <= entry.max_version, f"version {version} is not served"
         buffer = bytearray(request.encode(version))

@@ -24,10 +24,10 @@ def waiting_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     read = OsFile.read
 
-    def noted(file: OsFile, size_bytes: int, position: int) -> bytes:
-        if file._files.waits_for_disk and threading.current_thread() is threading.main_thread():
+    def noted(file: OsFile, size_bytes: int, position: int, waits_for_disk: bool = True) -> bytes:
+        if waits_for_disk and threading.current_thread() is threading.main_thread():
             found.append(file.path.rpartition("/")[2])
-        return read(file, size_bytes, position)
+        return read(file, size_bytes, position, waits_for_disk)
 
     monkeypatch.setattr(OsFile, "read", noted)
     return found

@@ -16,9 +16,12 @@ from typing import Any, TypeVar
 import pytest
 import uvloop
 
+from gregor.broker.net import open_listeners
+from gregor.broker.net.listening import bind
 from gregor.broker.node.store import StartError
 from gregor.broker.server import Server, started_unless_stopped
 from gregor.config.broker import BrokerConfig
+from gregor.config.listeners import Listener
 from gregor.protocol.messages import (
     ApiVersionsRequest,
     CreateTopicsRequest,
@@ -72,8 +75,8 @@ class World:
 
     def __init__(self, folder: Path, **settings: str) -> None:
         given = {key.replace("_", "."): value for key, value in settings.items()}
-        config = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0", **given}
-        self.server = Server(BrokerConfig(config))
+        self.config = BrokerConfig({"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0", **given})
+        self.server = Server(self.config)
         self.clients: list[Client] = []
 
     async def __aenter__(self) -> World:
@@ -123,7 +126,7 @@ def test_clients_see_the_stop(run: Any, tmp_path: Path) -> None:
         async with World(tmp_path) as world:
             client = await world.client()
             await client.ask(ApiVersionsRequest(), 0)
-            world.server._node.broker.connections.close_all()
+            world.server.broker.connections.close_all()
             with suppress(ConnectionResetError):
                 assert await client.reader.read() == b""
 
@@ -191,7 +194,7 @@ def test_a_reader_that_leaves_in_the_middle_of_an_answer(run: Any, tmp_path: Pat
             leaving.writer.write(request_frame(fetch_request([("t", 0, 0)], partition_max_bytes=50_000_000), 12))
             await leaving.reader.readexactly(100_000)
             leaving.writer.transport.abort()
-            broker = world.server._node.broker
+            broker = world.server.broker
             for _ in range(500):
                 if len(broker.connections) == 1:
                     break
@@ -204,13 +207,20 @@ def test_a_reader_that_leaves_in_the_middle_of_an_answer(run: Any, tmp_path: Pat
     run(test())
 
 
-def test_bursts_of_connections_find_room(run: Any, tmp_path: Path) -> None:
+def test_bursts_of_connections_find_room(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each one above the backlog would be late by a second, when its client tries again."""
 
+    bound: list[socket.socket] = []
+
+    def noted(listener: Listener, config: BrokerConfig) -> list[socket.socket]:
+        bound.extend(bind(listener, config))
+        return list(bound)
+
+    monkeypatch.setattr(open_listeners, "bind", noted)
+
     async def test() -> None:
-        async with World(tmp_path) as world:
-            descriptor = next(iter(world.server._listeners._sockets.values()))[0].fileno()
-            with socket.socket(fileno=os.dup(descriptor)) as listening:
+        async with World(tmp_path):
+            with socket.socket(fileno=os.dup(bound[0].fileno())) as listening:
                 info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
             # Of a listening socket Linux tells the backlog in the field tcpi_sacked.
             assert struct.unpack_from("I", info, 28)[0] >= 1000

@@ -25,7 +25,7 @@ from gregor.storage.folders.identity import (
     format_meta_properties,
     format_partition_metadata,
 )
-from gregor.storage.verify.folder import Totals, look_at_folder, verify_folder
+from gregor.storage.verify.folder import Totals, read_folder, verify_folder
 from tests.fuzz.runner import Seed, Target
 from tests.fuzz.storage_targets import FOLDER, TOPIC_ID, good_folder
 from tests.storage.logs import NOW_MS
@@ -157,7 +157,7 @@ def verify(path: str, data: bytes) -> None:
         files.write_atomically(name, content)
     findings: list[str] = []
     totals = Totals()
-    report = look_at_folder(files, DATA_FOLDER, lambda found: findings.append(str(found)))
+    report = read_folder(files, DATA_FOLDER, lambda found: findings.append(str(found)))
     for progress in verify_folder(files, report, lambda found: findings.append(str(found)), totals, records=True):
         assert progress.done_bytes >= 0
     assert totals.partitions == 1

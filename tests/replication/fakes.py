@@ -52,7 +52,9 @@ class CountingLog:
         self.log_end_offset += len(records)
         return SimpleNamespace(first_offset=first, last_offset=self.log_end_offset - 1, from_client=from_client)
 
-    def read(self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool = True) -> Any:
+    def read(
+        self, offset: int, max_bytes: int, upper_offset: int, min_one_batch: bool = True, waits_for_disk: bool = True
+    ) -> Any:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return range(offset, max(offset, min(offset + max_bytes, upper_offset)))

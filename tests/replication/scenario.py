@@ -11,7 +11,7 @@ from gregor.protocol.messages import LeaderAndIsrRequest, StopReplicaRequest, Up
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.protocol.turns import run_all
 from gregor.replication.controller.context import Cluster
-from gregor.replication.controller.decide import decide
+from gregor.replication.controller.decision.decide import decide
 from gregor.replication.controller.events import (
     Action,
     BrokersChanged,

@@ -55,7 +55,7 @@ class Client:
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in self.world.topics]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         try:
-            answer = await self.peer(broker_id).ask(request, 12)
+            answer = await self.peer(broker_id).send(request, 12)
         except PeerError:
             await asyncio.sleep(0.1 * self.rng.random())
             return
@@ -100,7 +100,7 @@ class Producer(Client):
     async def get_id(self) -> None:
         while self.idempotent and self.producer_id < 0:
             try:
-                answer = await self.peer(self.rng.choice(self.world.broker_ids)).ask(
+                answer = await self.peer(self.rng.choice(self.world.broker_ids)).send(
                     InitProducerIdRequest(transactional_id=None), 4
                 )
             except PeerError:
@@ -141,7 +141,7 @@ class Producer(Client):
             broker_id, _ = await self.leader(key)
             sent_s = asyncio.get_running_loop().time()
             try:
-                answer = await self.peer(broker_id).ask(request, PRODUCE_VERSION)
+                answer = await self.peer(broker_id).send(request, PRODUCE_VERSION)
             except PeerError as error:
                 code, answered = str(error), None
             else:
@@ -205,7 +205,7 @@ class Consumer(Client):
             partition_index=self.key[1], current_leader_epoch=epoch, timestamp=LATEST
         )
         topic = ListOffsetsRequest.ListOffsetsTopic(name=self.key[0], partitions=[one])
-        answer = await self.peer(broker_id).ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7)
+        answer = await self.peer(broker_id).send(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7)
         told = answer.topics[0].partitions[0]
         if told.error_code == ErrorCode.NONE:
             if told.offset < self._latest:
@@ -233,7 +233,7 @@ class Consumer(Client):
             rack_id=self._rack,
             topics=[FetchRequest.FetchTopic(topic=self.key[0], topic_id=topic_id, partitions=[one])],
         )
-        answer: FetchResponse = await self.peer(broker_id).ask(request, 15)
+        answer: FetchResponse = await self.peer(broker_id).send(request, 15)
         if answer.error_code or not answer.responses:
             await self.pause()
             return
@@ -279,7 +279,7 @@ class Deleter(Client):
             one = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=key[1], offset=offset)
             topic = DeleteRecordsRequest.DeleteRecordsTopic(name=key[0], partitions=[one])
             try:
-                answer = await self.peer(broker_id).ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+                answer = await self.peer(broker_id).send(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
             except PeerError:
                 await self.pause()
                 continue

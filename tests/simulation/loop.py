@@ -63,6 +63,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.nobodys: Context = copy_context()
         """Of what belongs to no process, and goes on when all of them are dead."""
         self._now_s = 0.0
+        self._steps_now = 0
+        """Since time has passed last."""
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._numbers = count()
@@ -102,17 +104,18 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 self._run_ready()
                 if until():
                     return True
+                next_s = min(self._timers[0][0], end_s) if self._timers else end_s
+                if next_s > self._now_s:
+                    self._now_s, self._steps_now = next_s, 0
                 if not self._timers or self._timers[0][0] > end_s:
-                    self._now_s = end_s
                     return False
-                self._now_s = self._timers[0][0]
                 while self._timers and self._timers[0][0] <= self._now_s:
                     self._ready.append(heapq.heappop(self._timers)[2])
         finally:
             asyncio._set_running_loop(None)
 
     def _run_ready(self) -> None:
-        ready, steps = self._ready, 0
+        ready, steps = self._ready, self._steps_now
         while ready:
             handle = ready.popleft()
             if handle.cancelled():
@@ -130,7 +133,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             steps += 1
             if steps > MAX_STEPS_AT_ONCE:
                 raise Stuck(f"{steps} steps at {self._now_s:.3f} s, the last: {handle!r}")
-        self.steps += steps
+        self.steps += steps - self._steps_now
+        self._steps_now = steps
 
     def dispose(self) -> None:
         """Forget all tasks without a word: those of the dead never end, and nobody waits for the others."""

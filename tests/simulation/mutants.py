@@ -94,11 +94,11 @@ MUTANTS = (
     ),
     mutant(
         "a follower does not cut off what differs",
-        Edit("replication", "_write", "truncate_to_epoch(ANY_1, ANY_2, ANY_3, ANY_4)", "None"),
+        Edit("replication", "_write", "ANY.truncate_to(ANY_1, ANY_2)", "None"),
     ),
     mutant(
         "a follower cuts off one record too few",
-        Edit("replication", "truncate_to_epoch", "max(ANY_PLACE, 0)", "max(ANY_PLACE + 1, 0)"),
+        Edit("replication", "truncation_offset", "max(ANY_PLACE, 0)", "max(ANY_PLACE + 1, 0)"),
     ),
     mutant(
         "a leader does not say where logs differ",
@@ -128,11 +128,11 @@ MUTANTS = (
     ),
     mutant(
         "a restart between two looks goes unnoticed",
-        Edit("replication", "_brokers_now", "registrations[id_][1] != broker.epoch", "False"),
+        Edit("replication", "_brokers_registered", "registrations[id_][1] != broker.epoch", "False"),
     ),
     mutant(
         "a restart while there was no controller goes unnoticed",
-        Edit("replication", "take", "self._pass_over_returned()", "None"),
+        Edit("replication", "_elected", "demote_returned(ANY)", "None"),
     ),
     mutant(
         "proposals of an ISR made on an older one are granted",
@@ -196,7 +196,7 @@ MUTANTS = (
     ),
     mutant(
         "of a high watermark alone no follower is told",
-        Edit("broker", "response", "for place in self._quiet: ANY", "pass"),
+        Edit("broker", "response", "for position in self._quiet: ANY", "pass"),
     ),
     mutant(
         "a deletion is answered before followers have heard of it",
@@ -208,7 +208,7 @@ MUTANTS = (
     ),
     mutant(
         "a follower that lacks what was deleted does not begin anew",
-        Edit("replication", "found_range", "start_offset > log.log_end_offset", "False"),
+        Edit("replication", "reset_to_range", "start_offset > log.log_end_offset", "False"),
     ),
     mutant(
         "the check of a log after a crash overlooks what producers did",
@@ -266,6 +266,40 @@ MUTANTS = (
     mutant(
         "a consumer is sent away from a leader of its own rack",
         Edit("replication", "preferred_read_replica", "racks.get(partition.local_id) == rack", "False"),
+    ),
+    # Replication throttles. The rounding error does no harm where timers are not shorter than it.
+    mutant(
+        "a throttle waits for a part of a byte",
+        Edit("storage", "wait_s", "left_bytes if left_bytes >= 1 else 0.0", "max(0.0, left_bytes)"),
+        Edit("replication", MODULE, "MIN_WAIT_S = ANY", "MIN_WAIT_S = 0.0"),
+    ),
+    mutant(
+        "a throttle never forgets what in-sync replicas moved",
+        Edit("replication", MODULE, "WINDOW_S = ANY", "WINDOW_S = 1e9"),
+    ),
+    mutant(
+        "a leader does not count what it sends of throttled replicas",
+        Edit("broker", "response", "throttle.charge(ANY)", "None"),
+    ),
+    mutant(
+        "a follower does not count what it fetches of throttled replicas",
+        Edit("replication", "_write", "self._throttle.charge(ANY)", "None"),
+    ),
+    mutant(
+        "a leader sends throttled replicas at once",
+        Edit("broker", "_must_wait", "return wait_s > 0", "return False"),
+    ),
+    mutant(
+        "a follower fetches throttled replicas at once",
+        Edit("replication", "_must_wait", "if not wait_s: ANY", "return False"),
+    ),
+    mutant(
+        "settings of a topic do not reach its logs",
+        Edit("broker", "_settings_changed", "partition.log.configure(ANY)", "None"),
+    ),
+    mutant(
+        "a throttled follower does not fetch again",
+        Edit("replication", "_must_wait", "followed.not_before_ms = ANY", "followed.not_before_ms = now_ms + 86400000"),
     ),
 )
 

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
 from typing import Any, cast
 
 from gregor.broker.cluster.controlled_shutdown import controlled_shutdown
@@ -18,6 +18,7 @@ from gregor.broker.fetch.sessions import FetchSessions
 from gregor.broker.jobs.turns import LoopGate
 from gregor.broker.net.advertised_addresses import OwnAddresses
 from gregor.broker.net.responses import encode_response
+from gregor.broker.node.topic_events import TopicEvents
 from gregor.broker.parts import Broker
 from gregor.broker.registry import load_handlers
 from gregor.config.broker import BrokerConfig
@@ -129,6 +130,7 @@ class Node:
             is_alive=self.image.is_alive,
             folder_removed=files.remove_directory,
         )
+        TopicEvents(self.replicas, self.image, self.configs, cast("Any", _NoGroups()))
         self.recovering = RecoveringPartitions(self.replicas, self.logs.is_loading)
         self.local = ControllerRequestHandler(self.replicas, self.image, self.configs, gate, self.recovering.hold_back)
         self.member = Membership(
@@ -294,6 +296,13 @@ class Node:
                         self.files.unlink(path)
                 await self._checkpoint()
             self.logs.report(run_all(self.logs.checkpoints.high_watermarks())())
+
+
+class _NoGroups:
+    """The group coordinator of a broker without groups."""
+
+    def on_topics_deleted(self, _topics: Collection[str]) -> None:
+        return
 
 
 class _ServerEnd:

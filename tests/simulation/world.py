@@ -25,6 +25,7 @@ from tests.simulation.ledger import MIN_IN_SYNC, Ledger, Violated
 from tests.simulation.loop import Process, Stuck, VirtualLoop
 from tests.simulation.network import Network
 from tests.simulation.node import SETTINGS, Node, host_of
+from tests.simulation.throttles import Throttles
 from tests.simulation.virtual_time import virtual, wall_ms
 from tests.simulation.zookeeper import Ensemble
 
@@ -94,6 +95,8 @@ class World:
         self._loading = self.rng("loading")
         self.chaos_s = chaos_s
         self.faults = Faults(self, self.rng("faults"))
+        self.throttles = Throttles(self, self.rng("throttles"))
+        self.settings |= self.throttles.broker_settings
         self._graveyard: list[Node] = []
         self._ids = self.rng("ids")
 
@@ -246,8 +249,13 @@ class World:
             return
         self._start_clients()
         self.faults.begin()
+        self.throttles.begin()
         self._go_on(self.chaos_s)
         self.faults.heal()
+        if self.throttles.is_used and self.throttles.outlasts_faults:
+            self.producing = False
+            self._until("not whole while throttled", self._lacking_throttled, self.throttles.longest_s())
+        self.throttles.lift()
         self._until("not whole again", self.lacking)
         self.producing = False
         self._until("producers do not end", lambda: None if all(task.done() for task in self._producers) else "")
@@ -256,9 +264,13 @@ class World:
         if not self.ledger.violations:
             self.ledger.close()
 
-    def _until(self, otherwise: str, lacking: Callable[[], str | None]) -> None:
-        if not self.ledger.violations and not self._go_on(WHOLE_WITHIN_S, lambda: lacking() is None):
+    def _until(self, otherwise: str, lacking: Callable[[], str | None], more_s: float = 0.0) -> None:
+        if not self.ledger.violations and not self._go_on(WHOLE_WITHIN_S + more_s, lambda: lacking() is None):
             self.ledger.violation(f"{otherwise}: {lacking()}")
+
+    def _lacking_throttled(self) -> str | None:
+        self.throttles.check_progress()
+        return self.lacking()
 
     def _go_on(self, seconds: float, until: Any = lambda: False) -> bool:
         """In pieces, with a look after each."""

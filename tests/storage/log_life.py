@@ -365,8 +365,7 @@ class LogLife(LogModel):
         if synced < self.log.first_segment_offset:
             synced = 0  # what was synced is deleted: nothing that is left needs to be found
         self.trimmed_to = max(self.trimmed_to, self.log.log_start_offset)
-        for content in self.files._contents.values():
-            content.unsyncable = False  # whoever starts a broker on a disk that failed has mended it
+        self.files.mend_syncs()  # a disk that failed is repaired before a broker is started on it
         if machine:
             self.files.crash()
             self.end_may_be = min(synced, self.end_may_be[0]), self.end_may_be[1]

@@ -124,7 +124,7 @@ class LogModel:
         self.manager = self.started()
         log = self.log = self.manager.logs[KEY]
         self.flush = self.move = None
-        self.doomed = self.manager.take_unlinkable()
+        self.doomed = self.manager.pop_unlinkable()
         self.least_start = log.log_start_offset
         if not machine:
             assert self.start_may_be[0] <= log.log_start_offset <= self.start_may_be[1]

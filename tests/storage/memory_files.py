@@ -81,12 +81,14 @@ class MemoryFile:
         if self.holds == 0:
             self._held_content = None
 
-    def read(self, size_bytes: int, position: int) -> bytes:
+    def read(self, size_bytes: int, position: int, waits_for_disk: bool = True) -> bytes:
         self._files.count("read", self.path)
         content = self._content()
         wanted = content.evicted & _pages(size_bytes, position)
-        if wanted and not self._files.waits_for_disk:
+        if wanted and not waits_for_disk:
             raise NotCached(self, size_bytes, position)
+        if wanted:
+            self._files.calls["wait"] += 1
         content.evicted -= wanted
         return bytes(content.data[position : position + size_bytes])
 
@@ -170,7 +172,6 @@ class MemoryFiles:
 
     def __init__(self) -> None:
         self.cache = ContentCache()
-        self.waits_for_disk = True
         self.calls: Counter[str] = Counter()
         """How often each operation was called: write, read, truncate, sync, create, rename, unlink,
         sync_directory, write_atomically."""
@@ -194,6 +195,15 @@ class MemoryFiles:
     def shorten(self, size_bytes: int, after: int = 0) -> None:
         """Lets a write take only so many bytes, once `after` more writes have gone well."""
         self._faults["write", self.calls["write"] + after] = size_bytes
+
+    def refuse_reserve(self, after: int = 0) -> None:
+        """Let a `reserve` find no room, once `after` more have succeeded."""
+        self._faults["reserve", self.calls["reserve"] + after] = 0
+
+    def mend_syncs(self) -> None:
+        """Let files be synced again that an earlier failure has made unsyncable."""
+        for content in self._contents.values():
+            content.unsyncable = False
 
     def break_folder(self, path: str, error: OSError) -> None:
         """Everything below this path fails from now on."""

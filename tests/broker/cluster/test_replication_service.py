@@ -93,6 +93,6 @@ def test_a_truncated_log_is_flushed_on_the_fsync_thread(monkeypatch: pytest.Monk
         await background.close()
 
     asyncio.run(flushing())
-    assert threads == ["fsync_0"] and not log.is_cut
+    assert threads == ["fsync_0"] and not log.is_truncated
     files.crash()
     assert open_log(files).log_end_offset == 1

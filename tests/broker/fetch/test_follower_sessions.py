@@ -75,7 +75,7 @@ class Fetches:
 
     def begin(self, offsets: dict[int, int], max_wait_ms: int = 60_000) -> Any:
         request = self.request(offsets, max_wait_ms)
-        task = self.harness.loop.create_task(self.harness._ask(request, self.version, self.client_id))
+        task = self.harness.loop.create_task(self.harness.answer(request, self.version, self.client_id))
         self.harness.turn()
         self.epoch += 1
         return task

@@ -99,7 +99,7 @@ async def ask_all(harness: Harness, maker: Maker) -> None:
             version = maker.rng.randint(entry.min_version, entry.max_version)
             request = maker.request(entry.key, version)
             try:
-                await asyncio.wait_for(harness._ask(request, version, "tests"), 0.05)
+                await asyncio.wait_for(harness.answer(request, version, "tests"), 0.05)
             except TimeoutError:
                 continue  # it waits for others
             except Exception as error:

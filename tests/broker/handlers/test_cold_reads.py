@@ -163,7 +163,7 @@ def test_a_search_in_a_batch_of_many_records_goes_in_slices(cold: Harness) -> No
     cold.ask(produce_request("many", bytes(build_batch(some, compression=4))), 9)
     request = list_offsets_request(11_999)
     request.topics[0].name = "many"
-    answer, lag = cold.run(loop_lag_during(cold._ask(request, 7, "tests")))
+    answer, lag = cold.run(loop_lag_during(cold.answer(request, 7, "tests")))
     assert told(answer) == [(0, 11_999, 11_999)]
     assert lag.within(), lag
 
@@ -175,7 +175,7 @@ def test_evicted_files_do_not_stall_the_loop(cold: Harness) -> None:
         if name.startswith("fetch"):
             continue  # the harness reads their pieces of files on the loop
         forget(cold)
-        answer, lag = cold.run(loop_lag_during(cold._ask(request_of(), version, "tests")))
+        answer, lag = cold.run(loop_lag_during(cold.answer(request_of(), version, "tests")))
         assert told(answer)[0][0] == 0
         assert lag.within(), (name, str(lag))
     forget(cold)

@@ -168,7 +168,7 @@ def test_a_leader_that_steps_down_meanwhile(harness: Harness, topic: str) -> Non
 def test_the_loop_goes_on_meanwhile(harness: Harness, topic: str, settings: dict[str, str]) -> None:
     harness.create_topic(topic, max_message_bytes="2000000", **settings)
     records = batch(*[(b"key %d" % n, bytes(60)) for n in range(12_000)])
-    answer, lag = harness.run(loop_lag_during(harness._ask(produce_request(topic, records), 9, "tests")))
+    answer, lag = harness.run(loop_lag_during(harness.answer(produce_request(topic, records), 9, "tests")))
     assert one_partition(answer).error_code == 0
     assert lag.within(), lag
 
@@ -202,7 +202,7 @@ def test_what_a_request_has_for_many_partitions_is_appended_in_turns(
     ends = []
 
     async def ask() -> ProduceResponse:
-        asked = asyncio.ensure_future(harness._ask(request, 12, "tests"))
+        asked = asyncio.ensure_future(harness.answer(request, 12, "tests"))
         while not asked.done():
             await asyncio.sleep(0)
             found = [harness.broker.replicas.partitions[topic, index].log_end_offset for index in range(5)]

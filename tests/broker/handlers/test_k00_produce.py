@@ -252,11 +252,12 @@ def test_a_bad_batch_is_refused_on_a_route_that_was_learnt(
 @pytest.mark.parametrize("request_of", [lambda topic: ("absent", batch(b"x")), lambda topic: (topic, b"junk")])
 def test_a_failed_request_with_acks_0_ends_its_connection(harness: Harness, topic: str, request_of: Any) -> None:
     harness.create_topic(topic)
+    before = len(harness.broker.connections)
     wire = Wire(harness)
     wire.send(request_frame(produce_request(*request_of(topic), acks=0), 9))
     assert wire.transport.aborted
     assert not wire.transport.written
-    assert wire.connection not in harness.broker.connections._open
+    assert wire.connection.closed and len(harness.broker.connections) == before
 
 
 def test_messages_say_what_is_wrong_from_version_8(harness: Harness, topic: str) -> None:

@@ -191,13 +191,9 @@ def test_the_broker_has_the_last_word_on_the_size(harness: Harness, topic: str) 
     for _ in range(4):
         harness.produce(topic, bytes(900_000))
     asked = fetch_request([(topic, 0, 0)], max_bytes=2**31 - 1, partition_max_bytes=2**31 - 1)
-    before = harness.config["fetch.max.bytes"]
     assert len(bytes_of(only(harness.ask(asked, 12)))) == 4 * len(batch(bytes(900_000)))
-    harness.config._values["fetch.max.bytes"] = 2_000_000
-    try:
+    with harness.settings(fetch_max_bytes="2000000"):
         assert len(bytes_of(only(harness.ask(asked, 12)))) == 2_000_000
-    finally:
-        harness.config._values["fetch.max.bytes"] = before
 
 
 # -- long polls -------------------------------------------------------------------------------------------------------

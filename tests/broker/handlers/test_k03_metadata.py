@@ -26,10 +26,8 @@ def known(harness: Harness) -> bytes:
 
 @pytest.fixture
 def creation_off(harness: Harness) -> Iterator[None]:
-    values = harness.config._values
-    values["auto.create.topics.enable"] = False
-    yield
-    values["auto.create.topics.enable"] = True
+    with harness.settings(auto_create_topics_enable="false"):
+        yield
 
 
 def ask(harness: Harness, version: int, *names: str, create: bool = False, **fields: Any) -> MetadataResponse:

@@ -66,11 +66,8 @@ def test_a_topic_is_ready_when_answered(harness: Harness, topic: str, version: i
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_minus_one_takes_the_brokers_defaults(harness: Harness, topic: str, version: int) -> None:
-    harness.config._values["num.partitions"] = 4
-    try:
+    with harness.settings(num_partitions="4"):
         (answer,) = create(harness, version, new_topic(topic, -1, -1)).values()
-    finally:
-        harness.config._values["num.partitions"] = 1
     assert answer.error_code == 0
     assert harness.broker.metadata.partition_count(topic) == 4
 

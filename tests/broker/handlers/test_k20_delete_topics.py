@@ -84,11 +84,8 @@ def test_a_topic_named_twice_stays(harness: Harness, topic: str, version: int) -
 @pytest.mark.parametrize("version", VERSIONS)
 def test_where_deletion_is_forbidden(harness: Harness, topic: str, version: int) -> None:
     harness.create_topic(topic)
-    harness.config._values["delete.topic.enable"] = False
-    try:
+    with harness.settings(delete_topic_enable="false"):
         ((_, _, error),) = delete(harness, version, topic)
-    finally:
-        harness.config._values["delete.topic.enable"] = True
     assert error is (ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST)
     assert harness.broker.metadata.topic(topic) is not None
 

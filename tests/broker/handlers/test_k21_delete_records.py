@@ -9,7 +9,6 @@ import pytest
 
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import DeleteRecordsRequest, ListOffsetsRequest
-from gregor.replication.partition.metadata_image import LiveBroker
 from tests.broker.harness import Harness, running
 
 EARLIEST = -2
@@ -96,12 +95,15 @@ def test_partitions_are_answered_one_by_one(harness: Harness, topic: str) -> Non
     }
 
 
-def test_it_waits_until_the_followers_start_there_too(harness: Harness, topic: str) -> None:
+def test_it_waits_until_the_followers_start_there_too(
+    harness: Harness, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     harness.create_topic(topic)
     harness.produce(topic, b"a", b"b")
     partition = harness.broker.replicas.get(topic, 0)
     assert partition is not None
-    harness.broker.metadata.brokers[5] = LiveBroker(5, {}, None)
+    brokers = harness.broker.metadata.brokers
+    monkeypatch.setattr(harness.broker.metadata, "brokers", {**brokers, 5: brokers[0]})
     harness.add_follower(topic)
     partition.update_follower(5, 2, harness.broker.now_ms(), log_start_offset=0)
     asked = harness.begin(request({topic: {0: 1}}), 2, turns=200)

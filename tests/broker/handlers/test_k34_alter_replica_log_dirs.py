@@ -390,8 +390,7 @@ def test_a_limit_holds_moves_back_from_when_it_is_set(two: Two, monkeypatch: pyt
         two.harness.until(lambda: pace.looks > looks + 2, 30)
 
     two.topic(records=60)
-    mover = two.harness.node._mover
-    assert mover is not None
+    mover = two.harness.broker.mover
     monkeypatch.setattr(CopyPlan, "run", noted)
     monkeypatch.setattr(mover, "_pace", pace)
     monkeypatch.setattr(log_mover, "_POLL_EVERY_S", 0.001)

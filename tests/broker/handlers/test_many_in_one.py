@@ -230,7 +230,7 @@ def test_others_get_their_turn(wide: Harness, name: str, monkeypatch: pytest.Mon
 
     async def turns_taken() -> int:
         taken = 0
-        asked = asyncio.ensure_future(wide._ask(request, version, "tests"))
+        asked = asyncio.ensure_future(wide.answer(request, version, "tests"))
         while not asked.done():
             taken += 1
             await asyncio.sleep(0)

@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 
+from gregor.coordinator.group.records import decode_record
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import (
     DeleteTopicsRequest,
     FindCoordinatorRequest,
     ListGroupsRequest,
     OffsetCommitRequest,
+    OffsetCommitValue,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from gregor.protocol.topic_names import GROUP_METADATA_TOPIC
 from tests.broker.harness import Harness
 
 COMMIT_VERSIONS = range(1, 11)
@@ -243,7 +246,7 @@ def test_a_broker_that_does_not_coordinate_the_group(harness: Harness, topic: st
 
 
 def node(harness: Harness, path: str) -> bytes | None:
-    found = harness.run(harness.broker.admin._store.get(path))
+    found = harness.run(harness.node.store.get(path))
     return None if found is None else found[0]
 
 
@@ -289,6 +292,8 @@ def test_version_1_may_name_the_time_of_a_commit(harness: Harness, topic: str) -
         before_ms = harness.broker.now_ms()
         response = harness.ask(OffsetCommitRequest(group_id="v1", topics=[named]), 1)
         assert response.topics[0].partitions[0].error_code == 0
-        shard = harness.broker.groups._runtime.shard(harness.broker.groups.partition_for("v1"))
-        kept_ms = shard.groups["v1"].offsets[topic][0].commit_timestamp_ms
+        stored = harness.records(GROUP_METADATA_TOPIC, partition=harness.broker.groups.partition_for("v1"))[-1]
+        decoded = decode_record(stored.key, stored.value)
+        assert decoded is not None and isinstance(decoded.value, OffsetCommitValue)
+        kept_ms = decoded.value.commit_timestamp
         assert kept_ms == stamp if stamp > 0 else before_ms <= kept_ms <= before_ms + 10_000

@@ -174,7 +174,7 @@ def test_nothing_is_left_of_clients_that_are_gone(tmp_path: Path, caplog: pytest
         server = Server(BrokerConfig({**SETTINGS, "log.dirs": str(tmp_path)}))
         await server.start()
         port = server.info.listeners[0][2]
-        await server._node.broker.admin.create_topics([NewTopic(name, 2) for name in "abc"])
+        await server.broker.admin.create_topics([NewTopic(name, 2) for name in "abc"])
 
         async def visits(seed: int) -> None:
             client = Client(seed)
@@ -184,7 +184,7 @@ def test_nothing_is_left_of_clients_that_are_gone(tmp_path: Path, caplog: pytest
 
         try:
             await asyncio.gather(*(visits(seed) for seed in range(CLIENTS)))
-            await nothing_left(server._node.broker)
+            await nothing_left(server.broker)
         finally:
             await server.stop()
 

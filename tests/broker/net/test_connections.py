@@ -205,13 +205,15 @@ def test_how_often_is_looked(idle_ms: str, sweeps: int, interval_s: float) -> No
     delays: list[float] = []
 
     class Loop:
-        def call_later(self, delay: float, *_: Any) -> Any:
+        def call_later(self, delay: float, sweep: Any, loop: Any) -> Any:
             delays.append(delay)
+            if len(delays) == 1:
+                sweep(loop)
 
-    counted._sweep(Loop())
+    counted.start_sweeping(Loop())  # type: ignore[arg-type]
     ((idle, stalled),) = one.sweeps
     assert (idle, stalled) == (sweeps, max(1, int(10 / interval_s)))
-    assert delays == [pytest.approx(interval_s)]
+    assert delays == [pytest.approx(interval_s)] * 2
 
 
 def test_quiet_connections_go_and_waiting_ones_stay(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ MAP = "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT"
 
 async def set_listeners(world: World, *texts: str) -> None:
     configs = {"listeners": ",".join(texts), "listener.security.protocol.map": MAP}
-    await world.server._node.broker.admin.settings.alter("brokers", "0", replacement(configs if texts else {}))
+    await world.server.broker.admin.settings.alter("brokers", "0", replacement(configs if texts else {}))
 
 
 async def connect(port: int) -> Client:
@@ -42,8 +42,8 @@ async def told_port(client: Client, wanted: int) -> None:
 def test_come_and_go(run: Any, tmp_path: Path) -> None:
     async def test() -> None:
         async with World(tmp_path) as world:
-            (first,) = world.server._config.listeners
-            port = world.server._listeners.ports["PLAINTEXT"]
+            (first,) = world.config.listeners
+            port = world.server.listeners.ports["PLAINTEXT"]
             other = free_port()
             await set_listeners(world, first.text, f"OTHER://127.0.0.1:{other}")
             before, client = await connect(port), await connect(other)
@@ -64,7 +64,7 @@ def test_come_and_go(run: Any, tmp_path: Path) -> None:
 def test_a_listener_moves(run: Any, tmp_path: Path) -> None:
     async def test() -> None:
         async with World(tmp_path) as world:
-            old, new = world.server._listeners.ports["PLAINTEXT"], free_port()
+            old, new = world.server.listeners.ports["PLAINTEXT"], free_port()
             before = await connect(old)
             await set_listeners(world, f"PLAINTEXT://127.0.0.1:{new}")
             after = await connect(new)
@@ -74,7 +74,7 @@ def test_a_listener_moves(run: Any, tmp_path: Path) -> None:
                 await connect(old)
             # To all addresses, on the same port: the old one has to make room first.
             await set_listeners(world, f"PLAINTEXT://0.0.0.0:{new}")
-            assert ("PLAINTEXT", "0.0.0.0", new) in world.server._listeners.bound
+            assert ("PLAINTEXT", "0.0.0.0", new) in world.server.listeners.bound
             for one in (before, after):
                 one.writer.close()
 
@@ -84,13 +84,13 @@ def test_a_listener_moves(run: Any, tmp_path: Path) -> None:
 def test_an_address_in_use_is_refused(run: Any, tmp_path: Path) -> None:
     async def test() -> None:
         async with World(tmp_path / "a") as taken, World(tmp_path / "b") as world:
-            port = taken.server._listeners.ports["PLAINTEXT"]
-            before = world.server._listeners.ports
+            port = taken.server.listeners.ports["PLAINTEXT"]
+            before = world.server.listeners.ports
             with pytest.raises(KafkaError) as error:
                 await set_listeners(world, f"PLAINTEXT://127.0.0.1:{port}")
             assert error.value.code is ErrorCode.INVALID_REQUEST
             assert "cannot be bound" in str(error.value)
-            assert world.server._listeners.ports == before
+            assert world.server.listeners.ports == before
 
     run(test())
 
@@ -111,16 +111,16 @@ def test_they_are_open_after_a_restart(run: Any, tmp_path: Path) -> None:
 def test_the_file_names_an_address_in_use(run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with World(tmp_path / "a") as taken, World(tmp_path / "b") as world:
-            port, busy = world.server._listeners.ports["PLAINTEXT"], taken.server._listeners.ports["PLAINTEXT"]
-            config, file = world.server._config, tmp_path / "server.properties"
+            port, busy = world.server.listeners.ports["PLAINTEXT"], taken.server.listeners.ports["PLAINTEXT"]
+            config, file = world.config, tmp_path / "server.properties"
             config.path = str(file)
             file.write_text(f"log.dirs={tmp_path}/b\nlisteners=PLAINTEXT://127.0.0.1:{busy}\nmessage.max.bytes=5000\n")
             await world.server.reload()
             assert "is ignored: PLAINTEXT" in caplog.text and "cannot be bound" in caplog.text
-            assert (world.server._listeners.ports, config["message.max.bytes"]) == ({"PLAINTEXT": port}, 5000)
+            assert (world.server.listeners.ports, config["message.max.bytes"]) == ({"PLAINTEXT": port}, 5000)
             file.write_text(f"log.dirs={tmp_path}/b\nlisteners=PLAINTEXT://127.0.0.1:{free_port()}\n")
             await world.server.reload()
-            moved = world.server._listeners.ports["PLAINTEXT"]
+            moved = world.server.listeners.ports["PLAINTEXT"]
             assert moved not in (port, busy)
             client = await connect(moved)
             await told_port(client, moved)
@@ -140,35 +140,36 @@ def test_a_stored_address_in_use_is_left_aside_until_it_is_free(
             await set_listeners(world, f"PLAINTEXT://127.0.0.1:{busy}")
         with socket.create_server(("127.0.0.1", busy)):
             async with World(tmp_path) as world:
-                port = world.server._listeners.ports["PLAINTEXT"]
+                port = world.server.listeners.ports["PLAINTEXT"]
                 assert port != busy
                 assert "--delete-config listeners" in caplog.text
                 client = await connect(port)
                 await told_port(client, port)
                 # Another change makes it try again, in vain; clients are still told where they are.
                 caplog.clear()
-                settings = world.server._node.broker.admin.settings
+                settings = world.server.broker.admin.settings
                 await settings.alter("brokers", "", replacement({"log.segment.bytes": "2000000"}))
                 assert "--delete-config listeners" in caplog.text
                 await told_port(client, port)
                 client.writer.close()
         async with World(tmp_path) as world:
-            assert world.server._listeners.ports == {"PLAINTEXT": busy}
+            assert world.server.listeners.ports == {"PLAINTEXT": busy}
 
     run(test())
 
 
-def test_a_stored_address_is_taken_once_it_is_free(run: Any, tmp_path: Path) -> None:
+def test_stored_address_is_bound_once_it_is_free(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gregor.broker.net.open_listeners._TRY_AGAIN_S", 0.05)
+
     async def test() -> None:
         busy = free_port()
         async with World(tmp_path) as world:
-            await set_listeners(world, world.server._config.listeners[0].text, f"OTHER://127.0.0.1:{busy}")
+            await set_listeners(world, world.config.listeners[0].text, f"OTHER://127.0.0.1:{busy}")
         with socket.create_server(("127.0.0.1", busy)) as squatter:
             async with World(tmp_path) as world:
-                listeners = world.server._listeners
+                listeners = world.server.listeners
                 assert set(listeners.ports) == {"PLAINTEXT"}
                 squatter.close()
-                listeners._try_again()
                 for _ in range(3000):
                     if "OTHER" in listeners.ports:
                         break
@@ -188,7 +189,7 @@ def test_an_address_of_the_file_that_is_not_wanted_any_more_may_be_anothers(run:
             await set_listeners(world, f"PLAINTEXT://127.0.0.1:{port}")
         with socket.create_server(("127.0.0.1", before)):
             async with World(tmp_path, **settings) as world:
-                assert world.server._listeners.ports == {"PLAINTEXT": port}
+                assert world.server.listeners.ports == {"PLAINTEXT": port}
                 client = await connect(port)
                 await told_port(client, port)
                 client.writer.close()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gregor.config.listeners import Listener
 from gregor.protocol.turns import run_all
 from gregor.replication.controller.context import Cluster
-from gregor.replication.controller.decide import decide
+from gregor.replication.controller.decision.decide import decide
 from gregor.replication.controller.events import BrokersChanged, Send, Write
 from gregor.replication.controller.reassignment import is_moving, target_of
 from gregor.replication.controller.requests import SECURITY_PROTOCOL_IDS

@@ -7,7 +7,7 @@ import pytest
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller.context import Cluster, LiveBroker, Partition, Topic
-from gregor.replication.controller.decide import decide
+from gregor.replication.controller.decision.decide import decide
 from gregor.replication.controller.elect_leaders import election_refusal, election_result
 from gregor.replication.controller.events import PreferredElection, UncleanElection
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState, ReplicaAssignment

@@ -17,7 +17,7 @@ from gregor.replication.channels import senders as controller_senders
 from gregor.replication.controller import loop as controller_loop
 from gregor.replication.controller import writes as controller_writes
 from gregor.replication.controller.answers import ControllerAnswers
-from gregor.replication.controller.decide import decide
+from gregor.replication.controller.decision.decide import decide
 from gregor.replication.controller.loop import ControllerLoop
 from gregor.replication.controller.reader import ControllerReader
 from gregor.replication.store import nodes

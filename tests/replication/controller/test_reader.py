@@ -8,7 +8,7 @@ from typing import Any
 from gregor.broker.jobs.turns import LoopGate
 from gregor.config.listeners import Listener
 from gregor.replication.controller.context import Cluster, LiveBroker, Partition, Topic
-from gregor.replication.controller.decide import decide
+from gregor.replication.controller.decision.decide import decide
 from gregor.replication.controller.events import Elected
 from gregor.replication.controller.reader import ControllerReader
 from gregor.replication.store import nodes

@@ -300,7 +300,10 @@ async def test_where_the_controller_cannot_be_asked_the_node_is_written(
 
 
 @on_loop
-async def test_a_write_whose_answer_was_lost_is_found_done_another_is_not(tmp_path: Path) -> None:
+async def test_a_write_whose_answer_was_lost_is_found_done_another_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isr_changes, "NOTICE_DELAY_S", 0.001)
     async with subject(tmp_path) as it:
         it.controller.versions = None
         await make_state(it, nodes.PartitionState(0, 3, (0, 1), 2), 7)
@@ -310,7 +313,7 @@ async def test_a_write_whose_answer_was_lost_is_found_done_another_is_not(tmp_pa
         assert (partition.isr, partition.partition_epoch) == ([0, 1], 7)
         await it.store.set(nodes.state_path("t", 0), nodes.encode_state(nodes.PartitionState(1, 4, (1,), 2)))
         propose(it, partition, 0)
-        await it.until(lambda: not it.changes._pending)
+        await it.until(lambda: not it.tasks)
         # The controller says more soon.
         assert (partition.isr, partition.in_sync.proposed_isr) == ([0, 1], [0])
 

@@ -29,11 +29,11 @@ class Configs:
         return None
 
 
-def subject() -> tuple[ControllerRequestHandler, ReplicaManager, Configs]:
+def subject(image: MetadataImage | None = None) -> tuple[ControllerRequestHandler, ReplicaManager, Any]:
     logs: Any = CountingLogs()
     configs: Any = Configs()
     replicas = ReplicaManager(0, logs, configs.log_config, HandClock())
-    broker = ControllerRequestHandler(replicas, MetadataImage(), configs, LoopGate())
+    broker = ControllerRequestHandler(replicas, image or MetadataImage(), configs, LoopGate())
     broker.registered(10)
     return broker, replicas, configs
 
@@ -50,8 +50,8 @@ def leader_and_isr(broker_epoch: int, partitions: int = 1) -> LeaderAndIsrReques
 @on_loop
 async def test_what_is_said_before_the_registration_waits_for_it() -> None:
     """A broker that comes back quickly is spoken to as the one that it was, while its old registration stands."""
-    broker, replicas, _ = subject()
-    fresh = ControllerRequestHandler(replicas, MetadataImage(), broker._configs, LoopGate())
+    _, replicas, configs = subject()
+    fresh = ControllerRequestHandler(replicas, MetadataImage(), configs, LoopGate())
     requests = [leader_and_isr(9), leader_and_isr(10)]
     answers = [asyncio.ensure_future(fresh.handle(request)) for request in requests]
     await asyncio.sleep(0)
@@ -80,7 +80,8 @@ async def test_only_this_life_of_the_broker_obeys(broker_epoch: int, refused: bo
 
 @on_loop
 async def test_what_comes_late_on_a_connection_that_the_controller_has_given_up_is_refused() -> None:
-    broker, _, _ = subject()
+    image = MetadataImage()
+    broker, _, _ = subject(image)
 
     async def told(controller_epoch: int, connection_number: int, in_sync: int) -> int:
         state = UpdateMetadataRequest.UpdateMetadataPartitionState(isr=[in_sync])
@@ -90,7 +91,7 @@ async def test_what_comes_late_on_a_connection_that_the_controller_has_given_up_
         return code
 
     def known() -> list[int]:
-        found = broker._image.partition("t", 0)
+        found = image.partition("t", 0)
         return [] if found is None else found.isr
 
     assert await told(1, 5, 0) == ErrorCode.NONE

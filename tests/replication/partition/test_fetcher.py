@@ -13,8 +13,8 @@ from gregor.protocol.ids import ZERO_UUID
 from gregor.protocol.messages import FetchRequest, FetchResponse
 from gregor.protocol.turns import run_all
 from gregor.replication.partition.delete_records import delete_records_before
-from gregor.replication.partition.divergence import truncate_to_epoch
 from gregor.replication.partition.fetcher import Fetcher, FetcherSettings
+from gregor.replication.partition.offset_lookup import truncation_offset
 from gregor.replication.partition.throttle import ReplicaThrottle
 from tests.replication.replicas import NOW, TOPIC_ID, Replica, answer, exchange, pair, state, sync
 from tests.storage.logs import batch, log_config
@@ -173,7 +173,7 @@ def test_nothing_is_asked_for_behind_a_cut_that_is_not_on_the_disk() -> None:
     assert follower.fetcher.wait_ms(NOW) is None
     assert follower.fetcher.truncated_logs() == [follower.log]
     follower.log.flush()
-    assert not follower.log.is_cut
+    assert not follower.log.is_truncated
     follower.fetcher.synced(follower.log)
     assert follower.fetcher.wait_ms(NOW) == 0
     (topic,) = follower.fetcher.request(NOW, 5).topics
@@ -191,7 +191,7 @@ def test_a_place_outside_the_leaders_log(start: int, end: int, expected: tuple[i
     )
     assert run_all(follower.fetcher.complete(outside, NOW)) == [("orders", 0)]
     assert follower.fetcher.wait_ms(NOW) == 20
-    follower.fetcher.found_range(("orders", 0), 0, start, end, NOW)
+    follower.fetcher.reset_to_range(("orders", 0), 0, start, end, NOW)
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == expected
     sync(follower)
     assert follower.fetcher.wait_ms(NOW) == 0
@@ -208,7 +208,7 @@ def test_who_is_outside_again_and_again_asks_less_often() -> None:
         follower.fetcher.failed(NOW)
         follower.fetcher.request(NOW + 1000, 5)
         run_all(follower.fetcher.complete(outside, NOW))
-        follower.fetcher.found_range(("orders", 0), 0, 0, 50, NOW)
+        follower.fetcher.reset_to_range(("orders", 0), 0, 0, 50, NOW)
         assert follower.fetcher.wait_ms(NOW) == wait_ms
 
 
@@ -220,7 +220,7 @@ def test_a_leaders_log_that_starts_within_a_batch() -> None:
     delete_records_before(leader.partition, 13)
     follower.follow(0, 0, [0], [0, 1], 0)
     assert exchange(follower, leader) == [("orders", 0)]
-    follower.fetcher.found_range(("orders", 0), 0, 13, 20, NOW)
+    follower.fetcher.reset_to_range(("orders", 0), 0, 13, 20, NOW)
     assert follower.log.log_end_offset == 13
     for _ in range(2):
         exchange(follower, leader)
@@ -232,7 +232,7 @@ def test_a_leader_that_cannot_tell_where_an_epoch_ends() -> None:
     leader, follower = pair(5)
     while follower.log.high_watermark < 5:
         exchange(follower, leader)
-    truncate_to_epoch(follower.log, 0, -1, NOW)
+    follower.log.truncate_to(truncation_offset(follower.log, 0, -1), NOW)
     assert follower.log.log_end_offset == 5
 
 
@@ -271,8 +271,7 @@ def test_a_clock_that_is_set_back_makes_no_wait_longer() -> None:
     run_all(follower.fetcher.complete(refused, NOW))
     earlier = NOW - 3_600_000
     assert follower.fetcher.wait_ms(earlier) == 0
-    follower.fetcher.request(earlier, 5)
-    assert not follower.fetcher._waiting
+    assert not follower.fetcher.request(earlier, 5).forgotten_topics_data, "it is fetched again"
     run_all(follower.fetcher.complete(FetchResponse(error_code=ErrorCode.UNSUPPORTED_VERSION), NOW))
     assert follower.fetcher.wait_ms(NOW) == 1000
     assert follower.fetcher.wait_ms(earlier) == 0
@@ -363,7 +362,7 @@ def test_whatever_happens_committed_records_stay(seed: int) -> None:
             else:
                 for key in run_all(follower.fetcher.complete(said, NOW)):
                     log = leader.log
-                    follower.fetcher.found_range(key, epoch, log.log_start_offset, log.log_end_offset, NOW)
+                    follower.fetcher.reset_to_range(key, epoch, log.log_start_offset, log.log_end_offset, NOW)
             wanted = leader.partition.in_sync.isr_to_expand(follower.broker_id, leader.partition.high_watermark)
             if wanted is not None:
                 partition_epoch += 1
@@ -398,7 +397,7 @@ def followed_by(fetcher: Fetcher, count: int) -> list[Replica]:
 
 
 def test_many_partitions_are_told_of_by_and_by_as_long_as_there_is_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gregor.replication.partition.fetcher.MAX_NEWS", 2)
+    monkeypatch.setattr("gregor.replication.partition.fetcher.MAX_CHANGES", 2)
     fetcher = Fetcher(FetcherSettings(1))
     followed_by(fetcher, 5)
     asked = []
@@ -419,7 +418,7 @@ def test_what_was_told_of_a_partition_that_was_not_asked_for_is_told_again(
     why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The leader had not heard yet that nobody asks: of a partition at rest it would tell no more."""
-    monkeypatch.setattr("gregor.replication.partition.fetcher.MAX_NEWS", 1)
+    monkeypatch.setattr("gregor.replication.partition.fetcher.MAX_CHANGES", 1)
     fetcher = Fetcher(FetcherSettings(1, backoff_ms=1000))
     replicas = followed_by(fetcher, 2)
     late = replicas[1].partition

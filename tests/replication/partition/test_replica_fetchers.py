@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,8 +22,16 @@ from gregor.protocol.turns import run_all
 from gregor.replication.partition.fetcher import FetcherSettings
 from gregor.replication.partition.metadata_image import Endpoint, LiveBroker, MetadataImage
 from gregor.replication.partition.partition import Partition
-from gregor.replication.partition.replica_fetchers import Followers, FollowerSettings, _Link, fetcher_id
+from gregor.replication.partition.replica_fetchers import (
+    MIN_BETWEEN_DROPS_S,
+    Followers,
+    FollowerSettings,
+    LeaderLink,
+    OutstandingFetch,
+    fetcher_id,
+)
 from gregor.replication.partition.replica_manager import ReplicaManager
+from gregor.replication.partition.truncation import TruncatedLogs
 from gregor.storage.folders.manager import LogManager
 from gregor.storage.fs.files import OsFiles
 from gregor.storage.log.log import Log
@@ -111,7 +118,7 @@ class Follower:
             FetcherSettings(FOLLOWER, backoff_ms=50, wait_max_ms=wait_max_ms), "PLAINTEXT", 60_000, -1
         )
         self.followers = Followers(
-            settings, self.replicas, self.image, now_ms, lambda: 5, flush, nothing, LoopGate(), fetchers
+            settings, self.replicas, self.image, now_ms, lambda: 5, TruncatedLogs(flush, nothing), LoopGate(), fetchers
         )
         self.leader = leader
         self.partition_epoch = 0
@@ -182,7 +189,7 @@ async def test_what_is_written_is_here_and_committed(tmp_path: Path) -> None:
         await until(lambda: same(leader, follower, "orders", 1))
         # How far it is committed comes with the next answer, at the latest when its wait is over.
         await until(lambda: follower.partition("orders", 1).high_watermark == 3)
-        assert [len(link.fetcher) for link in follower.followers._links.values()] == [3]
+        assert list(follower.followers.partition_counts().values()) == [3]
 
 
 @on_loop
@@ -194,12 +201,12 @@ async def test_one_connection_for_each_fetcher_and_none_for_nobody(tmp_path: Pat
             follower.follow("orders", index)
             leader.append("orders", b"a", index=index)
         await until(lambda: all(same(leader, follower, "orders", index) for index in range(4)))
-        links = follower.followers._links
-        assert sorted((place, len(link.fetcher)) for place, link in links.items()) == [((0, 0), 2), ((0, 1), 2)]
+        counts = follower.followers.partition_counts
+        assert counts() == {(0, 0): 2, (0, 1): 2}
         follower.followers.resize(1)
         leader.append("orders", b"b", index=3)
         await until(lambda: same(leader, follower, "orders", 3))
-        await until(lambda: list(links) == [(0, 0)])
+        await until(lambda: list(counts()) == [(0, 0)])
         stop = StopReplicaRequest(
             controller_epoch=1,
             topic_states=[
@@ -212,7 +219,7 @@ async def test_one_connection_for_each_fetcher_and_none_for_nobody(tmp_path: Pat
             ],
         )
         run_all(follower.replicas.stop(stop))
-        await until(lambda: not links)
+        await until(lambda: not counts())
 
 
 @on_loop
@@ -245,15 +252,15 @@ async def test_who_comes_later_does_not_wait_for_an_answer_about_others(tmp_path
 
 
 @pytest.mark.parametrize("is_answering", [False, True])
-def test_who_comes_later_does_not_drop_what_is_being_received(is_answering: bool) -> None:
-    closed: list[bool] = []
-    link: Any = object.__new__(_Link)
-    link._sent_s, link._kicked_s = 5.0, -math.inf
-    link._peer = SimpleNamespace(is_answering=is_answering, close=lambda: closed.append(True))
-    link._fetch_anew(4.0)
-    assert closed == [], "that question has been answered"
-    link._fetch_anew(5.0)
-    assert closed == [] if is_answering else [True]
+def test_a_new_partition_does_not_drop_a_response_that_is_being_received(is_answering: bool) -> None:
+    fetch = OutstandingFetch()
+    fetch.sent_s = 5.0
+    assert not fetch.drop(4.0, is_answering, 5.01), "the response to that request has been received"
+    assert fetch.drop(5.0, is_answering, 5.01) is not is_answering
+    fetch.sent_s = 5.02
+    if not is_answering:
+        assert not fetch.drop(5.02, False, 5.01 + MIN_BETWEEN_DROPS_S), "requests would never be answered"
+    assert fetch.drop(5.02, False, 5.02 + MIN_BETWEEN_DROPS_S)
 
 
 @on_loop
@@ -296,19 +303,25 @@ def test_a_link_ends_though_there_was_news_just_then(turns: int) -> None:
     """As when a broker that stops is told a role just before its followers end."""
 
     async def end() -> None:
-        link: Any = object.__new__(_Link)
-        link._changed = asyncio.Event()
-        link._followers = SimpleNamespace(lost=lambda _: False, clock_ms=lambda: 0)
-        link.fetcher = SimpleNamespace(truncated_logs=list, wait_ms=lambda _: 60_000)
-        link._address, link._peer, link._kick = lambda: ("leader", 9092), None, None
-        link._task = asyncio.create_task(link._run())
+        image = MetadataImage()
+        image.brokers = {0: LiveBroker(0, {"PLAINTEXT": Endpoint("leader", 9092, 0)}, None)}
+        followers: Any = SimpleNamespace(
+            settings=FollowerSettings(FetcherSettings(FOLLOWER), "PLAINTEXT", 60_000, -1),
+            throttle=None,
+            image=image,
+            release=lambda _: False,
+            clock_ms=lambda: 0,
+        )
+        link = LeaderLink(followers, 0, 0)
+        fetcher: Any = SimpleNamespace(truncated_logs=list, wait_ms=lambda _: 60_000)
+        link.fetcher = fetcher
         for _ in range(2):
             await asyncio.sleep(0)
-        link._changed.set()
+        link.check_address()
         for _ in range(turns):
             await asyncio.sleep(0)
         closing = asyncio.create_task(link.close())
         await asyncio.wait([closing], timeout=30)
-        assert closing.done(), "it waits for ever"
+        assert closing.done(), "it does not end"
 
     asyncio.run(end())

@@ -24,7 +24,8 @@ class Subject:
         self.removed: list[str] = []
         logs: Any = self.logs
         config: Any = None
-        self.manager = ReplicaManager(0, logs, lambda topic: config, HandClock(), folder_removed=self.removed.append)
+        self.clock = HandClock()
+        self.manager = ReplicaManager(0, logs, lambda topic: config, self.clock, folder_removed=self.removed.append)
         self.leadership: list[tuple[list[int], list[int]]] = []
         self.manager.on_leadership.append(
             lambda leaders, followers: self.leadership.append(
@@ -148,7 +149,7 @@ def test_what_is_set_aside_for_want_of_room_follows_again_afterwards(subject: Su
 
 
 def test_what_was_refused_lately_is_awaited_by_who_leads_from_now_on(subject: Subject) -> None:
-    clock: Any = subject.manager._clock_ms
+    clock = subject.clock
     subject.manager.note_refused(("t", 0), 7, 1, 0)  # no log: nothing is noted for names that anybody may make up
     subject.lead(1)
     partition = subject.manager.get("t", 0)
@@ -170,7 +171,7 @@ def test_what_was_refused_lately_is_awaited_by_who_leads_from_now_on(subject: Su
 
 
 def test_clients_of_a_new_leader_wrote_to_another_one_before(subject: Subject) -> None:
-    clock: Any = subject.manager._clock_ms
+    clock = subject.clock
     subject.lead(0, epoch=0)
     partition = subject.manager.get("t", 0)
     assert partition is not None

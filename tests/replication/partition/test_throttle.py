@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gregor.config.definitions import LONG_MAX
-from gregor.replication.partition.throttle import ReplicaThrottle
+from gregor.replication.partition.throttle import MIN_WAIT_S, WINDOW_S, ReplicaThrottle
 
 
 class Clock:
@@ -37,3 +37,36 @@ def test_what_was_taken_is_waited_for_at_the_rate_of_now() -> None:
     assert throttle.wait_s() == 2
     rate = LONG_MAX
     assert throttle.wait_s() == 0
+
+
+def test_bytes_of_the_last_window_alone_delay_a_fetch() -> None:
+    clock = Clock()
+    throttle = ReplicaThrottle(1, lambda: 1000, clock)
+    for _ in range(3600):  # replicas in sync, which move ten times the rate for an hour
+        throttle.charge(10_000)
+        clock.now_s += 1
+    assert 9 < throttle.wait_s() <= WINDOW_S
+    clock.now_s += WINDOW_S
+    assert throttle.wait_s() == 0
+
+
+def test_an_hour_without_a_fetch_pays_for_what_came_before_it() -> None:
+    clock = Clock()
+    throttle = ReplicaThrottle(1, lambda: 1000, clock)
+    for _ in range(3600):
+        throttle.charge(10_000)
+    clock.now_s = 3600
+    assert throttle.wait_s() == 0
+
+
+def test_a_fetch_after_each_wait_finds_room_at_any_rate() -> None:
+    for rate in (1, 7, 300, 1000, 10**9, 10**15):
+        clock = Clock()
+        clock.now_s = 1_000_000.1
+        throttle = ReplicaThrottle(1, lambda rate=rate: rate, clock)  # type: ignore[misc]
+        for size_bytes in (1, 333, 1_048_576):
+            throttle.charge(size_bytes)
+            wait_s = throttle.wait_s()
+            assert MIN_WAIT_S <= wait_s <= WINDOW_S
+            clock.now_s += wait_s
+            assert throttle.wait_s() == 0

@@ -30,9 +30,14 @@ async def withdraw() -> None:
     """There are no recovery points."""
 
 
-async def drained(truncated_logs: TruncatedLogs) -> None:
-    while truncated_logs._task is not None:
-        await truncated_logs._task
+def other_tasks() -> set[asyncio.Task[Any]]:
+    return asyncio.all_tasks() - {task for task in (asyncio.current_task(),) if task is not None}
+
+
+async def drained() -> None:
+    while others := other_tasks():
+        for task in others:
+            await task
 
 
 @on_loop
@@ -43,23 +48,23 @@ async def test_each_is_synced_once_and_all_who_wait_are_told() -> None:
     truncated_logs = TruncatedLogs(flush, withdraw)
 
     def first(log: Log) -> None:
-        told.append(("first", log.directory, log.is_cut))
+        told.append(("first", log.directory, log.is_truncated))
 
     def second(log: Log) -> None:
-        told.append(("second", log.directory, log.is_cut))
+        told.append(("second", log.directory, log.is_truncated))
 
     syncs = files.calls["sync"]
     for log in logs:
         truncated_logs.sync(log, first)
         truncated_logs.sync(log, first)
     truncated_logs.sync(logs[0], second)
-    await drained(truncated_logs)
+    await drained()
     assert told == [("first", "/logs/t-0", False), ("second", "/logs/t-0", False)] + [
         ("first", f"/logs/t-{index}", False) for index in (1, 2)
     ]
     assert files.calls["sync"] - syncs == 3 * 3  # log and both indexes of each
     truncated_logs.sync(logs[0], second)  # nothing to do
-    await drained(truncated_logs)
+    await drained()
     assert told[-1] == ("second", "/logs/t-0", False)
     files.crash()
     assert [open_log(files, log.directory).log_end_offset for log in logs] == [1, 1, 1]
@@ -74,9 +79,9 @@ async def test_who_waits_for_a_disk_that_fails_is_told_too() -> None:
     truncated_logs = TruncatedLogs(flush, withdraw)
     truncated_logs.sync(log, told.append)
     truncated_logs.sync(other, told.append)
-    await drained(truncated_logs)
+    await drained()
     assert told == [log, other]
-    assert log.offline and not other.is_cut
+    assert log.offline and not other.is_truncated
 
 
 @on_loop
@@ -89,8 +94,8 @@ async def test_the_end_waits_for_no_more_than_is_under_way() -> None:
         truncated_logs.sync(log, told.append)
     await asyncio.sleep(0)
     await truncated_logs.close()
-    assert [log.is_cut for log in logs] == [False, True]
-    assert told == [] and truncated_logs._task is None
+    assert [log.is_truncated for log in logs] == [False, True]
+    assert told == [] and not other_tasks()
     await truncated_logs.close()
 
 
@@ -100,13 +105,13 @@ async def test_nobody_goes_on_before_recovery_points_are_withdrawn() -> None:
     log = cut_log(MemoryFiles())
 
     async def withdrawn() -> None:
-        assert not log.is_cut and not told
+        assert not log.is_truncated and not told
         await asyncio.sleep(0)
         told.append("withdrawn")
 
     truncated_logs = TruncatedLogs(flush, withdrawn)
     truncated_logs.sync(log, told.append)
-    await drained(truncated_logs)
+    await drained()
     assert told == ["withdrawn", log]
 
 
@@ -120,6 +125,6 @@ async def test_what_is_cut_again_meanwhile_is_synced_again() -> None:
             log.truncate_to(0)
 
     truncated_logs = TruncatedLogs(flush, cut_again)
-    truncated_logs.sync(log, lambda log: told.append((log.is_cut, log.log_end_offset)))
-    await drained(truncated_logs)
+    truncated_logs.sync(log, lambda log: told.append((log.is_truncated, log.log_end_offset)))
+    await drained()
     assert told == [(False, 0)]

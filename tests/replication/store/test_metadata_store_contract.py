@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from kazoo.protocol.connection import _CONNECTION_DROP
 
 from gregor.broker.jobs.turns import LoopGate
 from gregor.replication.store.embedded import FILE_NAME, EmbeddedStore
@@ -31,6 +31,7 @@ from gregor.replication.store.metadata_store import (
 from gregor.replication.store.zookeeper import Settings, ZooKeeperStore
 from tests.replication.fakes import on_loop
 from tests.support.zookeeper import ZooKeeperProcess
+from tests.support.zookeeper_proxy import ZooKeeperProxy
 
 
 class Harness(Protocol):
@@ -42,52 +43,63 @@ class Harness(Protocol):
         """End a session as the death of its process does."""
 
 
+class KilledStore(EmbeddedStore):
+    async def kill(self) -> None:
+        """Close the file without the end of the session: ephemeral nodes stay in it, as after kill -9."""
+        assert self._ended is not None
+        self._jobs.put(None)
+        await self._ended
+
+
 class EmbeddedHarness:
     def __init__(self, folder: Path) -> None:
         self._path = str(folder / FILE_NAME)
 
     async def open(self) -> MetadataStore:
-        store = EmbeddedStore(self._path)
+        store = KilledStore(self._path)
         await store.start()
         return store
 
     async def kill(self, store: MetadataStore) -> None:
-        assert isinstance(store, EmbeddedStore)
-        # The file is closed without the farewell: ephemeral nodes stay in it, as after kill -9.
-        assert store._ended is not None
-        store._jobs.put(None)
-        await store._ended
+        assert isinstance(store, KilledStore)
+        await store.kill()
 
 
 class ZooKeeperHarness:
     """Each tree is a chroot of its own on one server."""
 
-    def __init__(self, connect: str) -> None:
-        self._settings = Settings(connect, session_timeout_ms=1000)
+    def __init__(self, server: ZooKeeperProcess) -> None:
+        self._server = server
+        self._chroot = uuid.uuid4().hex
+        self._proxies: dict[MetadataStore, ZooKeeperProxy] = {}
 
     async def open(self) -> MetadataStore:
-        store = ZooKeeperStore(self._settings)
+        proxy = ZooKeeperProxy(self._server.port)
+        store = ZooKeeperStore(Settings(f"{proxy.connect}/{self._chroot}", session_timeout_ms=1000))
+        self._proxies[store] = proxy
         await store.start()
         return store
 
     async def kill(self, store: MetadataStore) -> None:
-        assert isinstance(store, ZooKeeperStore)
-        client = store._kazoo
-        # The connection goes without a farewell: the server waits for the session to time out.
-        client._stopped.set()
-        client._queue.append((_CONNECTION_DROP, None))
-        client._connection._write_sock.send(b"\0")
-        await asyncio.to_thread(client._connection.stop, 10)
-        client.close()
+        # The connection goes without the end of the session: the server waits for that to time out.
+        await asyncio.to_thread(self._proxies[store].close)
+        await store.close()
         await asyncio.sleep(2.5)
+
+    def close(self) -> None:
+        for proxy in self._proxies.values():
+            proxy.close()
 
 
 @pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=[pytest.mark.jvm, pytest.mark.slow])])
-def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Harness:
+def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     if request.param == "embedded":
-        return EmbeddedHarness(tmp_path)
+        yield EmbeddedHarness(tmp_path)
+        return
     server: ZooKeeperProcess = request.getfixturevalue("zookeeper")
-    return ZooKeeperHarness(f"{server.connect}/{uuid.uuid4().hex}")
+    harness = ZooKeeperHarness(server)
+    yield harness
+    harness.close()
 
 
 @on_loop

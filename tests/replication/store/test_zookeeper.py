@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.protocol.connection import _CONNECTION_DROP
 from kazoo.security import make_acl
 
 from gregor.replication.store.metadata_store import (
@@ -33,18 +33,41 @@ from gregor.replication.store.zookeeper_multi_read import MultiRead
 from tests.replication.fakes import on_loop
 from tests.support.processes import free_port
 from tests.support.zookeeper import ZooKeeperProcess
+from tests.support.zookeeper_proxy import ZooKeeperProxy
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
 
+class ProxiedStore(ZooKeeperStore):
+    """A store behind a network that can fail."""
+
+    def __init__(self, proxy: ZooKeeperProxy, chroot: str, session_timeout_ms: int) -> None:
+        super().__init__(Settings(f"{proxy.connect}/{chroot}", session_timeout_ms))
+        self.proxy = proxy
+        self.chroot = f"/{chroot}"
+
+
 @asynccontextmanager
-async def opened(server: ZooKeeperProcess, session_timeout_ms: int = 4000) -> AsyncIterator[ZooKeeperStore]:
-    store = ZooKeeperStore(Settings(f"{server.connect}/{uuid.uuid4().hex}", session_timeout_ms))
-    await store.start()
+async def opened(server: ZooKeeperProcess, session_timeout_ms: int = 4000) -> AsyncIterator[ProxiedStore]:
+    with ZooKeeperProxy(server.port) as proxy:
+        store = ProxiedStore(proxy, uuid.uuid4().hex, session_timeout_ms)
+        await store.start()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+@contextmanager
+def client_of(server: ZooKeeperProcess, client_id: tuple[int, bytes] | None = None) -> Iterator[Any]:
+    """Another client, of the same session if `client_id` is given."""
+    client = KazooClient(server.connect, timeout=30, client_id=client_id)
+    client.start(timeout=30)
     try:
-        yield store
+        yield client
     finally:
-        await store.close()
+        client.stop()
+        client.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -54,35 +77,10 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def drop_connection(store: ZooKeeperStore) -> None:
-    """The socket breaks; the session goes on."""
-    store._kazoo._queue.append((_CONNECTION_DROP, None))
-    store._kazoo._connection._write_sock.send(b"\0")
-
-
-def lose_answers(store: ZooKeeperStore, count: int = 1) -> None:
-    """The connection breaks when the next requests have been done, before their answers are read."""
-    connection = store._kazoo._connection
-    read_response = connection._read_response
-    left = [count]
-
-    def lose(header: object, buffer: object, offset: object) -> object:
-        from kazoo.exceptions import ConnectionDropped
-
-        if left[0]:
-            left[0] -= 1
-            raise ConnectionDropped("for a test")
-        return read_response(header, buffer, offset)
-
-    connection._read_response = lose
-
-
-def end_session(store: ZooKeeperStore, server: ZooKeeperProcess) -> None:
-    """As the server does when it has not heard of a client for too long."""
-    other = KazooClient(server.connect, client_id=store._kazoo.client_id)
-    other.start()
-    other.stop()
-    other.close()
+def end_session(store: ProxiedStore, server: ZooKeeperProcess) -> None:
+    """As the server does when the client has been silent for too long."""
+    with client_of(server, store.proxy.client_id):
+        return
 
 
 @on_loop
@@ -94,7 +92,7 @@ async def test_reads_wait_for_a_new_connection_and_watches_are_called(zookeeper:
         await store.get("/a", seen.append)
         await store.exists("/none", seen.append)
         await store.children("/", seen.append)
-        drop_connection(store)
+        store.proxy.drop_connections()
         assert [found and found[0] for found in await store.get_many(["/a", "/none"] * 20)] == [b"x", None] * 20
         assert store.session_id == session
         await until(lambda: len(seen) == 3)
@@ -110,18 +108,18 @@ async def test_reads_wait_for_a_new_connection_and_watches_are_called(zookeeper:
 async def test_writes_whose_answer_is_lost_are_done_once(zookeeper: ZooKeeperProcess, answers: int) -> None:
     async with opened(zookeeper) as store:
         await store.create("/e", b"0")
-        lose_answers(store, answers)
+        store.proxy.lose_responses(answers)
         assert await store.create("/a", b"x") == "/a"
-        lose_answers(store, answers)
+        store.proxy.lose_responses(answers)
         assert (await store.set("/a", b"y", 0)).version == 1
-        lose_answers(store, answers)
+        store.proxy.lose_responses(answers)
         assert await store.create("/own", b"1", ephemeral=True) == "/own"
-        lose_answers(store, answers)
+        store.proxy.lose_responses(answers)
         results = await store.multi([Check("/e", 0), Set("/e", b"1"), Create("/b", b"z"), Delete("/own")])
         found = await store.get("/e")
         assert found is not None and found[0] == b"1"
         assert results[:1] + results[2:] == [None, "/b", None]
-        lose_answers(store, answers)
+        store.proxy.lose_responses(answers)
         await store.delete("/b")
         assert sorted(await store.children("/")) == ["a", "e"]
 
@@ -136,7 +134,7 @@ async def test_a_refusal_after_a_lost_answer_is_still_one_when_another_did_it(zo
             (lambda: store.set("/a", b"y", 7), BadVersion),
         ]
         for write, error in cases:
-            lose_answers(store)
+            store.proxy.lose_responses(1)
             with pytest.raises(error):
                 await write()
         found = await store.get("/a")
@@ -161,7 +159,7 @@ async def test_a_lost_session_is_told_and_a_new_one_goes_on(zookeeper: ZooKeeper
         await store.create("/own", ephemeral=True)
         stat = await store.exists("/own")
         assert stat is not None and stat.ephemeral_owner == store.session_id
-        drop_connection(store)
+        store.proxy.drop_connections()
         await store.get("/kept")
         assert len(told) == 1
 
@@ -200,14 +198,7 @@ async def test_an_error_that_kazoo_does_not_expect_is_not_its_end(zookeeper: Zoo
         ended: list[int] = []
         store.on_session_expired.append(lambda: ended.append(store.session_id))
         before = store.session_id
-        connection = store._kazoo._connection
-        read_response = connection._read_response
-
-        def surprising(*arguments: object) -> object:
-            connection._read_response = read_response
-            raise RuntimeError("xids do not match")
-
-        connection._read_response = surprising
+        store.proxy.misnumber_response()
         assert await store.exists("/none") is None
         assert ended == [store.session_id] != [before]
         assert await store.create("/a") == "/a"
@@ -229,14 +220,8 @@ async def test_a_node_without_data_has_none_as_apache_kafka_makes_it(zookeeper: 
     async with opened(zookeeper) as store:
         await store.create("/a")
         await store.multi([Create("/b"), Create("/c", b"x")])
-        chroot = store._kazoo.chroot
-        raw = KazooClient(zookeeper.connect, timeout=30)
-        raw.start(timeout=30)
-        try:
-            assert [raw.get(chroot + path)[0] for path in ("/a", "/b", "/c")] == [None, None, b"x"]
-        finally:
-            raw.stop()
-            raw.close()
+        with client_of(zookeeper) as raw:
+            assert [raw.get(store.chroot + path)[0] for path in ("/a", "/b", "/c")] == [None, None, b"x"]
         assert [found and found[0] for found in await store.get_many(["/a", "/b", "/c"])] == [b"", b"", b"x"]
 
 
@@ -258,23 +243,27 @@ async def test_after_close_nothing_is_done(zookeeper: ZooKeeperProcess) -> None:
 
 @on_loop
 async def test_servers_that_cannot_read_many_at_once(
-    zookeeper: ZooKeeperProcess, monkeypatch: pytest.MonkeyPatch
+    zookeeper: ZooKeeperProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     monkeypatch.setattr(MultiRead, "type", 4711)  # as unknown to this server as the real one is to those before 3.6
     async with opened(zookeeper) as store:
         session = store.session_id
         await store.create("/a", b"x")
         assert [found and found[0] for found in await store.get_many(["/a", "/none"] * 40)] == [b"x", None] * 40
         assert store.session_id == session
-        assert store._can_read_many is False
+        assert "it does not know multiRead" in caplog.text
 
 
 @on_loop
-async def test_a_node_that_may_not_be_read_among_many(zookeeper: ZooKeeperProcess) -> None:
+async def test_a_node_that_may_not_be_read_among_many(
+    zookeeper: ZooKeeperProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     async with opened(zookeeper) as store:
         await store.create("/a", b"x")
-        store._acl = [make_acl("world", "anyone", write=True)]
-        await store.create("/secret")
+        with client_of(zookeeper) as raw:
+            raw.create(f"{store.chroot}/secret", acl=[make_acl("world", "anyone", write=True)])
         with pytest.raises(StoreFailed, match="/secret"):
             await store.get_many(["/a"] * 30 + ["/secret"])
-        assert store._can_read_many
+        assert "it does not know multiRead" not in caplog.text

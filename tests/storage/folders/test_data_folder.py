@@ -32,14 +32,14 @@ def folder_with(**small_files: bytes) -> tuple[DataFolder, MemoryFiles]:
 class TestMarker:
     def test_a_folder_without_it_was_not_closed(self) -> None:
         folder, _ = folder_with()
-        assert folder.take_clean_marker() is False
+        assert folder.remove_clean_marker() is False
 
     @pytest.mark.parametrize("content", [b"", b'{"version":0,"brokerEpoch":17}', b"anything"])
     def test_it_counts_once_whatever_it_holds(self, content: bytes) -> None:
         folder, files = folder_with(**{".kafka_cleanshutdown": content})
-        assert folder.take_clean_marker() is True
+        assert folder.remove_clean_marker() is True
         files.crash()
-        assert DataFolder(PATH, files).take_clean_marker() is False
+        assert DataFolder(PATH, files).remove_clean_marker() is False
 
     def test_it_is_written_as_kafka_writes_it(self) -> None:
         folder, files = folder_with()
@@ -47,7 +47,7 @@ class TestMarker:
         assert files.read_bytes(MARKER) == b'{"version":0,"brokerEpoch":17}'
         assert json.loads(files.read_bytes(MARKER)) == {"version": 0, "brokerEpoch": 17}
         files.crash()
-        assert folder.take_clean_marker() is True
+        assert folder.remove_clean_marker() is True
 
 
 class TestCheckpoints:

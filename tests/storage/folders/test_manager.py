@@ -263,7 +263,7 @@ class TestRemoval:
         path = manager.remove("t", 0)
         again = started(files)
         assert again.logs == {}
-        assert again.take_unlinkable() == [path]
+        assert again.pop_unlinkable() == [path]
 
     @pytest.mark.parametrize("restarted", [False, True])
     def test_a_log_made_anew_inherits_no_offsets(self, restarted: bool) -> None:
@@ -495,7 +495,7 @@ class TestLoading:
         files.make_directory(f"{empty}/t-0")
         again = started(files, "/a", "/b")
         assert again.logs["t", 0].log_end_offset == 4
-        assert again.take_unlinkable() == [f"{empty}/t-0"]
+        assert again.pop_unlinkable() == [f"{empty}/t-0"]
         assert sorted(folder.partitions_count for folder in again.folders) == [0, 1]
 
     def test_unknown_folders_are_left_alone_and_named_once(self, caplog: pytest.LogCaptureFixture) -> None:

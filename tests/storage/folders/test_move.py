@@ -155,7 +155,7 @@ def gone_on_with(files: MemoryFiles, manager: LogManager) -> tuple[int, LogManag
     taken_over_bytes = move.size_bytes
     expected = read_offsets(move.log, move.log.log_start_offset)
     assert expected[-1] == 11
-    for path in move.garbage:
+    for path in move.unlinkable:
         files.unlink(path)
     while (plan := move.plan()) is not None:
         plan.run()
@@ -237,12 +237,12 @@ def test_a_copy_that_nobody_goes_on_with_is_removed() -> None:
         (copy,) = [one.name for one in files.list_directory(TARGET) if one.name.endswith("-future")]
         if elsewhere:
             move = again.moves.begin(("t", 0), again.folders[2])
-            (doomed,) = move.garbage
+            (doomed,) = move.unlinkable
             assert move.size_bytes == 0
             assert again.moves.wishes == {}
         else:
             assert again.remove("t", 0)
-            (doomed,) = again.take_unlinkable()
+            (doomed,) = again.pop_unlinkable()
         assert doomed.startswith(f"{TARGET}/t-0.")
         assert doomed.endswith("-delete")
         assert not files.exists(f"{TARGET}/{copy}/{0:020d}.log")
@@ -257,7 +257,7 @@ def test_of_two_copies_one_is_gone_on_with() -> None:
     again = loaded(files, SEGMENT_BYTES)
     ((key, folder),) = again.moves.wishes.items()
     assert key == ("t", 0)
-    (removed,) = again.take_unlinkable()
+    (removed,) = again.pop_unlinkable()
     assert (folder.path, removed.rpartition("/")[0]) == (OTHER, TARGET)
 
 

@@ -47,11 +47,7 @@ def cached_up_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def without_waiting(file: OsFile, size_bytes: int, position: int) -> bytes:
-    file._files.waits_for_disk = False
-    try:
-        return file.read(size_bytes, position)
-    finally:
-        file._files.waits_for_disk = True
+    return file.read(size_bytes, position, waits_for_disk=False)
 
 
 def test_what_is_in_memory_is_read(file: OsFile, cached_up_to: Callable[[int], None]) -> None:
@@ -70,26 +66,37 @@ def test_a_part_in_memory_is_not_enough(file: OsFile, cached_up_to: Callable[[in
         assert file.read(size_bytes, position) == CONTENT[position : position + size_bytes]
 
 
-def test_other_threads_may_wait(file: OsFile, cached_up_to: Callable[[int], None]) -> None:
+def test_a_read_that_may_wait_is_independent_of_those_that_may_not(
+    file: OsFile, cached_up_to: Callable[[int], None]
+) -> None:
     cached_up_to(0)
+    with pytest.raises(NotCached):
+        without_waiting(file, 10, 3)
     found: list[bytes] = []
-    thread = threading.Thread(target=lambda: found.append(without_waiting(file, 10, 3)))
+    thread = threading.Thread(target=lambda: found.append(file.read(10, 3)))
     thread.start()
     thread.join()
-    assert found == [CONTENT[3:13]]
+    assert found == [CONTENT[3:13]] == [file.read(10, 3)]
 
 
 def test_a_fetcher_that_is_never_called_keeps_no_descriptor(file: OsFile) -> None:
-    fetcher = file.fetcher(10, 0)
-    assert isinstance(fetcher, Fetch)
-    descriptor = fetcher._descriptor
-    assert os.fstat(descriptor).st_size == len(CONTENT)
+    made: list[int] = []
     closed: list[int] = []
+    duplicate = os.dup
+
+    def noted(descriptor: int) -> int:
+        made.append(duplicate(descriptor))
+        return made[-1]
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "dup", noted)
+        fetcher = file.fetcher(10, 0)
+        assert isinstance(fetcher, Fetch)
+        assert os.fstat(made[0]).st_size == len(CONTENT)
         patch.setattr(os, "close", closed.append)
         del fetcher
-    assert closed == [descriptor]
-    os.close(descriptor)
+    assert closed == made
+    os.close(made[0])
 
 
 def test_a_fetch_of_a_file_that_was_removed_meanwhile(file: OsFile, cached_up_to: Callable[[int], None]) -> None:

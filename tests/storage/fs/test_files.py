@@ -247,7 +247,7 @@ def test_a_file_goes_though_all_are_in_use(tmp_path: Path) -> None:
         file.fileno()
     opened[SECOND_CHANCES].hold()
     files.create(str(tmp_path / "last"))
-    assert [file.path for file in opened if file not in files._open_files] == [opened[SECOND_CHANCES + 1].path]
+    assert [file.path for file in opened if not file.is_open] == [opened[SECOND_CHANCES + 1].path]
     assert [file.used for file in opened] == [False] * (SECOND_CHANCES + 1) + [True] * 149
 
 

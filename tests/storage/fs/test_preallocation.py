@@ -64,7 +64,7 @@ def test_the_files_are_the_same(preallocate: bool) -> None:
 
 def test_without_room_it_goes_on() -> None:
     files = MemoryFiles()
-    files._faults["reserve", 0] = 0  # refused, not failed
+    files.refuse_reserve()
     log = open_log(files, preallocate=True, segment_bytes=10 * BATCH_BYTES)
     for _ in range(10):
         log.append_as_leader(batch(), 0, NOW_MS)

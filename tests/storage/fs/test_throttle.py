@@ -81,3 +81,26 @@ def test_another_limit_counts_at_once() -> None:
     assert pace.wait_s(0) == float("inf")
     assert pace.wait_s(100_000) == 0.05
     assert pace.wait_s(2**63 - 1) < 1e-12
+
+
+def test_a_wait_ends_when_it_is_over_to_the_byte() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    for size_bytes in (*range(1, 300), 12_345):
+        pace.charge(size_bytes)
+        clock.now_s += pace.wait_s(300)
+        assert pace.wait_s(300) == 0
+
+
+def test_no_wait_is_longer_than_the_window() -> None:
+    clock = Clock()
+    pace = Pace(clock, window_s=5)
+    pace.charge(1_000_000)
+    assert pace.wait_s(1000) == 5
+    clock.now_s += 2
+    assert pace.wait_s(1000) == 3
+    pace.charge(1_000_000)
+    assert pace.wait_s(10_000) == 5
+    assert pace.wait_s(1000) == 5, "also at a rate that has fallen since"
+    assert pace.wait_s(0) == float("inf")
+    assert pace.wait_s(1000) == 5

@@ -27,6 +27,12 @@ class FakeSegment(NamedTuple):
     first_timestamp: int = 1000
     largest_timestamp_ms: int = 2000
 
+    def read_first_timestamp(self, waits_for_disk: bool) -> int:
+        return self.first_timestamp
+
+    def read_largest_timestamp_ms(self, waits_for_disk: bool) -> int:
+        return self.largest_timestamp_ms
+
 
 LOG = [FakeSegment(0), FakeSegment(10), FakeSegment(20), FakeSegment(30), FakeSegment(40)]
 

@@ -202,14 +202,14 @@ def test_what_was_cut_off_does_not_come_back_once_that_is_synced(offset: int, ro
     log = filled_log(files, 14)
     assert {3, 12}.isdisjoint(base_offsets(log)) and 10 in base_offsets(log)
     log.flush()
-    assert not log.is_cut and not log.flush_due(NOW_MS)
+    assert not log.is_truncated and not log.flush_due(NOW_MS)
     log.truncate_to(offset)
-    assert log.is_cut and log.flush_due(NOW_MS)
+    assert log.is_truncated and log.flush_due(NOW_MS)
     plan = log.plan_flush(NOW_MS, rolled_only=rolled_only)
     assert plan is not None
     plan.run()
     log.flushed(plan)
-    assert not log.is_cut
+    assert not log.is_truncated
     files.crash()
     assert read_offsets(open_log(files), 0) == list(range(offset))
 
@@ -222,7 +222,7 @@ def test_a_cut_that_is_followed_by_another_is_not_synced_with_the_first() -> Non
     plan.run()
     log.truncate_to(11)
     log.flushed(plan)
-    assert log.is_cut
+    assert log.is_truncated
 
 
 def test_truncation_below_the_log_begins_anew() -> None:

@@ -19,6 +19,9 @@ class Seg:
     size_bytes: int
     largest_timestamp_ms: int
 
+    def read_largest_timestamp_ms(self, waits_for_disk: bool) -> int:
+        return self.largest_timestamp_ms
+
 
 def decide(segments: list[Seg], log_end_offset: int, **rules: Any) -> list[DeletionReason]:
     defaults: dict[str, Any] = {
@@ -100,13 +103,8 @@ def test_passes_count_what_earlier_ones_left() -> None:
 
 def test_timestamps_are_asked_only_where_needed() -> None:
     class Untouchable(Seg):
-        @property
-        def largest_timestamp_ms(self) -> int:
+        def read_largest_timestamp_ms(self, waits_for_disk: bool) -> int:
             raise AssertionError("a lazily opened index was opened")
-
-        @largest_timestamp_ms.setter
-        def largest_timestamp_ms(self, value: int) -> None:
-            pass
 
     segments = [Seg(0, 10, 9_999), Untouchable(10, 10, 0), Untouchable(20, 10, 0)]
     assert decide(segments, 30, retention_ms=1_000) == []

@@ -220,7 +220,7 @@ def test_another_epoch_in_the_log_tells_nothing_of_this_one() -> None:
 def test_looking_back_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of 70 bytes: one index entry in sixty."""
     look_back = 8
-    monkeypatch.setattr("gregor.storage.producers.recall.LOOK_BACK", look_back)
+    monkeypatch.setattr("gregor.storage.producers.recall.MAX_INDEX_ENTRIES_BACK", look_back)
     files = MemoryFiles()
     log = open_log(files, index_interval_bytes=4096)
     for sequence in range(look_back * 60 + 500):

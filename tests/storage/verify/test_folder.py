@@ -17,7 +17,7 @@ from gregor.storage.log.contents import LogIdentity
 from gregor.storage.log.log import Log
 from gregor.storage.producers.state import ProducerEntry, format_snapshot
 from gregor.storage.recovery.recovery import FolderLoader, LogCheckpoint
-from gregor.storage.verify.folder import Totals, find_duplicates, look_at_folder, verify_folder
+from gregor.storage.verify.folder import Totals, find_duplicates, read_folder, verify_folder
 from gregor.storage.verify.segment import MAX_PER_FILE, Finding
 from tests.storage.logs import NOW_MS, batch, open_log, patched, sequenced
 from tests.storage.memory_files import MemoryFiles
@@ -62,7 +62,7 @@ def verify(content: dict[str, bytes], *, records: bool = False, in_use: bool = F
         files.make_directory(path.rpartition("/")[0])
         files.create(path).write(data)
     found: list[Finding] = []
-    report = look_at_folder(files, FOLDER, found.append)._replace(in_use=in_use)
+    report = read_folder(files, FOLDER, found.append)._replace(in_use=in_use)
     find_duplicates([report], found.append)
     for progress in verify_folder(files, report, found.append, Totals(), records=records):
         assert 0 <= progress.done_bytes <= progress.total_bytes
@@ -87,7 +87,7 @@ def test_a_whole_folder() -> None:
     for path, data in CLEAN.items():
         files.make_directory(path.rpartition("/")[0])
         files.create(path).write(data)
-    report = look_at_folder(files, FOLDER, lambda finding: None)
+    report = read_folder(files, FOLDER, lambda finding: None)
     assert report.was_clean and not report.in_use
     *_, last = verify_folder(files, report, lambda finding: None, totals)
     assert last.done_bytes == last.total_bytes == totals.bytes == sum(len(CLEAN[name]) for name in LOGS)
@@ -244,7 +244,7 @@ def test_the_same_partition_in_two_folders() -> None:
     reports = []
     for folder in ("/one", "/two"):
         files.make_directory(f"{folder}/orders-0")
-        reports.append(look_at_folder(files, folder, lambda finding: None))
+        reports.append(read_folder(files, folder, lambda finding: None))
     found: list[Finding] = []
     find_duplicates(reports, found.append)
     assert [finding.path for finding in found] == ["/one/orders-0", "/two/orders-0"]

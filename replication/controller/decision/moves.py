@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller.context import Partition
-from gregor.replication.controller.draft import ClusterDraft
+from gregor.replication.controller.decision.draft import ClusterDraft
+from gregor.replication.controller.decision.elections import update_states
 from gregor.replication.controller.election import elect_after_move
-from gregor.replication.controller.partition_elections import update_states
 from gregor.replication.controller.reassignment import (
     can_change,
     has_arrived,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller.context import Topic
-from gregor.replication.controller.draft import ClusterDraft
+from gregor.replication.controller.decision.draft import ClusterDraft
 from gregor.replication.controller.events import Action, DropDeletion, RemoveTopic
 
 

@@ -17,7 +17,17 @@ from collections.abc import Iterable, Mapping
 from gregor.protocol.ids import ZERO_UUID, random_uuid
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller.context import NO_NODE, Cluster, LiveBroker, Partition, Topic
-from gregor.replication.controller.draft import ClusterDraft
+from gregor.replication.controller.decision.deletions import TopicDeletions
+from gregor.replication.controller.decision.draft import ClusterDraft
+from gregor.replication.controller.decision.elections import (
+    demote_returned,
+    elect_preferred_leaders,
+    elect_unclean_leaders,
+    move_leadership,
+    update_all_states,
+    update_states,
+)
+from gregor.replication.controller.decision.moves import PartitionMoves
 from gregor.replication.controller.events import (
     Action,
     AlterPartitionReceived,
@@ -42,15 +52,6 @@ from gregor.replication.controller.events import (
     Write,
     WriteLast,
 )
-from gregor.replication.controller.partition_elections import (
-    demote_returned,
-    elect_preferred_leaders,
-    elect_unclean_leaders,
-    move_leadership,
-    update_all_states,
-    update_states,
-)
-from gregor.replication.controller.partition_moves import PartitionMoves
 from gregor.replication.controller.reassignment import is_moving
 from gregor.replication.controller.requests import (
     KnownStates,
@@ -59,7 +60,6 @@ from gregor.replication.controller.requests import (
     stop_replicas,
     update_metadata,
 )
-from gregor.replication.controller.topic_deletions import TopicDeletions
 from gregor.replication.store.metadata_store import Operation
 from gregor.replication.store.nodes import BrokerRegistration, PartitionState
 

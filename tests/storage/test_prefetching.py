@@ -1,8 +1,6 @@
-"""Log.looking: what retention and compaction ask of old segments is fetched on a thread before they ask."""
+"""Log.prefetching: what retention and compaction read of old segments is fetched on a thread before they read it."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 
@@ -36,7 +34,7 @@ def loaded(files: MemoryFiles) -> LogManager:
 
 
 def restarted(files: MemoryFiles) -> tuple[LogManager, Log]:
-    """A start that knows no ages yet, and nothing in memory."""
+    """Start again, with no ages known yet, and nothing in memory."""
     manager = loaded(files)
     log = manager.get_or_create("t", 0, ZERO_UUID, CONFIG)
     for second in range(20):
@@ -49,8 +47,8 @@ def restarted(files: MemoryFiles) -> tuple[LogManager, Log]:
     return manager, log
 
 
-def gone_through(work: Steps[None]) -> int:
-    """How many calls it had for a thread."""
+def fetched(work: Steps[None]) -> int:
+    """Make the calls for a thread, and count them."""
     calls = 0
     for call in work:
         if call is not None:
@@ -59,50 +57,44 @@ def gone_through(work: Steps[None]) -> int:
     return calls
 
 
-def without_waiting(files: MemoryFiles, ask: Callable[[], object]) -> object:
-    files.waits_for_disk = False
-    try:
-        return ask()
-    finally:
-        files.waits_for_disk = True
-
-
-def test_retention_reads_nothing_once_ages_were_looked_at() -> None:
+def test_retention_waits_for_no_read_once_ages_were_fetched() -> None:
     files = MemoryFiles()
     manager, log = restarted(files)
     with pytest.raises(NotCached):
-        without_waiting(files, lambda: log.old_segments_count(NOW))
-    assert gone_through(manager.looking_at_ages(NOW)) > 0
-    count = without_waiting(files, lambda: log.old_segments_count(NOW))
+        log.old_segments_count(NOW, waits_for_disk=False)
+    assert fetched(manager.prefetching_ages(NOW)) > 0
+    count = log.old_segments_count(NOW, waits_for_disk=False)
     assert count == sum(segment.largest_timestamp_ms < NOW - 5000 for segment in log.segments) > 5
     files.evict()
-    without_waiting(files, lambda: list(manager.retention_pass(NOW)))
+    waits = files.calls["wait"]
+    list(manager.retention_pass(NOW))
+    assert files.calls["wait"] == waits
     assert log.log_start_offset > 10
-    assert gone_through(manager.looking_at_ages(NOW)) == 0, "ages are remembered"
+    assert fetched(manager.prefetching_ages(NOW)) == 0, "ages are remembered"
 
 
-def test_so_does_compaction() -> None:
+def test_compaction_waits_for_no_read_once_ages_were_fetched() -> None:
     files = MemoryFiles()
     _, log = restarted(files)
     with pytest.raises(NotCached):
-        without_waiting(files, lambda: log.dirty_range(NOW))
-    assert gone_through(log.looking(lambda: log.dirty_range(NOW))) > 0
+        log.dirty_range(NOW, waits_for_disk=False)
+    assert fetched(log.prefetching(lambda: log.dirty_range(NOW, waits_for_disk=False))) > 0
     files.evict()
-    dirty = without_waiting(files, lambda: log.dirty_range(NOW))
+    dirty = log.dirty_range(NOW, waits_for_disk=False)
     assert dirty == log.dirty_range(NOW)
 
 
-def test_what_is_wrong_is_left_to_who_looks_next() -> None:
+def test_an_error_is_left_to_the_read_that_follows() -> None:
     files = MemoryFiles()
     _, log = restarted(files)
     files.break_folder(log.directory, OSError(5, "a bad block"))
-    assert gone_through(log.looking(lambda: log.dirty_range(NOW))) == 0
+    assert fetched(log.prefetching(lambda: log.dirty_range(NOW, waits_for_disk=False))) == 0
 
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("size", [50, 200_000])
 def test_the_page_that_is_appended_to_first_is_in_memory_after_a_start(clean: bool, size: int) -> None:
-    """Else the first append would wait for it. (The batch may be so large that nobody looked at its end.)"""
+    """Otherwise the first append would wait for it. (The end of a large batch is not read by a start.)"""
     files = MemoryFiles()
     manager = loaded(files)
     log = manager.get_or_create("t", 0, ZERO_UUID, log_config())
@@ -114,4 +106,4 @@ def test_the_page_that_is_appended_to_first_is_in_memory_after_a_start(clean: bo
         manager.close_all()
     files.evict()
     loaded(files)
-    without_waiting(files, lambda: files.open(path).read(1, end - 1))
+    files.open(path).read(1, end - 1, waits_for_disk=False)

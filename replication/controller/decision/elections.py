@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from gregor.protocol.topic_partition import TopicPartition
 from gregor.replication.controller.context import NO_NODE, Partition
-from gregor.replication.controller.draft import ClusterDraft
+from gregor.replication.controller.decision.draft import ClusterDraft
 from gregor.replication.controller.election import (
     elect_after_failures,
     elect_first,

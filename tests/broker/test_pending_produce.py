@@ -1,11 +1,14 @@
-"""Produce requests that other replicas must have first, by the short way: owed, and paid in the requests' order."""
+"""Produce requests on the fast path that other replicas must have first: deferred, and completed in their order."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gregor.protocol.api_keys import ApiKey
 from gregor.protocol.errors import ErrorCode
 from gregor.protocol.messages import ProduceResponse, ResponseHeader
 from gregor.replication.partition.partition import Partition
@@ -63,19 +66,17 @@ def producer(harness: Harness, topic: str) -> Producer:
 
 
 @pytest.fixture
-def general(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the general way is asked for."""
-    from gregor.broker.handlers import k00_produce
+def general(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The requests for the general handler."""
+    handlers, requests = harness.broker.handlers, list[Any]()
+    entry = handlers[ApiKey.PRODUCE]
 
-    calls: list[Any] = []
-    run = k00_produce._Appends.run
+    def counted(broker: Any, request: Any, call: Any) -> Any:
+        requests.append(request)
+        return entry.handler(broker, request, call)
 
-    def counted(self: Any) -> Any:
-        calls.append(self)
-        return run(self)
-
-    monkeypatch.setattr(k00_produce._Appends, "run", counted)
-    return calls
+    monkeypatch.setitem(handlers, ApiKey.PRODUCE, replace(entry, handler=counted))
+    return requests
 
 
 def test_answers_wait_for_the_follower_and_keep_their_order(producer: Producer, general: list[Any]) -> None:
@@ -123,7 +124,9 @@ def test_too_late_is_told_and_the_rest_goes_on(producer: Producer, general: list
     assert len(general) == 1
     producer.send(b"a")
     producer.send(b"b", timeout_ms=1)
-    producer.harness.until(lambda: producer.wire.connection._dispatcher.responses.pending[1].done)
+    passed: list[bool] = []  # timers of a loop fire in their order
+    producer.harness.loop.call_later(0.01, passed.append, True)
+    producer.harness.until(lambda: bool(passed))
     assert producer.answers() == [], "behind the first, which may wait for longer"
     producer.fetched()
     assert producer.answers() == [(0, 2), (ErrorCode.REQUEST_TIMED_OUT, 3)]
@@ -177,9 +180,19 @@ def test_what_an_idempotent_producer_sent_behind_refused_batches_waits_for_them(
     assert producer.answers() == [(0, 1), *[refused] * 5, (0, 2), (0, 3), (0, 4), (0, 5)]
 
 
-def test_who_leaves_is_owed_nothing(producer: Producer) -> None:
+def test_client_that_leaves_is_sent_nothing(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
+    timers, loop = list[asyncio.TimerHandle](), producer.harness.loop
+    call_later = loop.call_later
+
+    def noted(*arguments: Any) -> asyncio.TimerHandle:
+        timers.append(call_later(*arguments))
+        return timers[-1]
+
+    monkeypatch.setattr(loop, "call_later", noted)
     producer.send(b"a")
+    producer.send(b"b")
+    waiting = [timer for timer in timers if not timer.cancelled()]
     producer.wire.close()
+    assert waiting and all(timer.cancelled() for timer in waiting)
     producer.fetched()
     assert producer.answers() == []
-    assert producer.wire.connection._routes._timer is None

@@ -1,0 +1,1 @@
+"""Parts of a decision: the draft of the context, and the elections, moves and deletions that an event requires."""
