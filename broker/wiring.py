@@ -303,7 +303,7 @@ class Node:
             replicas=base.replicas,
             metadata=base.image,
             topic_configs=base.configs,
-            local_broker=base.local,
+            controller_requests=base.local,
             controller=control.answers,
             admin=admin,
             topic_creator=TopicCreator(config, admin, member.topic_forwarder if member else None),

@@ -30,8 +30,8 @@ def explain_compaction(
     trouble: str | None,
     waits_for_disk: bool = True,
 ) -> tuple[str, str]:
-    """Return (when, why) of the next run over a log of a compacted topic. Without `waits_for_disk` NotCached may be
-    raised."""
+    """Return (when, why) of the next run over a log of a compacted topic. Raises NotCached only without
+    `waits_for_disk`."""
     threshold = log.config.min_cleanable_dirty_ratio
     share = (
         f"{size(dirty.cleanable_bytes)} of {size(dirty.clean_bytes + dirty.cleanable_bytes)} that may be compacted are "
@@ -82,7 +82,7 @@ def _bound_details(log: Log, dirty: DirtyRange, now_ms: int, waits_for_disk: boo
 
 
 def explain_retention(log: Log, *, now_ms: int, next_check_ms: int, waits_for_disk: bool = True) -> tuple[str, str]:
-    """Return (when, why) the next segment is removed. Without `waits_for_disk` NotCached may be raised."""
+    """Return (when, why) the next segment is removed. Raises NotCached only without `waits_for_disk`."""
     config = log.config
     check = f"in at most {duration(max(0, next_check_ms - now_ms))}"
     oldest = log.segments[0]

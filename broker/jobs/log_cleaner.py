@@ -176,15 +176,15 @@ class LogCleaner:
         """Return the log to compact next; None if none is due."""
         now_ms = self._clock_ms()
         due: list[tuple[float, Log]] = []
-        await self._background.search(self._prefetching(now_ms))
+        await self._background.search(self._load_ages(now_ms))
         await self._background.run_steps(collect(self._check(log, now_ms, due) for log in self._with_room()))
         self._trouble = {key: one for key, one in self._trouble.items() if self._logs.logs.get(key) is one.log}
         self._not_before_ms = {key: at_ms for key, at_ms in self._not_before_ms.items() if now_ms < at_ms}
         present = [one for one in due if self._logs.get(one[1].topic, one[1].partition) is one[1]]
         return max(present, key=lambda one: one[0])[1] if present else None
 
-    def _prefetching(self, now_ms: int) -> Steps[None]:
-        """Fetch the ages of segments that are needed, so that the loop need not wait for the disk."""
+    def _load_ages(self, now_ms: int) -> Steps[None]:
+        """Load the ages of segments that are needed, so that the loop need not wait for the disk."""
         for count, log in enumerate(self._with_room(), 1):
             if log.config.compact and not log.offline:
                 yield from log.prefetching(partial(log.dirty_range, now_ms, waits_for_disk=False))
