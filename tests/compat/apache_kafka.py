@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from tests.support.kafka import kafka_jars
 from tests.support.processes import answers_metadata, free_port
@@ -88,9 +90,21 @@ class ZooKeeper(Java):
 class ApacheKafka(Java):
     """One broker on a data folder. Without a ZooKeeper it is its own controller."""
 
-    def __init__(self, folder: pathlib.Path, data: pathlib.Path, zookeeper: ZooKeeper | None, run: int) -> None:
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        data: pathlib.Path,
+        zookeeper: ZooKeeper | None,
+        run: int,
+        overrides: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.port = free_port()
-        settings = {**_COMMON, "log.dirs": str(data), "listeners": f"PLAINTEXT://127.0.0.1:{self.port}"}
+        settings = {
+            **_COMMON,
+            **overrides,
+            "log.dirs": str(data),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+        }
         if zookeeper is not None:
             settings["zookeeper.connect"] = f"127.0.0.1:{zookeeper.port}"
         else:

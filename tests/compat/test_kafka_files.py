@@ -18,7 +18,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from gregor.broker.cli import verify
 from gregor.broker.cli.dump_log import command as dump_log
-from tests.compat import apache_kafka
 from tests.compat.apache_kafka import ApacheKafka
 from tests.compat.records import CODECS, WAIT_S, until
 from tests.storage.test_dump_log import DUMP
@@ -60,32 +59,29 @@ def fill(bootstrap: str, chance: random.Random) -> None:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str]]]:
     """The data folder, and what verify said of it while it was in use, after a stop, and after a kill -9."""
-    with pytest.MonkeyPatch.context() as patch:
-        for key, value in ONE_REPLICA.items():
-            patch.setitem(apache_kafka._COMMON, key, value)
-        folder = tmp_path_factory.mktemp("kafka-files")
-        data = folder / "data"
-        data.mkdir()
-        chance = random.Random(1)
-        kafka = ApacheKafka(folder, data, None, 1)
-        try:
-            admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-            made = admin.create_topics([NewTopic(name, 1, 1, config=config) for name, config in TOPICS.items()])
-            for future in made.values():
-                future.result(WAIT_S)
-            fill(kafka.bootstrap, chance)
-            (deleted,) = admin.delete_records([TopicPartition("plain", 0, 33)]).values()
-            deleted.result(WAIT_S)
-            until(lambda: any(data.glob("compacted-0/*.deleted")), "a compaction")
-            said = [verified(data)]
-            kafka.stop()
-            said.append(verified(data))
-            kafka = ApacheKafka(folder, data, None, 2)
-            fill(kafka.bootstrap, chance)
-        finally:
-            kafka.kill()
+    folder = tmp_path_factory.mktemp("kafka-files")
+    data = folder / "data"
+    data.mkdir()
+    chance = random.Random(1)
+    kafka = ApacheKafka(folder, data, None, 1, ONE_REPLICA)
+    try:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+        made = admin.create_topics([NewTopic(name, 1, 1, config=config) for name, config in TOPICS.items()])
+        for future in made.values():
+            future.result(WAIT_S)
+        fill(kafka.bootstrap, chance)
+        (deleted,) = admin.delete_records([TopicPartition("plain", 0, 33)]).values()
+        deleted.result(WAIT_S)
+        until(lambda: any(data.glob("compacted-0/*.deleted")), "a compaction")
+        said = [verified(data)]
+        kafka.stop()
         said.append(verified(data))
-        yield data, said
+        kafka = ApacheKafka(folder, data, None, 2, ONE_REPLICA)
+        fill(kafka.bootstrap, chance)
+    finally:
+        kafka.kill()
+    said.append(verified(data))
+    yield data, said
 
 
 def verified(data: Path) -> str:

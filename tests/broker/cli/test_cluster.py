@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -55,15 +54,6 @@ def test_data_goes_where_it_is_to_go(tmp_path: Path) -> None:
     for key in ("log_dir", "log_dirs"):
         found = settings(tmp_path / "c", 1, **{key: str(tmp_path / "data")})
         assert found[0].log_dirs == [f"{tmp_path}/data/broker-0"]
-
-
-def test_who_reads_along_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    read, write = os.pipe()
-    os.close(read)
-    with os.fdopen(write, "w") as gone:
-        monkeypatch.setattr(sys, "stdout", gone)
-        for _ in range(2):
-            cluster._print("a line")
 
 
 def test_a_zookeeper_at_work_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,16 +131,3 @@ def test_a_broker_that_cannot_start_ends_the_command_with_its_reason(tmp_path: P
     last = running.said.splitlines()[-1]
     assert last.startswith("gregor cluster: broker 0 could not start (exit code 1); its log is ")
     assert "check log.dirs" in last
-
-
-def test_the_reason_is_what_the_log_says_last(tmp_path: Path) -> None:
-    from gregor.broker.launch.supervisor import Child
-
-    log = tmp_path / "log"
-    log.write_text("[1] INFO a\n[2] ERROR the reason\n[3] INFO b\n\n")
-    child = Child("broker 0", lambda descriptor: [], output=log)
-    assert cluster._last_words(child) == ": [2] ERROR the reason"
-    log.write_text("Traceback\nImportError: no\n")
-    assert cluster._last_words(child) == ": ImportError: no"
-    log.write_text("")
-    assert cluster._last_words(child) == ""

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from gregor.broker.cli.cluster_view import COLUMNS, ClusterSnapshot, Member, changes, rows, snapshot_of, summary
+from pathlib import Path
+
+from gregor.broker.cli.cluster_view import (
+    COLUMNS,
+    ClusterSnapshot,
+    Member,
+    changes,
+    last_error,
+    rows,
+    snapshot_of,
+    summary,
+)
 from gregor.broker.launch.supervisor import State
 from gregor.protocol.messages import MetadataResponse
 
@@ -68,3 +79,14 @@ def test_lines_tell_only_what_changed() -> None:
     assert changes(behind, moved, names) == ["controller: broker 0"]
     assert changes(moved, None, names) == ["no broker answers"]
     assert changes(moved, picture((0, [0, 2]), controller=-1), names) == ["controller: none"]
+
+
+def test_last_error_of_a_log_is_its_last_line_without_an_error(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert last_error(log) == ""
+    log.write_text("[1] INFO a\n[2] ERROR the reason\n[3] INFO b\n\n")
+    assert last_error(log) == "[2] ERROR the reason"
+    log.write_text("Traceback\nImportError: no\n")
+    assert last_error(log) == "ImportError: no"
+    log.write_text("")
+    assert last_error(log) == ""
