@@ -1,13 +1,13 @@
 """Every request type of Apache Kafka 4.3, by the number that opens a request header.
 
-A key that stands here is known by name only; the keys that can be coded are those of `messages`.
+A key has a name here even if it has no schema; the APIs that can be encoded and decoded are those of `messages`.
 """
 
 from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """The number of an API on the wire; it never changes and is never used again."""
+    """The number of an API on the wire; it never changes and is never reused."""
 
     PRODUCE = 0
     FETCH = 1

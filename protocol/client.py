@@ -1,11 +1,11 @@
-"""Client side of a Kafka connection, without IO: frames of requests, their responses, and in which version to speak.
+"""Client side of a Kafka connection, without IO: frames of requests, their responses, and the choice of the version.
 
 The frame of a request is
 
     int32 size | int16 api_key | int16 api_version | int32 correlation_id | nullable string client_id | [tags] | body
 
 and that of its response `int32 size | int32 correlation_id | [tags] | body`. A broker answers the requests of one
-connection in their order; the correlation id shows that both sides still count alike.
+connection in their order; the correlation id shows that a response belongs to the request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ VersionRanges = Mapping[int, tuple[int, int]]
 
 
 class UnsupportedVersion(Exception):
-    """There is no version of an API that both sides know. `offered` is None where the broker does not offer the API."""
+    """No version of an API is known to both sides. `offered` is None if the broker does not offer the API."""
 
     def __init__(self, api_key: int, offered: tuple[int, int] | None, known: tuple[int, int]) -> None:
         self.api_name = ApiKey(api_key).name
@@ -53,12 +53,12 @@ class UnsupportedVersion(Exception):
 
 
 def version_ranges(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
-    """What a broker offers."""
+    """Return the versions that a broker offers."""
     return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
 
 
 def newest_version(offered: VersionRanges, kind: type[ApiMessage] | ApiMessage, max_version: int | None = None) -> int:
-    """The newest version of a request that both sides know, up to `max_version`. Raises UnsupportedVersion."""
+    """Return the newest version of a request that both sides know, up to `max_version`. Raises UnsupportedVersion."""
     known = kind.MIN_VERSION, kind.MAX_VERSION if max_version is None else max_version
     theirs = offered.get(kind.API_KEY)
     if theirs is not None:
@@ -88,7 +88,7 @@ class RequestCodec:
         self._decode_in_steps = kind.decode_in_steps
 
     def frame(self, request: ApiMessage, correlation_id: int) -> bytearray:
-        """A whole request, with its size."""
+        """Return the frame of a request, with its size."""
         frame = bytearray(self._head)
         request.encode_into(frame, self._version)
         FRAME_HEAD.pack_into(frame, 0, len(frame) - SIZE_BYTES, self._key, self._version, correlation_id)
@@ -101,8 +101,8 @@ class RequestCodec:
         return frame
 
     def decode(self, response: bytes | memoryview, correlation_id: int) -> tuple[Any, int]:
-        """A response without its size: the message, and where it ends. Raises MalformedMessage, also when the response
-        is that of another request."""
+        """Decode a response, given without its size; return the message and its end position. Raises MalformedMessage,
+        also if the response is that of another request."""
         if self._flexible and len(response) >= _FLEXIBLE_HEADER.size:
             found, tags = _FLEXIBLE_HEADER.unpack_from(response)
             if found == correlation_id and not tags:
@@ -122,7 +122,7 @@ class RequestCodec:
 
 
 class InFlightRequests:
-    """The requests of one connection that are not answered yet."""
+    """The requests of one connection that have no response yet."""
 
     def __init__(self, client_id: str | None) -> None:
         self._client_id = client_id
@@ -130,7 +130,7 @@ class InFlightRequests:
         self._sent: dict[int, RequestCodec] = {}
 
     def frame(self, request: ApiMessage, version: int) -> tuple[int, bytearray]:
-        """The request's correlation id, and its frame."""
+        """Return the correlation id of a request, and its frame."""
         codec = RequestCodec(request.API_KEY, version, self._client_id)
         correlation_id = next(self._correlation_ids) & MAX_CORRELATION_ID
         frame = codec.frame(request, correlation_id)
@@ -138,12 +138,12 @@ class InFlightRequests:
         return correlation_id, frame
 
     def expect(self, correlation_id: int, api_key: int, version: int) -> None:
-        """A request was sent whose frame was made elsewhere."""
+        """Note that a request was sent whose frame was made elsewhere."""
         self._sent[correlation_id] = RequestCodec(api_key, version, self._client_id)
 
     def response(self, response: bytes | memoryview) -> tuple[int, Any, int]:
-        """The correlation id of a response without its size, the message, and where it ends. Raises MalformedMessage,
-        also when no such request was sent."""
+        """Return the correlation id of a response (given without its size), the message, and its end position. Raises
+        MalformedMessage, also if no such request was sent."""
         correlation_id = int.from_bytes(response[:CORRELATION_ID_BYTES])
         codec = self._sent.pop(correlation_id, None)
         if codec is None:

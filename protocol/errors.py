@@ -1,13 +1,13 @@
 """Kafka's error codes, and the exceptions of this package.
 
-Codes, names and which of them a client may retry are those of Apache Kafka 4.3 (its class Errors).
+The codes, their names, and the choice of those that a client may retry are those of Apache Kafka 4.3 (class Errors).
 """
 
 from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What a response says about a request, a topic or a partition; NONE is success."""
+    """The outcome of a request, or of its part for one topic or partition; NONE is success."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -147,7 +147,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether a client may send the same request again and hope for success."""
+        """Return whether a retry of the same request may succeed."""
         return self in _RETRIABLE
 
 
@@ -193,8 +193,8 @@ _MESSAGE_PART_CHARS = 1000
 
 
 class KafkaError(Exception):
-    """The error that a request, or one of its parts, is answered with. Of a message that repeats something very long
-    only the ends are kept: it must fit into the answer, and be of use to a reader.
+    """The error in the response to a request, or to one of its parts. A very long message keeps only its two ends: it
+    must fit into the response and be readable.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
@@ -213,8 +213,8 @@ class MalformedMessage(ValueError):
 
 
 class UnsupportedField(ValueError):
-    """A message holds a value that the version it is encoded to cannot carry.
+    """A message contains a value that cannot be encoded in the version.
 
-    Raised for a field that differs from its default, does not exist in that version and may not be
-    dropped silently, for a null where the version knows none, and for a version that does not exist.
+    Raised for a field that differs from its default, does not exist in that version and may not be dropped silently,
+    for a null that the version does not allow, and for a version that does not exist.
     """

@@ -1,11 +1,12 @@
-"""Server side of a Kafka connection, without IO: where requests lie in received bytes, in which order answers leave.
+"""Server side of a Kafka connection, without IO: the requests in received bytes, and the order of their responses.
 
 A frame is `int32 size` and then `size` bytes; those of a request begin with
 
     int16 api_key | int16 api_version | int32 correlation_id | nullable string client_id | [tagged fields] | body
 
-(Kafka protocol guide, "Protocol Primitives" and "Request Header"). Answers carry the correlation id and must leave a
-connection in the order in which its requests came in, however late each is ready: `ResponseQueue` keeps that order.
+(Kafka protocol guide, "Protocol Primitives" and "Request Header"). Responses carry the correlation id and must be sent
+in the order in which the requests of the connection arrived, in whatever order they are ready: `ResponseQueue` keeps
+that order.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ SIZE_BYTES = _SIZE.size
 HEAD_BYTES = _HEAD.size
 _REQUEST_HEAD_BYTES = FRAME_HEAD.size
 RESPONSE_HEADS = (bytes(SIZE_BYTES + 4), bytes(SIZE_BYTES + 5))
-"""Size field and response header, still zero, by header version: the correlation id, and from 1 on no tagged fields."""
+"""Size field and response header, all zero, by header version: the correlation id, and from 1 on no tagged fields."""
 MAX_REQUESTS_AT_ONCE = 16
-"""Of requests behind one that has to be waited for, no more are looked at again each time."""
+"""Limits how many requests are parsed again each time that the first of them has to wait."""
 
 Chunk = TypeVar("Chunk")
 
 
 class FramingError(ValueError):
-    """The peer does not speak the protocol: what it sent cannot be a frame. The connection has to end."""
+    """The peer does not follow the protocol: its bytes cannot be a frame. The connection must be closed."""
 
 
 def frame_size(buffer: bytes | bytearray | memoryview, position: int, max_frame_bytes: int) -> int:
-    """Bytes of the frame whose size field starts at `position`, the field itself not counted.
+    """Return the bytes of the frame whose size field starts at `position`, the field itself not counted.
 
     Raises FramingError for a size that no request can have (smaller than its head) or that is above
     `max_frame_bytes` (`socket.request.max.bytes`).
@@ -52,16 +53,17 @@ def frame_size(buffer: bytes | bytearray | memoryview, position: int, max_frame_
 
 
 def request_head(buffer: bytes | bytearray | memoryview, position: int) -> tuple[int, int, int]:
-    """(api_key, api_version, correlation_id) of the request that starts at `position`; the frame must be whole."""
+    """Return (api_key, api_version, correlation_id) of the request that starts at `position` and is complete."""
     return _HEAD.unpack_from(buffer, position)
 
 
 def request_header(
     buffer: bytes | bytearray | memoryview, position: int, end: int, header_version: int
 ) -> tuple[str | None, int]:
-    """The client id of a request whose head ends at `position`, and where its message begins. Raises FramingError.
+    """Return the client id of a request whose head ends at `position`, and the position of its message. Raises
+    FramingError.
 
-    The client id is a nullable string of int16 length, in the flexible version too (KIP-482 left it so).
+    The client id is a nullable string of int16 length, also in the flexible version (KIP-482 left it so).
     """
     if header_version == 0:
         return None, position
@@ -86,7 +88,7 @@ def request_header(
 
 
 def skip_tagged_fields(buffer: bytes | bytearray | memoryview, position: int, end: int) -> int:
-    """Position after the tagged fields of a flexible request header. Raises FramingError."""
+    """Return the position after the tagged fields of a flexible request header. Raises FramingError."""
     count, position = _unsigned_varint(buffer, position, end)
     for _ in range(min(count, end - position)):
         _, position = _unsigned_varint(buffer, position, end)
@@ -111,30 +113,29 @@ def _unsigned_varint(buffer: bytes | bytearray | memoryview, position: int, end:
 
 
 class Receiver:
-    """Cuts the bytes of one connection into requests: bytes in, frames out.
+    """Splits the bytes of one connection into requests: bytes in, frames out.
 
-    The caller owns the memory and decides how much of it there may be. Between two reads `begin` and `end` say where
-    the bytes lie that are received and not handled, and `frame_bytes` how long the frame is that begins there, its
-    size field included; 0 as long as that is not known.
+    The caller owns the memory and limits it. Between two reads the bytes from `begin` to `end` are received and not
+    handled; `frame_bytes` is the size of the frame that begins there, its size field included, and 0 until it is known.
     """
 
     __slots__ = ("begin", "end", "frame_bytes", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int) -> None:
-        """`max_frame_bytes` is socket.request.max.bytes, which the size field itself does not count towards."""
+        """`max_frame_bytes` is socket.request.max.bytes; the size field itself does not count."""
         self.max_frame_bytes = max_frame_bytes
         self.begin = self.end = self.frame_bytes = 0
 
     @property
     def is_whole(self) -> bool:
-        """Whether a whole frame is kept."""
+        """Return whether a complete frame is kept."""
         return self.end - self.begin >= self.frame_bytes > 0
 
     def requests(self, view: bytes | bytearray | memoryview, begin: int, end: int) -> list[tuple[int, int, int, int]]:
-        """The heads (FRAME_HEAD) of the whole requests that follow one another from the start of `view[begin:end]`,
-        MAX_REQUESTS_AT_ONCE at most; the next one begins `SIZE_BYTES + size` after each.
+        """Return the heads (FRAME_HEAD) of the complete requests that follow one another from the start of
+        `view[begin:end]`, MAX_REQUESTS_AT_ONCE at most; the next one begins `SIZE_BYTES + size` after each.
 
-        Raises FramingError where the first is no request; one behind others is found when it has become the first.
+        Raises FramingError if the first is no request. An invalid one behind others raises when it is the first.
         """
         if end - begin < _REQUEST_HEAD_BYTES:
             return []
@@ -158,21 +159,21 @@ class Receiver:
         return heads
 
     def keep(self, view: bytes | bytearray | memoryview, begin: int, end: int) -> None:
-        """`view[begin:end]` stays unhandled, and is moved to the start of a buffer. Raises FramingError."""
+        """Note that `view[begin:end]` is not handled and moves to the start of a buffer. Raises FramingError."""
         known = end - begin >= SIZE_BYTES
         self.frame_bytes = SIZE_BYTES + frame_size(view, begin, self.max_frame_bytes) if known else 0
         self.begin, self.end = 0, end - begin
 
     def clear(self) -> None:
-        """Nothing is kept."""
+        """Note that no bytes are kept."""
         self.begin = self.end = self.frame_bytes = 0
 
 
 class ResponseQueue(Generic[Chunk]):
-    """Puts answers, known in any order, into the order of their requests.
+    """Puts responses, completed in any order, into the order of their requests.
 
-    The place of an answer is a Deferred of its chunks (none for a Produce with acks=0), added when its request is
-    dispatched; `ready()` hands out what may be sent, in order, whenever one of them is completed.
+    A response has its position as a Deferred of its chunks (none for a Produce with acks=0), added when its request is
+    dispatched. Whenever one of them is completed, `ready()` returns the chunks that may be sent, in order.
     """
 
     __slots__ = ("pending",)
@@ -181,7 +182,7 @@ class ResponseQueue(Generic[Chunk]):
         self.pending: deque[Deferred[Sequence[Chunk]]] = deque()
 
     def ready(self) -> list[Chunk]:
-        """Remove the completed answers that no earlier one holds back; return their chunks."""
+        """Remove the completed responses that do not wait for an earlier one; return their chunks."""
         ready: list[Chunk] = []
         pending = self.pending
         while pending and (chunks := pending[0].value) is not None:

@@ -8,19 +8,19 @@ Uuid = bytes
 """Always 16 raw bytes."""
 
 ZERO_UUID: Uuid = bytes(16)
-"""Stands for "no id" in every message."""
+"""Means "no id" in every message."""
 
 _RESERVED = frozenset(number.to_bytes(16, "big") for number in range(100))
-"""Kafka keeps the first hundred for itself (class DirectoryId): never handed out."""
+"""Kafka reserves the first hundred (class DirectoryId): no id is ever one of them."""
 
 
 def uuid_to_text(uuid: Uuid) -> str:
-    """The form of `partition.metadata`, `meta.properties` and the tools."""
+    """Return the form of `partition.metadata`, `meta.properties` and the tools."""
     return base64.urlsafe_b64encode(uuid).decode("ascii").rstrip("=")
 
 
 def uuid_from_text(text: str) -> Uuid:
-    """The inverse of `uuid_to_text`; raises ValueError on anything that is not 16 bytes of url-safe base64."""
+    """Invert `uuid_to_text`; raise ValueError on anything that is not 16 bytes of url-safe base64."""
     if len(text) != 22 or not text.isascii() or not _NOT_URL.isdisjoint(text):
         raise ValueError(f"not a uuid of 22 url-safe base64 characters: {text!r}")
     try:
@@ -30,9 +30,9 @@ def uuid_from_text(text: str) -> Uuid:
 
 
 def random_uuid() -> Uuid:
-    """A fresh version 4 uuid whose text does not start with "-": tools would take that for an option.
+    """Return a new uuid of version 4 whose text does not start with "-", which tools would read as an option.
 
-    Two lines set its version, as uuid.uuid4 does: that module costs a start 2 ms.
+    Two lines set its version as uuid.uuid4 does, because an import of that module adds 2 ms to the start.
     """
     while True:
         raw = bytearray(os.urandom(16))

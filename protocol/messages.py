@@ -1,26 +1,27 @@
 """Every message as a class: `from gregor.protocol.messages import FetchRequest`.
 
 A class serves all versions that Apache Kafka 3.9 and 4.3 know; the version is an argument of `decode` and
-`encode`. Structs are attributes of the message's class: `FetchRequest.FetchTopic`. Types stand in `messages.pyi`, which
-`python -m gregor.protocol.codec.stubs` writes. Importing this module loads no schema: a class is made on first use.
+`encode`. Structs are attributes of the message's class: `FetchRequest.FetchTopic`. The types are in `messages.pyi`,
+which `python -m gregor.protocol.codec.stubs` writes. An import of this module loads no schema: a class is made on first
+use.
 
-- `Cls.decode(buffer, version, position=0) -> (message, end position)` raises MalformedMessage and nothing else; bytes
-  after the message are left alone, tagged fields that the schema does not know are dropped.
+- `Cls.decode(buffer, version, position=0) -> (message, end position)` raises MalformedMessage and nothing else. Bytes
+  after the message are not read; tagged fields that the schema does not know are dropped.
 - `message.encode(version) -> bytes`, `message.encode_into(out, version, splices)` raise UnsupportedField.
-- `Cls.decoders[version](buffer, position)`, `Cls.encoders[version](message, out, splices)`: the same without a call
-  between, for the server.
+- `Cls.decoders[version](buffer, position)`, `Cls.encoders[version](message, out, splices)`: the same with one call
+  less, for the server.
 - `Cls.decode_in_steps`, `message.encode_in_steps(out, version)`: the same as generators that yield None about every
-  0.2 ms, for messages of thousands of elements; without splices. After an error `out` holds a part.
-- A `records` field is a view of the input after decoding. To encode it takes bytes-like values, None, or an object with
-  `size_bytes`, of which only the length is written: `splices` then gets (length of `out` there, object), and the sender
-  puts the object's bytes in that place.
+  0.2 ms, for messages of thousands of elements; without splices. After an error `out` contains a part of the message.
+- A `records` field is a view of the input after decoding. It is encoded from bytes-like values, None, or an object with
+  `size_bytes`, of which only the length is written: (length of `out` there, object) is appended to `splices`, and the
+  sender inserts the object's bytes at that position.
 - Cls.API_KEY (-1 for headers and records), MIN_VERSION, MAX_VERSION, FLEXIBLE_FROM. All derive from ApiMessage.
 """
 
 from importlib import import_module
 from typing import Any
 
-# API key -> schema module, less its number. The classes are named after it: "produce" -> ProduceRequest and
+# API key -> schema module without its number. The classes are named after it: "produce" -> ProduceRequest and
 # ProduceResponse.
 APIS = {
     0: "produce",
@@ -88,7 +89,7 @@ _flexible_from: dict[int, int] = {}
 
 
 def request_class(api_key: int) -> Any:
-    """The request class of an API, or None if the API is not known here."""
+    """Return the request class of an API, or None if it has no schema here."""
     class_ = _requests.get(api_key)
     if class_ is None and api_key in _NAME_OF:
         class_ = _requests[api_key] = _message(f"{_NAME_OF[api_key]}Request")
@@ -96,7 +97,7 @@ def request_class(api_key: int) -> Any:
 
 
 def response_class(api_key: int) -> Any:
-    """The response class of an API, or None if the API is not known here."""
+    """Return the response class of an API, or None if it has no schema here."""
     class_ = _responses.get(api_key)
     if class_ is None and api_key in _NAME_OF:
         class_ = _responses[api_key] = _message(f"{_NAME_OF[api_key]}Response")
@@ -104,7 +105,7 @@ def response_class(api_key: int) -> Any:
 
 
 def request_header_version(api_key: int, version: int) -> int:
-    """The version of RequestHeader before a request; KeyError for an API that is not known here."""
+    """Return the version of RequestHeader before a request; raise KeyError for an API without a schema."""
     if api_key == 7 and version == 0:
         return 0  # ControlledShutdown of brokers before 0.9
     flexible_from = _flexible_from.get(api_key)
@@ -116,18 +117,18 @@ def request_header_version(api_key: int, version: int) -> int:
 
 
 def response_header_version(api_key: int, version: int) -> int:
-    """The version of ResponseHeader before a response; KeyError for an API that is not known here."""
-    # A client that asks with a too new ApiVersions must be able to read the answer (KIP-511): no tags there, ever.
+    """Return the version of ResponseHeader before a response; raise KeyError for an API without a schema."""
+    # A client whose version of ApiVersions is too new must be able to read the response (KIP-511): it never has tags.
     return 0 if api_key == 18 else max(0, request_header_version(api_key, version) - 1)
 
 
 def message_names() -> list[str]:
-    """The names of all message classes."""
+    """Return the names of all message classes."""
     return list(_SCHEMA_OF)
 
 
 def schema(name: str) -> Any:
-    """The schema (a `model.Message`) of a message class."""
+    """Return the schema (a `model.Message`) of a message class."""
     module = import_module(f"gregor.protocol.schema.{_SCHEMA_OF[name]}")
     for value in vars(module).values():
         if getattr(value, "name", None) == name:
@@ -136,7 +137,7 @@ def schema(name: str) -> Any:
 
 
 def _message(name: str) -> Any:
-    """The class of that name, made if need be."""
+    """Return the class of that name; make it if it does not exist."""
     made = globals().get(name)
     if made is None:
         from gregor.protocol.codec.classes import build_class

@@ -1,8 +1,8 @@
 """A synchronous connection to one broker: the socket around `protocol.client`, without an event loop.
 
-It raises what a socket raises (TimeoutError and OSError), ConnectionEnded, and MalformedMessage where the other side
-does not answer as a Kafka broker does. After any of these the connection is of no more use: a response that comes late
-would be read as that of the next request.
+It raises the errors of a socket (TimeoutError and OSError), ConnectionEnded, and MalformedMessage if the other side
+does not respond as a Kafka broker does. After any of these the connection must not be used any more: a response that
+arrives late would be read as that of the next request.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class SyncConnection:
         self._requests = InFlightRequests(client_id)
 
     def send(self, request: ApiMessage, version: int) -> int:
-        """Send a request without waiting for its response; returns its correlation id."""
+        """Send a request without waiting for its response; return its correlation id."""
         correlation_id, frame = self._requests.frame(request, version)
         self.socket.sendall(frame)
         return correlation_id
 
     def receive(self) -> tuple[int, Any]:
-        """The next response: its correlation id and the message."""
+        """Receive the next response: return its correlation id and the message."""
         correlation_id, message, _ = self._requests.response(self.receive_frame())
         return correlation_id, message
 
     def exchange(self, request: ApiMessage, version: int) -> Any:
-        """Send a request and return its response. No other request may be unanswered."""
+        """Send a request and return its response. No other request may be in flight."""
         sent = self.send(request, version)
         answered, message = self.receive()
         if answered != sent:
@@ -55,7 +55,7 @@ class SyncConnection:
         return message
 
     def receive_frame(self) -> bytes:
-        """The bytes of the next response, without its size."""
+        """Receive the bytes of the next response, without its size."""
         size = int.from_bytes(self._receive(SIZE_BYTES), signed=True)
         if not 0 <= size <= MAX_RESPONSE_BYTES:
             raise MalformedMessage(f"a response of {size} bytes")

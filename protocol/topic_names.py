@@ -1,4 +1,4 @@
-"""Topic names: which are internal, which are legal, and which are too much alike (Kafka's class Topic)."""
+"""Topic names: the internal ones, the legal ones, and collisions between two of them (Kafka's class Topic)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def name_problem(name: str) -> str | None:
-    """What is wrong with the name, or None. A name becomes part of a folder's name, hence the limits."""
+    """Return the problem of a name, or None. A name becomes part of a folder's name, hence the limits."""
     if not name:
         return "a topic's name must not be empty"
     if name in (".", ".."):
@@ -26,12 +26,12 @@ def name_problem(name: str) -> str | None:
 
 
 def may_collide(name: str) -> bool:
-    """Whether there can be another name that is too much like this one."""
+    """Return whether another name can collide with this one."""
     return "." in name or "_" in name
 
 
 def colliding(name: str, existing: Iterable[str]) -> str | None:
-    """An existing topic that differs only in '.' against '_': metrics write both as '_'."""
+    """Return an existing topic whose name differs only in '.' for '_': metrics write both as '_'."""
     if not may_collide(name):
         return None
     folded = name.replace(".", "_")

@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 TURN_S = 0.001
-"""The time for which one piece of work keeps the loop; the loop must never stall for 10 ms."""
+"""The time for which one piece of work keeps the loop; the loop lag must never reach 10 ms."""
 
 ITEMS_PER_STEP = 64
-"""Records, partitions or logs whose handling takes about as long as a yield and a look at the clock (0.2 us) make one
-step together. 64 of the most expensive ones (converting a record takes up to 8 us) are half a turn."""
+"""The size of one step, in records, partitions or logs, whose handling lasts about as long as a yield and a read of the
+clock (0.2 us). 64 of the most expensive ones (the conversion of a record lasts up to 8 us) are half a turn."""
 BYTES_PER_STEP = 256 * 1024
-"""A copy or a checksum cannot be interrupted; one of this size takes some 0.2 ms."""
+"""A copy or a checksum cannot be interrupted; one of this size lasts some 0.2 ms."""
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -40,10 +40,10 @@ class Gate(Protocol):
     """Shares an event loop among long work: one piece of work proceeds in each turn of the loop, for TURN_S."""
 
     def turns(self) -> Turns:
-        """For one piece of work, which begins now."""
+        """Return the turns of one piece of work, which begins now."""
 
     def start(self, steps: Steps[ResultT]) -> ResultT | Awaitable[ResultT]:
-        """Run steps for one turn, at once: the result, or an awaitable of it if there are more steps."""
+        """Run steps for one turn, at once; return the result, or an awaitable of it if there are more steps."""
 
     async def run(self, steps: Steps[ResultT]) -> ResultT:
         """Run all steps. After more than a turn, other work proceeds before the caller does. If the caller is
@@ -51,7 +51,7 @@ class Gate(Protocol):
 
 
 def run_all(steps: Steps[ResultT]) -> ResultT:
-    """Run all steps, and their calls, here and now."""
+    """Run all steps, and their calls, at once."""
     resume: Resume = partial(next, steps)
     while True:
         try:
@@ -63,7 +63,7 @@ def run_all(steps: Steps[ResultT]) -> ResultT:
 
 
 def after_call(steps: Steps[ResultT], call: Call) -> Resume:
-    """Make the call that a step ended with; returns the function that resumes the steps with its outcome."""
+    """Make the call that a step ended with; return the function that resumes the steps with its outcome."""
     try:
         return partial(steps.send, call())
     except Exception as error:

@@ -45,7 +45,7 @@ def listed() -> set[str]:
 
 
 def printed(*words: str) -> tuple[str, int]:
-    """What a command prints, and its exit code."""
+    """Return the output of a command, and its exit code."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         try:

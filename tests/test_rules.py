@@ -43,12 +43,12 @@ FOLDERS_OF_MANY = {
     "protocol/schema": "one per API",
 }
 KNOWN_CIRCLES: dict[frozenset[str], str] = {}
-"""Import circles that are left, each with its reason. To be taken out with the circle."""
+"""Import circles that are left, each with its reason. A circle leaves this list with the change that removes it."""
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
 def tracked_files() -> list[pathlib.Path]:
-    """What git knows; the working folder may hold data and caches besides."""
+    """Return the files that git tracks; the working folder may contain data and caches besides."""
     done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         pytest.skip("not a git checkout")
@@ -75,8 +75,8 @@ def test_every_module_says_what_it_is() -> None:
 
 
 def test_nobody_waits_in_a_way_that_swallows_a_cancellation() -> None:
-    """In Python 3.11 asyncio.wait_for does, where what it waits for is done in the same turn: whoever cancelled a task
-    that goes round then waits for ever for its end. asyncio.timeout does not."""
+    """In Python 3.11 asyncio.wait_for does so if its future is done in the same turn: a cancelled task with a loop then
+    never ends. asyncio.timeout does not."""
     found = [path for path in SOURCES if re.search(r"asyncio\.wait_for\b|import.*\bwait_for\b", path.read_text())]
     assert found == []
 
@@ -134,7 +134,7 @@ def test_handlers_are_named_like_their_schemas() -> None:
 
 
 def test_only_test_modules_are_named_test() -> None:
-    """A test file that pytest does not collect looks like a test and checks nothing."""
+    """A test file that pytest does not collect seems to be a test and checks nothing."""
     odd = [
         path
         for path in (ROOT / "tests").rglob("*.py")
@@ -148,8 +148,8 @@ def _room(module: str) -> str:
 
 
 def _imports() -> dict[str, set[str]]:
-    """Who imports whom, also inside functions and for type checkers. Between modules of one room the type checker's
-    do not count: they cost nothing, and the two are read together anyway."""
+    """Return the imports of each module, also those inside functions and for type checkers. Between modules of one room
+    imports for type checkers do not count: they cost nothing, and the two modules are read together."""
     every = grimp.build_graph("gregor", exclude_type_checking_imports=False, cache_dir=None)
     at_run_time = grimp.build_graph("gregor", exclude_type_checking_imports=True, cache_dir=None)
     return {

@@ -25,7 +25,7 @@ from gregor.protocol.deferred import outcome_of
 from gregor.protocol.errors import ErrorCode, KafkaError
 from gregor.protocol.messages import FetchResponse
 from gregor.protocol.records.batch import CorruptBatch
-from gregor.protocol.records.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
+from gregor.protocol.records.down_conversion import Converted, UnsupportedCodec, down_converting, truncate_message
 from gregor.protocol.topic_partition import TopicPartitionKey
 from gregor.storage.fs.cached_reads import NotCached
 from gregor.storage.log.log import LogSlice
@@ -123,7 +123,7 @@ class _Conversion:
                 try:
                     records = await self._records(data, self._wanted[key], must)
                     if self._call.version < ANSWER_LIMIT_FROM:
-                        records = cut_off(records, self._requested_bytes[key])
+                        records = truncate_message(records, self._requested_bytes[key])
                 except KafkaError as error:
                     self.found_something = True
                     data.error_code = without_storage_errors(error.code)

@@ -1,4 +1,4 @@
-"""Makes the Python classes of a message from its schema: slotted, with keyword arguments, for all versions at once."""
+"""Python classes of messages, made from the schemas: slotted, with keyword arguments, for all versions at once."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from gregor.protocol.codec.model import Field, Message, Struct
 
 
 class Structure:
-    """What every message and struct class has in common."""
+    """The base of all message and struct classes."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
@@ -25,14 +25,14 @@ class Structure:
 
 
 class ApiMessage(Structure):
-    """What every message class has in common; `decode`, `encode`, `encode_into`, and the same in steps, come
-    with each class."""
+    """The base of all message classes. Each class has its own `decode`, `encode`, `encode_into`, and the same in
+    steps."""
 
     __slots__ = ()
 
 
 class _SharedDefault:
-    """Marks the one object of defaults that stands in all messages for a struct left out: it refuses changes."""
+    """Marks the one object of defaults that all messages share for a struct without a value: it refuses changes."""
 
     __slots__ = ()
 
@@ -40,12 +40,12 @@ class _SharedDefault:
         raise AttributeError(f"this {type(self).__qualname__} is the shared default: assign a new one instead")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy is nobody else's: an ordinary object.
+        # A copy is not shared: it is an ordinary object.
         return _plain_class(self), ()
 
 
 class _Missing:
-    """Default argument where each new object needs a list or struct of its own."""
+    """Default argument of a field for which each new object has a list or struct of its own."""
 
     def __repr__(self) -> str:
         return "..."
@@ -55,7 +55,7 @@ _MISSING = _Missing()
 
 
 def build_class(message: Message) -> type:
-    """The class of a message, with those of its structs as attributes; codecs are compiled when first used."""
+    """Return the class of a message, with those of its structs as attributes; codecs are compiled on first use."""
     classes: dict[str, type] = {}
     defaults: dict[str, object] = {}
     for struct, init in _initializers(message, classes):
@@ -74,7 +74,7 @@ def build_class(message: Message) -> type:
     class_.API_KEY = -1 if message.api_key is None else message.api_key
     class_.MIN_VERSION = message.versions.first
     class_.MAX_VERSION = message.versions.last
-    # A message without flexible versions gets a first one that is never reached.
+    # A message without flexible versions has a first one that no version reaches.
     class_.FLEXIBLE_FROM = message.flexible.first if message.flexible.last is None else 0x7FFF
     codec = Codec(message, classes, defaults)
     class_.decoders, class_.encoders = codec.decoders(), codec.encoders()
@@ -86,7 +86,7 @@ def build_class(message: Message) -> type:
 
 
 def _initializers(message: Message, classes: dict[str, type]) -> Iterator[tuple[Struct, Any]]:
-    """Each struct, inner ones first and the message last, with its `__init__`; all are compiled in one go."""
+    """Yield each struct, inner ones first and the message last, with its `__init__`; all are compiled at once."""
     structs = (*message.structs, message)
     lines = []
     for struct in structs:
@@ -94,7 +94,7 @@ def _initializers(message: Message, classes: dict[str, type]) -> Iterator[tuple[
         lines.append(f"def init_{struct.name}(self{', *, ' if names else ''}{', '.join(names)}):")
         lines.extend(f"    self.{field.name} = {_stored(field)}" for field in struct.fields)
         lines.append("    return")
-    # The structs' classes get in when they are made; they are needed at the earliest in a call.
+    # The classes of the structs are added when they are made, which is before the first call.
     values: dict[str, Any] = {"MISSING": _MISSING, "CLASSES": classes}
     exec(compile("\n".join(lines), f"<__init__ of {message.name}>", "exec"), values)
     for struct in structs:
@@ -104,7 +104,7 @@ def _initializers(message: Message, classes: dict[str, type]) -> Iterator[tuple[
 
 
 def _stored(field: Field) -> str:
-    """The expression that `__init__` stores for an argument."""
+    """Return the expression that `__init__` stores for an argument."""
     if field.default is None or not (field.is_array or field.is_struct):
         return field.name
     fresh = "[]" if field.is_array else f"CLASSES[{field.element!r}]()"
@@ -122,7 +122,7 @@ def _default_argument(field: Field, defaults: dict[str, object]) -> Any:
 
 
 def _shared_default(class_: type) -> object:
-    """An object of defaults, all of them immutable."""
+    """Return an object of defaults, all of them immutable."""
     frozen = type(class_.__name__, (_SharedDefault, class_), {"__slots__": (), "__qualname__": class_.__qualname__})
     default: object = object.__new__(frozen)
     filled = class_()
@@ -132,6 +132,6 @@ def _shared_default(class_: type) -> object:
 
 
 def _plain_class(value: object) -> Any:
-    """The class of a value, for a shared default the class that it stands for."""
+    """Return the class of a value, for a shared default the class of the ordinary objects."""
     class_ = type(value)
     return class_.__mro__[2] if issubclass(class_, _SharedDefault) else class_

@@ -1,6 +1,6 @@
 """(message, version) -> flat encode and decode functions, compiled from generated source on first use.
 
-`decoder_source` and `encoder_source` write the source; here lies the cache by version.
+`decoder_source` and `encoder_source` write the source; this module keeps the functions by version.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -19,7 +19,7 @@ Encoder = Callable[[Any, bytearray, Splices | None], None]
 
 
 def decode_with(decoders: Mapping[int, Decoder]) -> Callable[..., tuple[Any, int]]:
-    """The function behind `Cls.decode`."""
+    """Return the function of `Cls.decode`."""
 
     def decode(buffer: Buffer, version: int, position: int = 0) -> tuple[Any, int]:
         return decoders[version](buffer, position)
@@ -28,7 +28,7 @@ def decode_with(decoders: Mapping[int, Decoder]) -> Callable[..., tuple[Any, int
 
 
 def encode_with(encoders: Mapping[int, Encoder]) -> tuple[Callable[..., bytes], Callable[..., None]]:
-    """The functions behind `message.encode` and `message.encode_into`."""
+    """Return the functions of `message.encode` and `message.encode_into`."""
 
     def encode_into(message: Any, out: bytearray, version: int, splices: Splices | None = None) -> None:
         encoders[version](message, out, splices)
@@ -50,15 +50,15 @@ class Codec:
         self.defaults = defaults
 
     def decoders(self) -> Mapping[int, Decoder]:
-        """`Cls.decoders`: version -> (buffer, position) -> (message, end position)."""
+        """Return `Cls.decoders`: version -> (buffer, position) -> (message, end position)."""
         return self._by_version(build_decoder, MalformedMessage)
 
     def encoders(self) -> Mapping[int, Encoder]:
-        """`Cls.encoders`: version -> (message, out, splices) -> None."""
+        """Return `Cls.encoders`: version -> (message, out, splices) -> None."""
         return self._by_version(build_encoder, UnsupportedField)
 
     def decoder_in_steps(self) -> Callable[..., Generator[None, None, tuple[Any, int]]]:
-        """The function behind `Cls.decode_in_steps`."""
+        """Return the function of `Cls.decode_in_steps`."""
         decoders = self._by_version(partial(build_decoder, in_steps=True), MalformedMessage)
 
         def decode_in_steps(buffer: Buffer, version: int, position: int = 0) -> Generator[None, None, tuple[Any, int]]:
@@ -67,7 +67,7 @@ class Codec:
         return decode_in_steps
 
     def encoder_in_steps(self) -> Callable[..., Generator[None, None, None]]:
-        """The function behind `message.encode_in_steps`."""
+        """Return the function of `message.encode_in_steps`."""
         encoders = self._by_version(partial(build_encoder, in_steps=True), UnsupportedField)
 
         def encode_in_steps(message: Any, out: bytearray, version: int) -> Generator[None, None, None]:
@@ -82,7 +82,7 @@ class Codec:
 
 
 class _ByVersion(dict[int, Any]):
-    """version -> function, compiled when first asked for."""
+    """version -> function, compiled on first use."""
 
     def __init__(self, message: Message, build: Callable[[int], Any], error: type[Exception]) -> None:
         super().__init__()

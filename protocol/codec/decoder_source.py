@@ -3,11 +3,11 @@
 Rules of the generated code:
 - Neighbouring fixed-size fields become one struct call, together with the length that follows them: the int16 or int32
   of the old form, or the first byte of a compact length (the rest of a long one is read by a call).
-- Slots are stored directly on bare objects: the class's own `__init__` would cost a keyword call per struct.
-- `p` is the position, `limit` the end of the buffer, `n` the length just read, `e` the end it leads to. Slices do not
-  complain about the end of a buffer, so every length is compared with `limit` before; an index or a struct call past
+- Slots are set directly on bare objects: the class's own `__init__` would cost a keyword call per struct.
+- `p` is the position, `limit` the end of the buffer, `n` the length just read, `e` the end of its field. Slices past
+  the end of a buffer raise no error, so every length is compared with `limit` before; an index or a struct call past
   the end raises IndexError or struct.error, which become a MalformedMessage at the end of the function.
-- No allocation follows a claimed count: a count whose smallest elements exceed the bytes left is refused first.
+- Memory is not allocated by a claimed count: a count whose smallest elements exceed the bytes left is refused before.
 """
 
 from struct import calcsize
@@ -21,14 +21,15 @@ from gregor.protocol.codec.source import NUMBERS_PER_STEP, Source
 def build_decoder(
     message: Message, version: int, classes: dict[str, type], defaults: dict[str, object], *, in_steps: bool = False
 ) -> Any:
-    """A function (buffer, position) -> (message, end position), or `in_steps` a generator that returns it."""
+    """Return a function (buffer, position) -> (message, end position), or with `in_steps` a generator that returns
+    it."""
     return _DecoderSource(message, version, classes, defaults, in_steps).build()
 
 
 class _DecoderSource(Source):
     def __init__(self, *about: Any) -> None:
         super().__init__(*about)
-        # Fixed-size values still to be read by one struct call: (format, assignment target).
+        # Fixed-size values that one struct call will read: (format, assignment target).
         self.pending: list[tuple[str, str]] = []
 
     def build(self) -> Any:
@@ -43,7 +44,7 @@ class _DecoderSource(Source):
         return self.execute("decode")
 
     def fields(self, struct: Struct, target: str) -> None:
-        """All fields of a struct into the slots of the fresh object `target`; nothing stays pending if flexible."""
+        """Read all fields of a struct into the slots of the new object `target`. If flexible, none stays pending."""
         for field in struct.fields:
             if not self.has(field) or self.is_tagged(field):
                 self.line(f"{target}.{field.name} = {self.default(field)}")
@@ -113,7 +114,7 @@ class _DecoderSource(Source):
         self.depth -= 1
 
     def length(self, field: Field, letter: str, *, rest_check: str = "") -> None:
-        """Reads a length into `n`, in compact form still with its one added."""
+        """Read a length into `n`; in compact form it is still one larger."""
         if not self.is_compact(field):
             self.pending.append((letter, "n"))
             self.flush()
@@ -126,7 +127,7 @@ class _DecoderSource(Source):
             self.line(f"    {rest_check}")
 
     def variable(self, field: Field, target: str, where: str, nullable: bool) -> None:
-        """A string, bytes or records."""
+        """Read a string, bytes or records."""
         is_string = field.element == "string"
         compact = self.is_compact(field)
         too_long = f"if n > {MAX_STRING_BYTES + 1}: raise bad_length({where}, n - 1)" if is_string and compact else ""
@@ -172,7 +173,7 @@ class _DecoderSource(Source):
             self.depth -= 1
 
     def numbers(self, letter: str, size_bytes: int, target: str) -> None:
-        """The `n` elements of an array of plain numbers."""
+        """Read the `n` elements of an array of plain numbers."""
         if self.in_steps:
             self.line(f"a = {target} = []")
             self.line(f"while n > {NUMBERS_PER_STEP}:")
@@ -190,7 +191,7 @@ class _DecoderSource(Source):
         self.line(f"    {target} = []")
 
     def elements(self, field: Field, target: str, where: str) -> None:
-        """The `n` elements of an array that need a loop."""
+        """Read the `n` elements of an array that needs a loop."""
         items = self.fresh("a")
         item = self.fresh("o")
         self.line(f"{items} = {target} = []")
@@ -211,7 +212,7 @@ class _DecoderSource(Source):
         self.depth -= 1
 
     def tag_function(self, struct: Struct) -> str:
-        """The name of the function that reads a non-empty tag section of a struct with known tags."""
+        """Return the name of the function that reads a non-empty tag section of a struct with known tags."""
         name = f"tags_{struct.name}"
         if name in self.functions:
             return name

@@ -2,11 +2,11 @@
 
 Rules of the generated code:
 - Neighbouring fixed-size fields become one struct call, together with the length that follows them. A compact length
-  below 128 is one byte and joins the call; a longer one takes the second branch.
-- A zero byte that is always there (an empty tag section) is struct's pad byte "x".
-- Tags are written only when some tagged field differs from its default. The shared default struct makes the test an
-  identity; whatever else is equal to the default is found out by the tag function.
-- `out` is the output, `n` a length, `b` encoded bytes, `v` the value at hand.
+  below 128 is one byte and part of the call; a longer one is written in the second branch.
+- A zero byte of every message (an empty tag section) is struct's pad byte "x".
+- Tags are written only if some tagged field differs from its default. With the shared default struct that is a test of
+  identity; the tag function finds all other values that equal the default.
+- `out` is the output, `n` a length, `b` encoded bytes, `v` the current value.
 """
 
 from collections.abc import Callable
@@ -19,14 +19,15 @@ from gregor.protocol.codec.source import NUMBERS_PER_STEP, Source
 def build_encoder(
     message: Message, version: int, classes: dict[str, type], defaults: dict[str, object], *, in_steps: bool = False
 ) -> Any:
-    """A function (message, out, splices), or `in_steps` a generator; `splices` is a list for file regions, or None."""
+    """Return a function (message, out, splices), or with `in_steps` a generator; `splices` is a list for file regions,
+    or None."""
     return _EncoderSource(message, version, classes, defaults, in_steps).build()
 
 
 class _EncoderSource(Source):
     def __init__(self, *about: Any) -> None:
         super().__init__(*about)
-        # Values still to be written by one struct call: (format, expression; none for a pad byte).
+        # Values that one struct call will write: (format, expression; none for a pad byte).
         self.pending: list[tuple[str, str]] = []
         self.out = "out"
 
@@ -65,13 +66,13 @@ class _EncoderSource(Source):
             self.pending.append(("x", ""))
             return
         self.packed_if(
-            " and ".join(self.looks_default(field, f"{source}.{field.name}") for field in tagged),
+            " and ".join(self.surely_default(field, f"{source}.{field.name}") for field in tagged),
             ("x", ""),
             lambda: self.line_behind(f"{self.tag_function(struct)}({source}, {self.out})"),
         )
 
     def packed_if(self, condition: str, value: tuple[str, str], otherwise: Callable[[], None]) -> None:
-        """Write all that is pending, and with it `value` if the condition holds, else what `otherwise` writes."""
+        """Write all pending values, then `value` in the same call if the condition holds, else call `otherwise`."""
         pending = list(self.pending)
         self.line(f"if {condition}:")
         self.depth += 1
@@ -90,7 +91,7 @@ class _EncoderSource(Source):
         self.line(line)
 
     def flush(self, extra: str = "") -> None:
-        """Writes what is pending."""
+        """Write the pending values."""
         if not self.pending:
             return
         format = "".join(letter for letter, _ in self.pending)
@@ -104,7 +105,7 @@ class _EncoderSource(Source):
         self.pending = []
 
     def differs(self, field: Field, value: str) -> str:
-        """Whether a value is not the field's default."""
+        """Return a condition: the value is not the field's default."""
         if field.default is None:
             return f"{value} is not None"
         if field.is_array:
@@ -116,8 +117,8 @@ class _EncoderSource(Source):
             return f"{value} != ZERO_UUID"
         return value if field.default is False else f"{value} != {field.default!r}"
 
-    def looks_default(self, field: Field, value: str) -> str:
-        """A cheap test that never takes a value for the default when it is not."""
+    def surely_default(self, field: Field, value: str) -> str:
+        """Return a cheap condition that holds only for the default, but perhaps not for each value that equals it."""
         if field.default is None:
             return f"{value} is None"
         if field.is_array:
@@ -142,7 +143,7 @@ class _EncoderSource(Source):
             self.null_or(field, name, where, lambda: self.variable(field, name))
 
     def null_or(self, field: Field, name: str, where: str, present: Callable[[], None]) -> None:
-        """Writes the null form of a variable `name`, or what `present` writes; nothing stays pending when nullable."""
+        """Write the null form of a variable `name`, or call `present`. If nullable, no value is pending afterwards."""
         if not self.is_nullable(field):
             if field.nullable is not Versions.NONE or field.default is None:
                 self.line(f"if {name} is None:")
@@ -153,7 +154,7 @@ class _EncoderSource(Source):
         self.packed_if(f"{name} is None", null, present)
 
     def length(self, field: Field, size: str, letter: str) -> None:
-        """Writes a length together with everything pending."""
+        """Write a length together with all pending values."""
         if not self.is_compact(field):
             self.pending.append((letter, size))
             self.flush()
@@ -163,7 +164,7 @@ class _EncoderSource(Source):
         self.packed_if("n < 128", ("B", "n"), lambda: self.line_behind(long))
 
     def variable(self, field: Field, name: str) -> None:
-        """A string, bytes or records that is not null."""
+        """Write a string, bytes or records that is not null."""
         if field.element == "string":
             self.line(f"b = {name}.encode()")
             self.length(field, "len(b)", "h")
@@ -237,7 +238,7 @@ class _EncoderSource(Source):
         self.depth -= 1
 
     def tag_function(self, struct: Struct) -> str:
-        """The name of the function that writes the tag section of a struct with known tags."""
+        """Return the name of the function that writes the tag section of a struct with known tags."""
         name = f"tags_{struct.name}"
         if name in self.functions:
             return name

@@ -1,8 +1,8 @@
-"""What the generated codecs call for the rare and the long: multi-byte varints, unknown tags, refusals.
+"""Functions that the generated codecs call in rare cases: varints of several bytes, unknown tags, errors.
 
-Unsigned varints (KIP-482) carry seven bits a byte, lowest first; the top bit says that another byte follows. At most
-five bytes, at most 2^32 - 1. Longer spellings of a small number are legal, as in Apache Kafka.
-A compact length is an unsigned varint of length + 1, and 0 stands for null.
+Unsigned varints (KIP-482) have seven bits in a byte, lowest first; the top bit is set if another byte follows. They
+have at most five bytes and are at most 2^32 - 1. Longer encodings of a small number are legal, as in Apache Kafka.
+A compact length is an unsigned varint of length + 1, and 0 means null.
 """
 
 import struct as structs
@@ -17,14 +17,14 @@ MAX_STRING_BYTES = 0x7FFF
 
 
 class FileRegion(Protocol):
-    """Record bytes that stay where they are: the encoder writes their length, the sender splices them in."""
+    """Record bytes in a file: the encoder writes their length, the sender inserts them from the file."""
 
     @property
     def size_bytes(self) -> int: ...
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """(value, end position)."""
+    """Return (value, end position)."""
     byte = buffer[position]
     if byte < 128:
         return byte, position + 1
@@ -32,7 +32,7 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_uvarint_rest(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
-    """(value, end position) of a varint whose first byte, at least 128, is already read."""
+    """Return (value, end position) of a varint whose first byte, at least 128, is already read."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = buffer[position]
@@ -53,14 +53,14 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def write_string_length(out: bytearray, compact_length: int) -> None:
-    """The compact length, given with its one added, of a string of 127 bytes or more."""
+    """Write the compact length (its one is already added) of a string of 127 bytes or more."""
     if compact_length > MAX_STRING_BYTES + 1:
         raise ValueError(f"a string of {compact_length - 1} bytes is longer than {MAX_STRING_BYTES}")
     write_uvarint(out, compact_length)
 
 
 def skip_tags(buffer: Buffer, position: int, count: int, limit: int) -> int:
-    """Passes over a non-empty tag section whose first byte, the count, is already read; returns its end."""
+    """Skip a non-empty tag section whose first byte, the count, is already read; return its end."""
     if count > 127:
         count, position = read_uvarint_rest(buffer, position, count)
     if count * 2 > limit - position:
@@ -99,13 +99,13 @@ def region_refused() -> TypeError:
 
 
 def malformed(name: str, error: Exception) -> NoReturn:
-    """What a decoder raises for any error of its own: MalformedMessage, with the message's name and version."""
+    """Raise MalformedMessage, with the message's name and version, for any error of a decoder."""
     cause = None if isinstance(error, MalformedMessage) else error
     raise MalformedMessage(f"{name}: {error}") from cause
 
 
 def undo(out: bytearray, start: int, splices: list[tuple[int, FileRegion]] | None) -> None:
-    """Drop what an encoder wrote from `start` on: the output may hold earlier frames, which stay whole."""
+    """Remove the output of an encoder from `start` on; earlier frames before it are kept."""
     del out[start:]
     if splices:
         splices[:] = [splice for splice in splices if splice[0] <= start]

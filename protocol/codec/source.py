@@ -1,4 +1,5 @@
-"""Shared ground of the two code generators: lines with indentation, constants by name, sizes known from the schema."""
+"""The common base of the two code generators: lines with indentation, constants by name, sizes known from the
+schema."""
 
 import struct as structs
 from typing import Any
@@ -8,7 +9,7 @@ from gregor.protocol.codec.model import FIXED_SIZES, Field, Message, Struct
 from gregor.protocol.errors import MalformedMessage
 from gregor.protocol.turns import ITEMS_PER_STEP
 
-# What generated code may call, by its name there.
+# The functions and values that generated code may use, by their names there.
 RUNTIME: dict[str, Any] = {
     "new": object.__new__,
     "view_of": memoryview,
@@ -44,11 +45,11 @@ NUMBERS_PER_STEP = 4096
 
 
 class Source:
-    """Collects the source of one (message, version) and the values its names stand for.
+    """Collects the source of one (message, version) and the values of its names.
 
-    `in_steps` makes a generator of it, which yields None after each piece of work. A tag section is always one piece.
+    With `in_steps` it is a generator that yields None after each step. A tag section is always part of one step.
 
-    `classes` are those of the message and its structs by name; `defaults` the shared default objects of structs.
+    `classes` are those of the message and its structs by name; `defaults` are the shared default objects of structs.
     """
 
     def __init__(
@@ -68,7 +69,8 @@ class Source:
         self.lines: list[str] = []
         self.depth = 0
         self.in_steps = in_steps
-        """Whether what is written now may yield: the main function of a codec that works in steps."""
+        """Whether the lines that are written now may yield: those of the main function of a codec that works in
+        steps."""
         self.functions: dict[str, list[str]] = {}
         self._names = 0
 
@@ -76,41 +78,41 @@ class Source:
         self.lines.append("    " * self.depth + text)
 
     def begin(self, head: str) -> None:
-        """The first lines of the main function, down to a `try` around all the others."""
+        """Write the first lines of the main function, down to a `try` around all the others."""
         self.line(head)
         self.depth = 1
         if self.in_steps:
             self.line("count = 0")
-            self.line("if False: yield")  # also without an array it is a generator
+            self.line("if False: yield")  # makes it a generator, also without an array
         self.line("try:")
         self.depth = 2
 
     def handle(self, *lines: str) -> None:
-        """The last lines: what becomes of the errors of all the others."""
+        """Write the last lines, which handle the errors of all the others."""
         self.depth = 1
         for line in lines:
             self.line(line)
 
     def step(self) -> None:
-        """To be written once for each element of an array: whoever works in steps pauses now and then."""
+        """Write the lines that end a step after some elements; they belong into the loop over an array."""
         if self.in_steps:
             self.line("count += 1")
             self.line(f"if not count % {ITEMS_PER_STEP}: yield")
 
     def fresh(self, prefix: str) -> str:
-        """A local name that nothing else uses."""
+        """Return a local name that is not in use."""
         self._names += 1
         return f"{prefix}{self._names}"
 
     def codec(self, format: str, method: str) -> str:
-        """The name of a bound struct method for a format without its byte order."""
+        """Return the name of a bound struct method for a format without its byte order."""
         name = f"{method}_{format.replace('?', 'o')}"
         if name not in self.values:
             self.values[name] = getattr(structs.Struct(">" + format), method)
         return name
 
     def default_struct(self, struct: Struct) -> str:
-        """An expression for a struct that holds nothing but defaults."""
+        """Return an expression for a struct of defaults."""
         name = f"default_{struct.name}"
         return name if name in self.values else f"{struct.name}()"
 
@@ -127,17 +129,17 @@ class Source:
         return self.flexible and self.version in field.flexible
 
     def tagged_fields(self, struct: Struct) -> list[Field]:
-        """The fields of the tag section in this version, in the order they are written in."""
+        """Return the fields of the tag section in this version, in the order of their tags."""
         fields = [field for field in struct.fields if self.has(field) and self.is_tagged(field)]
         return sorted(fields, key=lambda field: field.tag or 0)
 
     def where(self, struct: Struct, field: Field) -> str:
-        """How an error names a field."""
+        """Return the name of a field in errors, as a literal."""
         owner = self.message.name if struct is self.message else f"{self.message.name}.{struct.name}"
         return repr(f"{owner}.{field.name}")
 
     def min_size_bytes(self, struct: Struct) -> int:
-        """The fewest bytes that the struct takes in this version: bounds what an element count can claim."""
+        """Return the smallest size of the struct in this version. It bounds the element count that bytes can claim."""
         size_bytes = 1 if self.flexible else 0
         for field in struct.fields:
             if self.has(field) and not self.is_tagged(field):
@@ -159,7 +161,7 @@ class Source:
         return 2 if field.element == "string" else 4
 
     def execute(self, entry: str) -> Any:
-        """Compiles everything that was collected and returns the function called `entry`."""
+        """Compile the collected source and return its function `entry`."""
         text = "\n".join(line for lines in (*self.functions.values(), self.lines) for line in lines)
         exec(compile(text, f"<{entry} {self.message.name} v{self.version}>", "exec"), self.values)
         return self.values[entry]

@@ -1,4 +1,4 @@
-"""Writes `messages.pyi`, the types of the message classes; with `--check` only compares."""
+"""Writes `messages.pyi`, the types of the message classes; with `--check` it only compares them."""
 
 import sys
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def stub_text() -> str:
 
 def _class(message: Message) -> Iterator[str]:
     yield f"class {message.name}(ApiMessage):"
-    # Kafka's struct names are unique in a message: all lie directly in its class.
+    # Kafka's struct names are unique in a message: all classes of structs are directly in its class.
     for struct in message.structs:
         yield f"    class {struct.name}:"
         yield from _body(message, struct, 8)
@@ -100,7 +100,7 @@ def _body(message: Message, struct: Struct, indent: int) -> Iterator[str]:
 
 def _type(message: Message, field: Field) -> str:
     if field.element == "records":
-        # Only answers are spliced with what lies in files; who gets a request needs no case for that.
+        # Only responses may contain records in files; the receiver of a request needs no case for them.
         region = "" if message.name.endswith("Request") else " | FileRegion"
         return f"bytes | bytearray | memoryview{region} | None"
     element = _PYTHON_TYPES.get(field.element) or f"{message.name}.{field.element}"

@@ -1,4 +1,4 @@
-"""Record batches of format 2 (KIP-98): a view that decodes nothing it is not asked for, and a builder.
+"""Record batches of format 2 (KIP-98): a view that decodes its header only, and a builder.
 
 Byte layout of a batch; all numbers big-endian. ``size_bytes`` below counts from byte 0.
 
@@ -52,7 +52,7 @@ CRC_AT = 17
 ATTRIBUTES_AT = 21
 MAX_TIMESTAMP_AT = 35
 
-# Base offset and length stand before what the length counts.
+# The length counts neither the base offset nor itself.
 LOG_OVERHEAD = 12
 
 COMPRESSION_MASK = 0x07
@@ -65,8 +65,8 @@ NO_TIMESTAMP = -1
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
-# What a batch may become when its caller names no limit of its own. Producers bound the plain size of a batch (1 MB by
-# default), so this leaves room for any real one.
+# The default limit of the decompressed size of a batch. Producers limit that size to 1 MB by default, so that real
+# batches are far below.
 DEFAULT_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 
 _INT32_MAX = 2**31 - 1
@@ -90,8 +90,8 @@ class Record(NamedTuple):
 class RecordBatch:
     """One batch within a buffer, at ``position``. Nothing is copied; the view is valid while the buffer is unchanged.
 
-    Constructing it checks that the batch is all there and has magic 2; contents are checked by ``crc_ok`` and
-    ``records``, relations between header fields by nobody here.
+    The constructor checks that the batch is complete and has magic 2. ``crc_ok`` and ``records`` check the contents;
+    this module does not check relations between header fields.
     """
 
     __slots__ = (
@@ -127,7 +127,7 @@ class RecordBatch:
 
     def __init__(self, buffer: Buffer, position: int = 0) -> None:
         if position < 0 or position + RECORD_BATCH_OVERHEAD > len(buffer):
-            # Message sets of older formats can be shorter: tell them from a torn batch.
+            # Message sets of older formats can be shorter than a header: they are no torn batch.
             if position >= 0 and position + MAGIC_AT < len(buffer) and buffer[position + MAGIC_AT] != 2:
                 raise CorruptBatch(f"magic {buffer[position + MAGIC_AT]}, not 2")
             raise CorruptBatch(f"{max(0, len(buffer) - position)} bytes are no record batch")
@@ -165,14 +165,14 @@ class RecordBatch:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; sequences wrap from 2**31 - 1 to 0. -1 without a producer's sequence."""
+        """Return the sequence of the last record; -1 without a producer. Sequences wrap from 2**31 - 1 to 0."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) & _INT32_MAX
 
     @property
     def compression(self) -> int:
-        """0 to 4, see ``gregor.protocol.records.compression``; 5 to 7 are unknown."""
+        """Return the codec: 0 to 4, see ``gregor.protocol.records.compression``; 5 to 7 are unknown."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -192,7 +192,7 @@ class RecordBatch:
         return bool(self.attributes & DELETE_HORIZON_BIT)
 
     def memory(self) -> memoryview:
-        """All bytes of the batch, not copied."""
+        """Return all bytes of the batch, not copied."""
         return memoryview(self.buffer)[self.position : self.position + self.size_bytes]
 
     def crc_ok(self) -> bool:
@@ -201,12 +201,12 @@ class RecordBatch:
         return checksum == self.crc
 
     def records(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-        """The records, decompressed if need be. CorruptBatch, also between two records, is the only error; the
-        checksum is not looked at."""
+        """Iterate over the records, decompressed if necessary. CorruptBatch, also between two records, is the only
+        error; the checksum is not verified."""
         return self.records_in(self.plain_body(max_decompressed_bytes))
 
     def plain_body(self, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
-        """What follows the header, decompressed if need be. Raises CorruptBatch."""
+        """Return the bytes behind the header, decompressed if necessary. Raises CorruptBatch."""
         body = self.memory()[RECORD_BATCH_OVERHEAD:]
         codec = self.attributes & COMPRESSION_MASK
         if not codec:
@@ -217,7 +217,7 @@ class RecordBatch:
             raise CorruptBatch(str(error)) from error
 
     def records_in(self, plain_body: bytes) -> Iterator[Record]:
-        """The records of this batch, whose decompressed body is known. Errors as those of `records`."""
+        """Iterate over the records of this batch, whose decompressed body is given. Errors as those of `records`."""
         append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE_BIT else None
         return _parse_records(plain_body, self.record_count, self.base_offset, self.base_timestamp, append_time)
 
@@ -229,7 +229,8 @@ class RecordBatch:
 
 
 def iter_batches(buffer: Buffer) -> Iterator[RecordBatch]:
-    """All whole batches, in order; stops before a partial last one. CorruptBatch where no batch can start."""
+    """Yield all complete batches, in order, without a partial last one. Raises CorruptBatch where no batch can
+    start."""
     position = 0
     end = len(buffer)
     while end - position >= LOG_OVERHEAD:
@@ -380,7 +381,7 @@ def append_record(
 
 
 def wrapped_int64(number: int) -> int:
-    """What is left of it in 64 bits: timestamps far apart have a delta that overflows, on both ways, in Java too."""
+    """Return a number wrapped to 64 bits: the delta of timestamps far apart overflows, on both ways, as in Java."""
     return ((number - INT64_MIN) & 0xFFFFFFFFFFFFFFFF) + INT64_MIN
 
 
@@ -393,7 +394,7 @@ def _append_bytes(out: bytearray, data: bytes | None) -> None:
 
 
 def append_varint(out: bytearray, value: int) -> None:
-    """Write a zigzag varint; the value is one of 64 bits."""
+    """Write a zigzag varint; the value has at most 64 bits."""
     zigzag = (value << 1) ^ (value >> 63)
     while zigzag > 0x7F:
         out.append((zigzag & 0x7F) | 0x80)
@@ -420,7 +421,8 @@ def _parse_records(
 def _parse_record(
     data: bytes, position: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> tuple[Record, int]:
-    """IndexError when the data ends early, else CorruptBatch. Lengths below 0 stand for null, as in Java."""
+    """Return a record and its end. Raises IndexError if the data ends early, else CorruptBatch. A length below 0 is
+    null, as in Java."""
     length, position = read_varint(data, position)
     end = position + length
     if length < 0 or end > len(data):
@@ -455,7 +457,7 @@ def _parse_record(
 
 def _bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     length = data[position]
-    if length < 0x80:  # one byte, by far the most frequent
+    if length < 0x80:  # most lengths have one byte
         position += 1
         length = (length >> 1) ^ -(length & 1)
     else:
@@ -469,7 +471,7 @@ def _bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
 
 
 def read_varint(data: bytes, position: int, max_shift: int = 35) -> tuple[int, int]:
-    """A zigzag varint (value, end) of at most 5 bytes, or 10 with ``max_shift`` 70."""
+    """Read a zigzag varint of at most 5 bytes, or 10 with ``max_shift`` 70; return (value, end)."""
     byte = data[position]
     position += 1
     if byte < 0x80:
@@ -481,7 +483,7 @@ def read_varint(data: bytes, position: int, max_shift: int = 35) -> tuple[int, i
         position += 1
         zigzag |= (byte & 0x7F) << shift
         if byte < 0x80:
-            # Java's readers keep 32 or 64 bits and drop what a too large last byte adds.
+            # Java's readers keep 32 or 64 bits and drop the higher bits of a last byte that is too large.
             zigzag &= 0xFFFFFFFF if max_shift == 35 else 0xFFFFFFFFFFFFFFFF
             return (zigzag >> 1) ^ -(zigzag & 1), position
         shift += 7

@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli), the checksum of record batches, by the crc32c library's compiled part.
 
-`import crc32c` also brings the library's command line and looks up its own version: argparse, email, zipfile and some
-thirty modules more, for a broker that starts in a third of a second 15 ms of it and 2 MB.
+`import crc32c` also imports the library's command line and reads its own version: argparse, email, zipfile and some
+thirty modules more. For a broker that starts in a third of a second these are 15 ms and 2 MB.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Crc32c = Callable[..., int]
 
 
 def compiled_part(package: ModuleSpec | None) -> Crc32c | None:
-    """None if this release of the library keeps it elsewhere."""
+    """Return the checksum function, or None if this release of the library has it in another place."""
     if package is None or package.submodule_search_locations is None:
         return None
     spec = PathFinder.find_spec("_crc32c", list(package.submodule_search_locations))

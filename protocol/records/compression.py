@@ -1,7 +1,7 @@
-"""The codecs of record batches: the only place that knows a codec library, each loaded on its first use.
+"""The codecs of record batches. Only this module imports codec libraries, each on its first use.
 
-Codec numbers are those of the attributes of a batch (KIP-98) or of a message set. Whatever the bytes, ``decompress``
-raises DecompressionError alone and never makes much more than ``max_bytes`` of output: a batch of 1 MB can claim to be
+Codec numbers are those of the attributes of a batch (KIP-98) or of a message set. For any bytes, DecompressionError is
+the only error of ``decompress``, and its output never exceeds ``max_bytes`` by much: a batch of 1 MB can claim to be
 gigabytes.
 
 ==  ======  =====================================================================================================
@@ -24,29 +24,30 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES = 32 * 1024
 
-# One snappy element of 3 bytes copies at most 64, so a block that claims more than this lies.
+# One snappy element of 3 bytes copies at most 64, so a block that claims more than this is invalid.
 _SNAPPY_MAX_RATIO = 32
 
-# A zstd block of 4 bytes (RLE) makes at most 128 KB, so a slice of input makes at most so much per byte.
+# A zstd block of 4 bytes (RLE) becomes at most 128 KB, which limits the output per byte of input.
 _ZSTD_MAX_RATIO = 32 * 1024
 
-# One byte of a match's or a literal's length stands for at most 255 bytes.
+# One byte of the length of a match or a literal adds at most 255 bytes.
 _LZ4_MAX_RATIO = 255
 _LZ4_USUAL_RATIO = 8
-_LZ4_LEAST_BYTES = 16 * 1024
+_LZ4_MIN_BYTES = 16 * 1024
 
-# A gzip member behind the first is fed piece by piece: the library copies what follows it, and 1 MB can hold 50,000.
+# A gzip member behind the first is decompressed in slices: the library copies the bytes behind each member, and 1 MB
+# can contain 50,000 members.
 _MIN_STEP_BYTES = 1024
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
 
 class DecompressionError(ValueError):
-    """The bytes are not what the codec writes, or they would become larger than allowed."""
+    """The bytes are invalid for the codec, or would become larger than allowed."""
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int, *, any_lz4_header_checksum: bool = False) -> bytes:
-    """The plain bytes. ``any_lz4_header_checksum`` takes message sets of magic 0 (KAFKA-3160)."""
+    """Return the plain bytes. ``any_lz4_header_checksum`` accepts message sets of magic 0 (KAFKA-3160)."""
     if codec == GZIP:
         return _gunzip(data, max_bytes)
     if codec == SNAPPY:
@@ -63,7 +64,8 @@ def decompress(codec: int, data: Buffer, max_bytes: int, *, any_lz4_header_check
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """``level`` None is the codec's own default; snappy has none. ValueError for an unknown codec."""
+    """Compress bytes. ``level`` None is the codec's default; snappy has no levels. Raises ValueError for an unknown
+    codec."""
     if codec == GZIP:
         import zlib
 
@@ -102,7 +104,7 @@ def _gunzip(data: Buffer, max_bytes: int) -> bytes:
     parts: list[bytes] = []
     total = position = 0
     view = memoryview(data)
-    step = len(data)  # mostly there is one member, and all of it belongs to that
+    step = len(data)  # in most cases there is one member
     while True:
         member = zlib.decompressobj(31)
         while not member.eof:
@@ -121,7 +123,7 @@ def _gunzip(data: Buffer, max_bytes: int) -> bytes:
             parts.append(part)
         position -= len(member.unused_data)
         step = _MIN_STEP_BYTES
-        # Is it not another member? Java, too, drops what follows the last one.
+        # Java, too, drops the bytes behind the last member.
         if bytes(view[position : position + 2]) != b"\x1f\x8b":
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -149,7 +151,7 @@ def _unsnappy(data: bytes, max_bytes: int) -> bytes:
 
 
 def _unsnappy_block(block: bytes, before: int, max_bytes: int) -> bytes:
-    # A block opens with its plain size, which the library allocates: look before it does.
+    # A block begins with its plain size, which the library allocates, so the size is checked before.
     size = shift = 0
     for byte in block[:5]:
         size |= (byte & 0x7F) << shift
@@ -186,16 +188,16 @@ def _unlz4(data: Buffer, max_bytes: int) -> bytes:
     import lz4.frame
 
     frame = lz4.frame.LZ4FrameDecompressor()
-    most = min(max_bytes, len(data) * _LZ4_MAX_RATIO) + 1
-    # The library allocates what it is asked for: begin with what most batches need, in one piece.
-    asked = max(_LZ4_LEAST_BYTES, len(data) * _LZ4_USUAL_RATIO)
+    max_output_bytes = min(max_bytes, len(data) * _LZ4_MAX_RATIO) + 1
+    # The library allocates the requested size, so the first request is the size that most batches need.
+    requested_bytes = max(_LZ4_MIN_BYTES, len(data) * _LZ4_USUAL_RATIO)
     try:
-        parts: list[bytes] = [frame.decompress(data, min(asked, most))]
+        parts: list[bytes] = [frame.decompress(data, min(requested_bytes, max_output_bytes))]
         total = len(parts[0])
-        # The library may hand out less than asked although more is there.
-        while not frame.eof and not frame.needs_input and total < most:
-            asked *= 2
-            part: bytes = frame.decompress(b"", min(asked, most - total))
+        # The library may return less than requested although there is more.
+        while not frame.eof and not frame.needs_input and total < max_output_bytes:
+            requested_bytes *= 2
+            part: bytes = frame.decompress(b"", min(requested_bytes, max_output_bytes - total))
             if not part and not frame.eof:
                 break
             total += len(part)
@@ -210,15 +212,15 @@ def _unlz4(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _with_lz4_header_checksum(data: bytes) -> bytes:
-    """The frame with the header checksum the format asks for: before message format 1, Kafka wrote another one
-    (KAFKA-3160: it also summed up the magic), and its readers never looked."""
+    """Return the frame with the header checksum of the LZ4 format: before message format 1, Kafka wrote another one
+    (KAFKA-3160: it also included the magic), and its readers never verified it."""
     end = _lz4_header_end(data)
     return data if end < 0 else _with_header_checksum(data, end, data[4:end])
 
 
 def with_wrong_lz4_header_checksum(data: bytes) -> bytes:
-    """What `compress` made with LZ4, as message sets of magic 0 carry it (KAFKA-3160): the header checksum sums up the
-    magic, too."""
+    """Return output of `compress` with LZ4 in the form of message sets of magic 0 (KAFKA-3160): the header checksum
+    includes the magic."""
     end = _lz4_header_end(data)
     if end < 0:
         raise ValueError("not an LZ4 frame")
@@ -226,7 +228,7 @@ def with_wrong_lz4_header_checksum(data: bytes) -> bytes:
 
 
 def _lz4_header_end(data: bytes) -> int:
-    """Where the header checksum stands; -1: it is no LZ4 frame."""
+    """Return the position of the header checksum, or -1 if the data is no LZ4 frame."""
     # magic 4, flags 1, block size 1, content size 8 (flag 0x08), dictionary id 4 (flag 0x01), header checksum 1
     if len(data) < 7 or not data.startswith(_LZ4_MAGIC):
         return -1
@@ -239,7 +241,7 @@ def _with_header_checksum(data: bytes, end: int, summed: bytes) -> bytes:
 
 
 def _xxh32_short(data: bytes) -> int:
-    """xxHash32, seed 0, of fewer than 16 bytes (an LZ4 frame header has at most 14)."""
+    """Compute xxHash32, seed 0, of fewer than 16 bytes (an LZ4 frame header has at most 14)."""
     mask = 0xFFFFFFFF
     hashed = 374761393 + len(data)
     position = 0
@@ -268,7 +270,8 @@ def _unzstd(data: Buffer, max_bytes: int) -> bytes:
         while not frame.eof:
             if position >= len(data):
                 raise DecompressionError("zstd: the data ends early")
-            # decompressobj has no limit of its own: feed only so much that the output cannot outgrow the limit by far.
+            # decompressobj has no limit of its own; the slice is so small that the output cannot exceed the limit by
+            # far.
             piece = view[position : position + max(16, (max_bytes - total) // _ZSTD_MAX_RATIO)]
             try:
                 part = frame.decompress(piece)

@@ -1,10 +1,10 @@
 """Record batches converted down to message sets, for consumers before 0.11. (Kafka's RecordsUtil.downConvert.)
 
-- Without a codec every record becomes a message of its own; those before the offset that was asked for are left out.
-- With one, a batch becomes one wrapper: its offset is that of its last message; offsets within are absolute with magic
-  0, with magic 1 they count from the first message. Gaps that compaction made stay.
+- Without a codec every record becomes a message of its own; records before the requested offset are left out.
+- With a codec, a batch becomes one wrapper, which has the offset of its last message. Offsets within are absolute with
+  magic 0, with magic 1 they count from the first message. Gaps that compaction made are kept.
 - Headers, producers and, with magic 0, timestamps get lost. Control batches have no message and are left out.
-- zstd came after these formats: such a batch cannot be converted.
+- zstd is newer than these formats: such a batch cannot be converted.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ class UnsupportedCodec(ValueError):
 
 class Converted(NamedTuple):
     message_set: bytes
-    """Whole messages only; empty if the batches hold nothing that a message set can have."""
+    """Complete messages only; empty if no record of the batches can be a message."""
     next_offset: int
-    """Behind all that was converted or left out: where a reader goes on that got nothing."""
+    """Behind all records that were converted or left out: the next fetch offset of a reader that received no
+    message."""
 
 
 def down_converting(data: Buffer, magic: int, first_offset: int, max_bytes: int) -> Steps[Converted]:
-    """Convert the whole batches in `data` to a set of magic 0 or 1 of at most `max_bytes`, but at least one message.
+    """Convert the complete batches in `data` to a set of magic 0 or 1 of at most `max_bytes`, but at least one message.
 
     A batch that cannot be converted ends the set; if it is the first, UnsupportedCodec or CorruptBatch is raised.
     """
@@ -71,7 +72,7 @@ def down_converting(data: Buffer, magic: int, first_offset: int, max_bytes: int)
                 out += part
                 next_offset = its_end
                 if its_end < batch.next_offset:
-                    break  # a part of the batch filled the set
+                    break  # the set is full
         except (CorruptBatch, UnsupportedCodec):
             if not out:
                 raise
@@ -80,9 +81,10 @@ def down_converting(data: Buffer, magic: int, first_offset: int, max_bytes: int)
     return Converted(bytes(out), next_offset)
 
 
-def cut_off(message_set: bytes, max_bytes: int) -> bytes:
-    """The set, ended after `max_bytes` if its one message is larger, so that readers learn to ask for more. One with
-    a codec stays whole: how much a producer packs into it is nothing that a reader knows."""
+def truncate_message(message_set: bytes, max_bytes: int) -> bytes:
+    """Truncate a set to `max_bytes` if its one message is larger: the reader then fetches with a larger limit. A
+    message with a codec is returned as a whole, because a reader does not know how much a producer compressed into
+    it."""
     if len(message_set) <= max_bytes or message_set[_ATTRIBUTES_AT] & _CODEC_BITS:
         return message_set
     return message_set[: max(0, max_bytes)]
@@ -91,7 +93,7 @@ def cut_off(message_set: bytes, max_bytes: int) -> bytes:
 def _convert(
     batch: RecordBatch, magic: int, first_offset: int, room: int, must: bool
 ) -> Steps[tuple[bytes | bytearray, int]]:
-    """The messages of one batch and where they end; an end of -1: they do not fit, and `must` is not set."""
+    """Return the messages of one batch and their next offset, which is -1 if they do not fit and `must` is not set."""
     codec = batch.compression
     if codec == ZSTD:
         raise UnsupportedCodec("a batch compressed by zstd")
@@ -102,12 +104,12 @@ def _convert(
         plain = yield from _messages(batch, batch.plain_body(), magic, first_offset, room, must)
         return plain.entries, plain.next_offset
     if batch.size_bytes > room and not must:
-        return b"", -1  # the wrapper will hardly be smaller
+        return b"", -1  # the wrapper is hardly smaller
     unpack = batch.plain_body
     body = unpack() if batch.size_bytes <= _INLINE_COMPRESSED_BYTES else (yield unpack)
     inner = yield from _messages(batch, body, magic)
     if inner.last_offset < first_offset:
-        return b"", batch.next_offset  # nothing, or what the reader has had: compaction took the end of the batch
+        return b"", batch.next_offset  # the reader has all messages: compaction removed the end of the batch
     pack = partial(_pack, codec, magic, inner.entries)
     packed = pack() if len(inner.entries) <= _INLINE_PLAIN_BYTES else (yield pack)
     wrapper = bytearray()
@@ -120,7 +122,7 @@ def _convert(
 class _Messages(NamedTuple):
     entries: bytearray
     next_offset: int
-    """Behind the batch, or of the first that did not fit; -1: nothing fitted."""
+    """Behind the batch, or that of the first record that does not fit; -1: none fits."""
     last_offset: int
     """Of those in `entries`; -1: there are none."""
     newest: int

@@ -47,17 +47,17 @@ PREFIX = struct.Struct(">qiI")  # offset, message size, crc
 MESSAGE_HEADS = (struct.Struct(">bb"), struct.Struct(">bbq"))  # magic, attributes; and a timestamp
 _NULL = _INT32.pack(-1)
 
-SIZE_END = 12  # offset and message size stand before what the size counts
+SIZE_END = 12  # the message size counts neither the offset nor itself
 CODEC_MASK = 0x07
 APPEND_TIME_BIT = 0x08
 
 
 class InvalidMessageSet(CorruptBatch):
-    """Its bytes came as they were sent, and cannot be read all the same: to send them again is no use."""
+    """A set whose bytes arrived as they were sent, but cannot be read: a retry has no use."""
 
 
 class Message(NamedTuple):
-    """One message; ``codec`` is that of its wrapper, 0 if it came without one."""
+    """One message; ``codec`` is that of its wrapper, 0 without a wrapper."""
 
     offset: int
     timestamp: int
@@ -69,8 +69,8 @@ class Message(NamedTuple):
 
 
 def iter_messages(data: Buffer, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Iterator[Message]:
-    """All messages, those in wrappers too, checksums verified. CorruptBatch is the only error, also for a partial last
-    message. ``max_decompressed_bytes`` bounds all wrappers of the set together."""
+    """Yield all messages, also those in wrappers, and verify checksums. CorruptBatch is the only error, also for a
+    partial last message. ``max_decompressed_bytes`` limits all wrappers of the set together."""
     left = max_decompressed_bytes
     for message in iter_shallow(bytes(data)):
         if message.codec == NONE:
@@ -99,7 +99,7 @@ def append_message(
 
 
 def iter_shallow(data: bytes, position: int = 0) -> Iterator[Message]:
-    """The entries from a position on, wrappers as they stand. CorruptBatch is the only error."""
+    """Yield the entries from a position on, wrappers included as they are. CorruptBatch is the only error."""
     while position < len(data):
         if len(data) - position < _ENTRY.size:
             raise CorruptBatch(f"a message set ends in {len(data) - position} stray bytes")
@@ -139,7 +139,7 @@ def _sized(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
 
 
 def unwrap(wrapper: Message, max_bytes: int) -> bytes:
-    """The set within a wrapper. Raises InvalidMessageSet."""
+    """Return the set within a wrapper. Raises InvalidMessageSet."""
     if wrapper.codec > LZ4:
         raise InvalidMessageSet(f"codec {wrapper.codec} in a message set")
     if wrapper.value is None:
@@ -152,14 +152,14 @@ def unwrap(wrapper: Message, max_bytes: int) -> bytes:
 
 def _iter_inner(wrapper: Message, inner_set: bytes) -> Iterator[Message]:
     inner = list(_iter_unwrapped(wrapper, inner_set))
-    # With magic 1 inner offsets count from some start; the wrapper has the absolute offset of the last one.
+    # With magic 1 inner offsets count from any start; the wrapper has the absolute offset of the last message.
     shift = wrapper.offset - inner[-1].offset if wrapper.magic == 1 else 0
     for message in inner:
         yield message._replace(offset=message.offset + shift)
 
 
 def _iter_unwrapped(wrapper: Message, inner_set: bytes) -> Iterator[Message]:
-    """The messages of a wrapper, offsets as they stand there. At least one."""
+    """Yield the messages of a wrapper, at least one, with their offsets in the wrapper."""
     if not inner_set:
         raise InvalidMessageSet("a compressed message set without messages")
     append_time = wrapper.timestamp_type == LOG_APPEND_TIME

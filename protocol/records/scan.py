@@ -1,6 +1,6 @@
-"""What must be known of the records of a batch before a leader appends it, without making objects of them.
+"""Checks of the records of a batch before a leader appends it, without an object for each record.
 
-A record's layout is in records.batch. Keys, values and headers are stepped over; `fits` looks at their lengths.
+The layout of a record is in records.batch. `record_heads` skips keys, values and headers; `fits` checks their lengths.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ Head = tuple[int, int, bool, int, int]
 
 
 def record_heads(data: bytes, count: int) -> Iterator[Head]:
-    """The heads of `count` records in the plain bytes of a batch. CorruptBatch, also between two heads, when there are
-    not as many, or more bytes than they take."""
+    """Yield the heads of `count` records in the plain bytes of a batch. Raises CorruptBatch, also between two heads, if
+    there are fewer records, or more bytes than theirs."""
     if count < 0:
         raise CorruptBatch(f"a record count of {count}")
     position = 0
     end_of_data = len(data)
     for index in range(count):
         try:
-            # A byte below 0x80 is a whole varint, and most are one byte long.
+            # A byte below 0x80 is a complete varint; most varints have one byte.
             length = data[position]
             position += 1
             if length < 0x80:
@@ -57,8 +57,8 @@ def record_heads(data: bytes, count: int) -> Iterator[Head]:
 
 
 def fits(data: bytes, position: int, end: int) -> bool:
-    """Whether key, value and headers, from the key's length at `position` on, fill a record to its `end` exactly.
-    Lengths below 0 stand for null, but not of a header's name. (Kafka's DefaultRecord.readFrom.)"""
+    """Return whether key, value and headers, from the key's length at `position` on, fill a record exactly to its
+    `end`. Lengths below 0 mean null, except that of a header's name. (Kafka's DefaultRecord.readFrom.)"""
     try:
         for _ in range(2):
             length, position = read_varint(data, position)

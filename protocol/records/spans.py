@@ -1,7 +1,7 @@
-"""Where the records of a batch lie, with the little that decides which of them stay. For compaction, which copies
-records as they are and makes no objects of them.
+"""Positions of the records of a batch, with the properties by which compaction retains or removes them. Compaction
+copies records as they are, without an object for each.
 
-The layout is that of ``gregor.protocol.records.batch``; a twin in the tests compares both.
+The layout is that of ``gregor.protocol.records.batch``; the tests compare both with a simple implementation.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from gregor.protocol.records.batch import CorruptBatch, append_varint, read_varint, wrapped_int64
 
 RecordSpan = tuple[int, int, int, int, int, bytes | None, bool]
-"""start and end of the record, where its fields go on behind the timestamp delta, timestamp delta, offset delta, key,
-whether it has a value. (A plain tuple: there is one for each record.)"""
+"""start and end of the record, position behind its timestamp delta, timestamp delta, offset delta, key, whether it has
+a value. (A plain tuple, because there is one for each record.)"""
 
 
 def record_spans(data: bytes, count: int) -> list[RecordSpan]:
-    """The spans of ``count`` records in their plain bytes; CorruptBatch is the only error. Headers are passed over."""
+    """Return the spans of ``count`` records in their plain bytes; CorruptBatch is the only error. Headers are
+    skipped."""
     if count < 0:
         raise CorruptBatch(f"a record count of {count}")
     spans: list[RecordSpan] = []
@@ -59,7 +60,7 @@ def record_spans(data: bytes, count: int) -> list[RecordSpan]:
                     raise CorruptBatch(f"a key of {length} bytes reaches beyond its record")
                 key = data[position:stop]
                 position = stop
-            # Of the value's length only the sign matters: zigzag makes odd what is negative, which stands for null.
+            # Only the sign of the value's length matters: an odd zigzag number is negative, which means null.
             has_value = not data[position] & 1
             if position >= end:
                 raise CorruptBatch("a record ends before its value")
@@ -73,14 +74,14 @@ def record_spans(data: bytes, count: int) -> list[RecordSpan]:
 
 
 def with_timestamp_delta(data: bytes, span: RecordSpan, timestamp_delta: int) -> bytes:
-    """The record's bytes with another timestamp delta."""
+    """Return the bytes of a record with another timestamp delta."""
     _, end, rest, *_ = span
     body = b"\0" + varint(timestamp_delta) + data[rest:end]  # attributes: none are in use
     return varint(len(body)) + body
 
 
 def varint(value: int) -> bytes:
-    """Zigzag; a value is taken as 64 bits, as in Java."""
+    """Return a zigzag varint of the lower 64 bits of a value, as in Java."""
     out = bytearray()
     append_varint(out, wrapped_int64(value))
     return bytes(out)

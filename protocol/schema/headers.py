@@ -12,9 +12,9 @@ REQUEST_HEADER = Message(
     versions="0-2",
     flexible="2+",
     fields=[
-        Field("request_api_key", "int16", help="Which API, see ApiKey."),
-        Field("request_api_version", "int16", help="The version that the body follows."),
-        Field("correlation_id", "int32", help="Chosen by the client; the answer repeats it."),
+        Field("request_api_key", "int16", help="Number of the API, see ApiKey."),
+        Field("request_api_version", "int16", help="Version of the body."),
+        Field("correlation_id", "int32", help="Chosen by the client and repeated in the response."),
         NeverCompactField(
             "client_id",
             "string",
@@ -31,6 +31,6 @@ RESPONSE_HEADER = Message(
     versions="0-1",
     flexible="1+",
     fields=[
-        Field("correlation_id", "int32", help="Chosen by the client; the answer repeats it."),
+        Field("correlation_id", "int32", help="Chosen by the client and repeated in the response."),
     ],
 )

@@ -1,9 +1,9 @@
 """Produce (0): record batches to append, per topic and partition.
 
-3: transactions; one v2 batch per partition. 5: log start offset in the answer. 7: zstd allowed. 8: refused records
-are named. 9: flexible. 10: the answer tells a new leader (KIP-951). 12: partitions join the transaction implicitly
-(KIP-890). 13: topic ids for names (KIP-516). Versions 0-2 carry message sets of magic 0 and 1; 4.x has dropped them,
-yet librdkafka looks for them in ApiVersions.
+3: transactions; one v2 batch per partition. 5: log start offset in the response. 7: zstd allowed. 8: refused records
+are named. 9: flexible. 10: the response names a new leader (KIP-951). 12: partitions join the transaction implicitly
+(KIP-890). 13: topic ids instead of names (KIP-516). Versions 0-2 have message sets of magic 0 and 1;
+4.x has removed them, but librdkafka expects them in ApiVersions.
 """
 
 from gregor.protocol.codec.model import Field, Message
@@ -20,17 +20,19 @@ REQUEST = Message(
             "3+",
             nullable="3+",
             default=None,
-            help="The transaction that the records belong to by its id, null outside of transactions.",
+            help="Id of the transaction of the records, null outside of transactions.",
         ),
-        Field("acks", "int16", help="Copies to wait for: 0 none and no answer, 1 the leader, -1 all in-sync replicas."),
-        Field("timeout_ms", "int32", help="How long the broker may take before it answers with a timeout."),
+        Field(
+            "acks", "int16", help="Replicas to wait for: 0 none and no response, 1 the leader, -1 all in-sync replicas."
+        ),
+        Field("timeout_ms", "int32", help="Time after which the broker responds with a timeout."),
         Field(
             "topic_data",
             "[]TopicProduceData",
             help="Topics to append to.",
             fields=[
                 Field("name", "string", "0-12", ignorable=True, help="Topic name."),
-                Field("topic_id", "uuid", "13+", ignorable=True, help="Topic id; all zeros where unknown."),
+                Field("topic_id", "uuid", "13+", ignorable=True, help="Topic id; all zeros if unknown."),
                 Field(
                     "partition_data",
                     "[]PartitionProduceData",
@@ -62,22 +64,22 @@ RESPONSE = Message(
             help="Topics appended to.",
             fields=[
                 Field("name", "string", "0-12", ignorable=True, help="Topic name."),
-                Field("topic_id", "uuid", "13+", ignorable=True, help="Topic id; all zeros where unknown."),
+                Field("topic_id", "uuid", "13+", ignorable=True, help="Topic id; all zeros if unknown."),
                 Field(
                     "partition_responses",
                     "[]PartitionProduceResponse",
                     help="Partitions appended to.",
                     fields=[
                         Field("index", "int32", help="Partition number."),
-                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
-                        Field("base_offset", "int64", help="Offset that the first record got."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
+                        Field("base_offset", "int64", help="Offset of the first record."),
                         Field(
                             "log_append_time_ms",
                             "int64",
                             "2+",
                             default=-1,
                             ignorable=True,
-                            help="Broker time given to all records, -1 if the topic keeps the producer's.",
+                            help="Broker time of all records, -1 if the topic keeps the producer's.",
                         ),
                         Field(
                             "log_start_offset",
@@ -85,7 +87,7 @@ RESPONSE = Message(
                             "5+",
                             default=-1,
                             ignorable=True,
-                            help="First offset that the log still holds, -1 when unknown.",
+                            help="First offset that the log still contains, -1 when unknown.",
                         ),
                         Field(
                             "record_errors",
@@ -101,7 +103,7 @@ RESPONSE = Message(
                                     "8+",
                                     nullable="8+",
                                     default=None,
-                                    help="What is wrong with that record, or null.",
+                                    help="The error of that record, or null.",
                                 ),
                             ],
                         ),
@@ -112,14 +114,14 @@ RESPONSE = Message(
                             nullable="8+",
                             default=None,
                             ignorable=True,
-                            help="Why the batch was refused, or null.",
+                            help="Reason for which the batch was refused, or null.",
                         ),
                         Field(
                             "current_leader",
                             "LeaderIdAndEpoch",
                             "10+",
                             tag=0,
-                            help="The leader as this broker knows it, when it is not the one that was asked.",
+                            help="The leader known to this broker, if that is another broker.",
                             fields=[
                                 Field(
                                     "leader_id",
@@ -146,14 +148,14 @@ RESPONSE = Message(
             "int32",
             "1+",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "node_endpoints",
             "[]NodeEndpoint",
             "10+",
             tag=0,
-            help="Where to reach the leaders named above.",
+            help="Addresses of the leaders named above.",
             fields=[
                 Field("node_id", "int32", "10+", help="Broker id."),
                 Field("host", "string", "10+", help="Host name to connect to."),

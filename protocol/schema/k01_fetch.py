@@ -1,6 +1,6 @@
 """Fetch (1): records from an offset on, for consumers and followers.
 
-1: throttle time. 2: record batches of magic 1. 3: a limit of bytes for the whole answer (KIP-74). 4: isolation level
+1: throttle time. 2: record batches of magic 1. 3: a limit of bytes for the whole response (KIP-74). 4: isolation level
 and aborted transactions. 5: log start offset. 7: sessions that send only changes (KIP-227). 9: the leader epoch is
 checked (KIP-320). 10: zstd. 11: read from the closest replica (KIP-392). 12: flexible, diverging epochs (KIP-595).
 13: topic ids for names. 15: the follower's epoch (KIP-903). 16: endpoints of new leaders (KIP-951). 17: directory id
@@ -23,7 +23,7 @@ REQUEST = Message(
             default=None,
             tag=0,
             ignorable=True,
-            help="Cluster that the asker belongs to, or null; checked when given.",
+            help="Cluster of the client, or null; checked if given.",
         ),
         Field("replica_id", "int32", "0-14", default=-1, help="Broker id of a follower, -1 for a consumer."),
         Field(
@@ -31,7 +31,7 @@ REQUEST = Message(
             "ReplicaState",
             "15+",
             tag=1,
-            help="Who the follower is.",
+            help="The follower.",
             fields=[
                 Field("replica_id", "int32", "15+", default=-1, help="Broker id of a follower, -1 for a consumer."),
                 Field(
@@ -44,16 +44,16 @@ REQUEST = Message(
             ],
         ),
         Field("max_wait_ms", "int32", help="Longest wait for `min_bytes` to arrive."),
-        Field("min_bytes", "int32", help="Bytes to gather before the answer leaves."),
+        Field("min_bytes", "int32", help="Minimum size of the response, unless the wait ends."),
         Field(
             "max_bytes",
             "int32",
             "3+",
             default=0x7FFFFFFF,
             ignorable=True,
-            help="Most bytes wanted in all; the first batch comes whole even if it is larger.",
+            help="Maximum bytes of all records; the first batch is complete even if it is larger.",
         ),
-        Field("isolation_level", "int8", "4+", ignorable=True, help="0 reads everything, 1 only what is committed."),
+        Field("isolation_level", "int8", "4+", ignorable=True, help="0 reads all records, 1 only committed ones."),
         Field("session_id", "int32", "7+", ignorable=True, help="Fetch session, 0 to open one."),
         Field(
             "session_epoch",
@@ -69,7 +69,7 @@ REQUEST = Message(
             help="Topics to read; in a session, those that are new or changed.",
             fields=[
                 Field("topic", "string", "0-12", ignorable=True, help="Topic name."),
-                Field("topic_id", "uuid", "13+", ignorable=True, help="Topic id; all zeros where unknown."),
+                Field("topic_id", "uuid", "13+", ignorable=True, help="Topic id; all zeros if unknown."),
                 Field(
                     "partitions",
                     "[]FetchPartition",
@@ -103,7 +103,7 @@ REQUEST = Message(
                         Field(
                             "partition_max_bytes",
                             "int32",
-                            help="Most bytes wanted of this partition; the first batch comes whole even if larger.",
+                            help="Maximum bytes of this partition; the first batch is complete even if it is larger.",
                         ),
                         Field(
                             "replica_directory_id",
@@ -120,7 +120,7 @@ REQUEST = Message(
                             default=0x7FFFFFFFFFFFFFFF,
                             tag=1,
                             ignorable=True,
-                            help="High watermark that the follower knows: -1 for none, default if it is silent.",
+                            help="High watermark that the follower knows: -1 for none, the default if it sends none.",
                         ),
                     ],
                 ),
@@ -133,7 +133,7 @@ REQUEST = Message(
             help="Topics to drop from the session.",
             fields=[
                 Field("topic", "string", "7-12", ignorable=True, help="Topic name."),
-                Field("topic_id", "uuid", "13+", ignorable=True, help="Topic id; all zeros where unknown."),
+                Field("topic_id", "uuid", "13+", ignorable=True, help="Topic id; all zeros if unknown."),
                 Field("partitions", "[]int32", "7+", help="Partition numbers."),
             ],
         ),
@@ -152,24 +152,24 @@ RESPONSE = Message(
             "int32",
             "1+",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
-        Field("error_code", "int16", "7+", ignorable=True, help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", "7+", ignorable=True, help="An ErrorCode; 0 for success."),
         Field("session_id", "int32", "7+", help="Fetch session, 0 for none."),
         Field(
             "responses",
             "[]FetchableTopicResponse",
-            help="Topics; in a session, only those with news.",
+            help="Topics; in a session, only those with changes.",
             fields=[
                 Field("topic", "string", "0-12", ignorable=True, help="Topic name."),
-                Field("topic_id", "uuid", "13+", ignorable=True, help="Topic id; all zeros where unknown."),
+                Field("topic_id", "uuid", "13+", ignorable=True, help="Topic id; all zeros if unknown."),
                 Field(
                     "partitions",
                     "[]PartitionData",
                     help="Partitions.",
                     fields=[
                         Field("partition_index", "int32", help="Partition number."),
-                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
                         Field("high_watermark", "int64", help="Offset up to which records are committed."),
                         Field(
                             "last_stable_offset",
@@ -185,7 +185,7 @@ RESPONSE = Message(
                             "5+",
                             default=-1,
                             ignorable=True,
-                            help="First offset that the log still holds, -1 when unknown.",
+                            help="First offset that the log still contains, -1 when unknown.",
                         ),
                         Field(
                             "diverging_epoch",
@@ -209,7 +209,7 @@ RESPONSE = Message(
                             "LeaderIdAndEpoch",
                             "12+",
                             tag=1,
-                            help="The leader as this broker knows it, when it is not the one that was asked.",
+                            help="The leader known to this broker, if that is another broker.",
                             fields=[
                                 Field(
                                     "leader_id",
@@ -232,7 +232,7 @@ RESPONSE = Message(
                             "SnapshotId",
                             "12+",
                             tag=2,
-                            help="Snapshot to load when the offset asked for is gone; for raft only.",
+                            help="Snapshot to load if the requested offset no longer exists; for raft only.",
                             fields=[
                                 Field(
                                     "end_offset",
@@ -252,7 +252,7 @@ RESPONSE = Message(
                             help="Aborted transactions among the records, by first offset, or null.",
                             fields=[
                                 Field("producer_id", "int64", "4+", help="Producer id."),
-                                Field("first_offset", "int64", "4+", help="Offset where that transaction starts."),
+                                Field("first_offset", "int64", "4+", help="Offset at which that transaction starts."),
                             ],
                         ),
                         Field(
@@ -266,7 +266,7 @@ RESPONSE = Message(
                             "records",
                             "records",
                             nullable="0+",
-                            help="Whole record batches from the one that holds the offset on; the last may be cut.",
+                            help="Record batches from the one with the offset on; the last may be incomplete.",
                         ),
                     ],
                 ),
@@ -277,7 +277,7 @@ RESPONSE = Message(
             "[]NodeEndpoint",
             "16+",
             tag=0,
-            help="Where to reach the leaders named above.",
+            help="Addresses of the leaders named above.",
             fields=[
                 Field("node_id", "int32", "16+", help="Broker id."),
                 Field("host", "string", "16+", help="Host name to connect to."),

@@ -14,17 +14,17 @@ REQUEST = Message(
     flexible="6+",
     fields=[
         Field("replica_id", "int32", help="Broker id of a follower, -1 for a consumer."),
-        Field("isolation_level", "int8", "2+", help="0 reads everything, 1 only what is committed."),
+        Field("isolation_level", "int8", "2+", help="0 reads all records, 1 only committed ones."),
         Field(
             "topics",
             "[]ListOffsetsTopic",
-            help="Topics asked about.",
+            help="Requested topics.",
             fields=[
                 Field("name", "string", help="Topic name."),
                 Field(
                     "partitions",
                     "[]ListOffsetsPartition",
-                    help="Partitions asked about.",
+                    help="Requested partitions.",
                     fields=[
                         Field("partition_index", "int32", help="Partition number."),
                         Field(
@@ -40,7 +40,7 @@ REQUEST = Message(
                             "int64",
                             help="Milliseconds, or -1 the end, -2 the start, and the other special values.",
                         ),
-                        Field("max_num_offsets", "int32", "0", default=1, help="Most offsets wanted."),
+                        Field("max_num_offsets", "int32", "0", default=1, help="Maximum number of offsets."),
                     ],
                 ),
             ],
@@ -50,7 +50,7 @@ REQUEST = Message(
             "int32",
             "10+",
             ignorable=True,
-            help="How long the broker may take before it answers with a timeout.",
+            help="Time after which the broker responds with a timeout.",
         ),
     ],
 )
@@ -66,7 +66,7 @@ RESPONSE = Message(
             "int32",
             "2+",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "topics",
@@ -80,7 +80,7 @@ RESPONSE = Message(
                     help="Partitions.",
                     fields=[
                         Field("partition_index", "int32", help="Partition number."),
-                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
                         Field("old_style_offsets", "[]int64", "0", help="Offsets found, the greatest first."),
                         Field(
                             "timestamp",

@@ -1,8 +1,8 @@
-"""Metadata (3): brokers, the controller, and who leads each partition of the topics asked for.
+"""Metadata (3): brokers, the controller, and the leaders of the partitions of the requested topics.
 
-1: null asks for all topics (in 0 an empty list does), controller, racks. 2: cluster id. 4: auto-creation can be
-declined. 5: offline replicas. 7: leader epochs. 8: authorized operations. 9: flexible. 10: topic ids. 12: asking by
-topic id. 13: an error of the whole answer (KIP-1102).
+1: null requests all topics (in 0 an empty list does), controller, racks. 2: cluster id. 4: auto-creation can be
+declined. 5: offline replicas. 7: leader epochs. 8: authorized operations. 9: flexible. 10: topic ids. 12: requests by
+topic id. 13: an error of the whole response (KIP-1102).
 """
 
 from gregor.protocol.codec.model import Field, Message
@@ -19,7 +19,7 @@ REQUEST = Message(
             nullable="1+",
             help="Topics to describe, null for all.",
             fields=[
-                Field("topic_id", "uuid", "10+", ignorable=True, help="Topic id; all zeros where unknown."),
+                Field("topic_id", "uuid", "10+", ignorable=True, help="Topic id; all zeros if unknown."),
                 Field("name", "string", nullable="10+", help="Topic name, null when asking by id."),
             ],
         ),
@@ -34,13 +34,13 @@ REQUEST = Message(
             "include_cluster_authorized_operations",
             "bool",
             "8-10",
-            help="Ask for the operations allowed on the cluster.",
+            help="Whether the response includes the operations allowed on the cluster.",
         ),
         Field(
             "include_topic_authorized_operations",
             "bool",
             "8+",
-            help="Ask for the operations allowed on each topic.",
+            help="Whether the response includes the operations allowed on each topic.",
         ),
     ],
 )
@@ -56,7 +56,7 @@ RESPONSE = Message(
             "int32",
             "3+",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "brokers",
@@ -91,9 +91,9 @@ RESPONSE = Message(
             "[]MetadataResponseTopic",
             help="Topics.",
             fields=[
-                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                Field("error_code", "int16", help="An ErrorCode; 0 for success."),
                 Field("name", "string", nullable="12+", help="Topic name, null for an unknown id."),
-                Field("topic_id", "uuid", "10+", ignorable=True, help="Topic id; all zeros where unknown."),
+                Field("topic_id", "uuid", "10+", ignorable=True, help="Topic id; all zeros if unknown."),
                 Field(
                     "is_internal",
                     "bool",
@@ -106,7 +106,7 @@ RESPONSE = Message(
                     "[]MetadataResponsePartition",
                     help="Partitions.",
                     fields=[
-                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
                         Field("partition_index", "int32", help="Partition number."),
                         Field("leader_id", "int32", help="Broker id of the leader, -1 when unknown."),
                         Field(
@@ -137,7 +137,7 @@ RESPONSE = Message(
                     "int32",
                     "8+",
                     default=-0x80000000,
-                    help="Bit field of what the client may do with the topic; the default when it was not requested.",
+                    help="Bit field of the operations allowed on the topic; the default if not requested.",
                 ),
             ],
         ),
@@ -146,8 +146,8 @@ RESPONSE = Message(
             "int32",
             "8-10",
             default=-0x80000000,
-            help="Bit field of what the client may do with the cluster; the default when it was not requested.",
+            help="Bit field of the operations allowed on the cluster; the default if not requested.",
         ),
-        Field("error_code", "int16", "13+", ignorable=True, help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", "13+", ignorable=True, help="An ErrorCode; 0 for success."),
     ],
 )

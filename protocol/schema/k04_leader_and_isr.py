@@ -1,8 +1,8 @@
-"""LeaderAndIsr (4): the controller tells a broker which partitions it leads or follows.
+"""LeaderAndIsr (4): the controller assigns partitions to a broker, as leader or follower.
 
 As Apache Kafka 3.9 has it, the last release with ZooKeeper. 1: whether a replica is new. 2: the broker's epoch,
-partitions by topic. 3: replicas that come and go. 4: flexible. 5: topic ids, in the answer for names. 6: recovery from
-an unclean election (KIP-704). 7: KRaft controllers during a migration (KIP-866).
+partitions by topic. 3: replicas that a reassignment adds and removes. 4: flexible. 5: topic ids, in the response
+instead of names. 6: recovery from an unclean election (KIP-704). 7: KRaft controllers during a migration (KIP-866).
 """
 
 from gregor.protocol.codec.model import Field, Message, Struct
@@ -35,7 +35,7 @@ REQUEST = Message(
             help="Topics.",
             fields=[
                 Field("topic_name", "string", "2+", help="Topic name."),
-                Field("topic_id", "uuid", "5+", ignorable=True, help="Topic id; all zeros where unknown."),
+                Field("topic_id", "uuid", "5+", ignorable=True, help="Topic id; all zeros if unknown."),
                 Field(
                     "partition_states",
                     "[]LeaderAndIsrPartitionState",
@@ -47,7 +47,7 @@ REQUEST = Message(
         Field(
             "live_leaders",
             "[]LeaderAndIsrLiveLeader",
-            help="Where to reach the leaders named above.",
+            help="Addresses of the leaders named above.",
             fields=[
                 Field("broker_id", "int32", help="Broker id."),
                 Field("host_name", "string", help="Host name to connect to."),
@@ -109,7 +109,7 @@ RESPONSE = Message(
     versions="0-7",
     flexible="4+",
     fields=[
-        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
         Field("partition_errors", "[]LeaderAndIsrPartitionError", "0-4", help="Partitions, each with its topic."),
         Field(
             "topics",
@@ -117,7 +117,7 @@ RESPONSE = Message(
             "5+",
             help="Topics.",
             fields=[
-                Field("topic_id", "uuid", "5+", help="Topic id; all zeros where unknown."),
+                Field("topic_id", "uuid", "5+", help="Topic id; all zeros if unknown."),
                 Field("partition_errors", "[]LeaderAndIsrPartitionError", "5+", help="Partitions."),
             ],
         ),
@@ -128,7 +128,7 @@ RESPONSE = Message(
             [
                 Field("topic_name", "string", "0-4", ignorable=True, help="Topic name."),
                 Field("partition_index", "int32", help="Partition number."),
-                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                Field("error_code", "int16", help="An ErrorCode; 0 for success."),
             ],
         ),
     ],

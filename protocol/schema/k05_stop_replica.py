@@ -1,4 +1,4 @@
-"""StopReplica (5): the controller takes replicas from a broker.
+"""StopReplica (5): the controller stops replicas of a broker.
 
 As Apache Kafka 3.9 has it, the last release with ZooKeeper. 1: the broker's epoch, partitions by topic. 2: flexible.
 3: of each partition its leader epoch, and whether it is deleted (KIP-570). 4: KRaft controllers during a migration
@@ -24,7 +24,7 @@ REQUEST = Message(
             ignorable=True,
             help="Epoch of the broker that this is meant for, -1 for any.",
         ),
-        Field("delete_partitions", "bool", "0-2", help="Whether the logs go too."),
+        Field("delete_partitions", "bool", "0-2", help="Whether the logs are deleted, too."),
         Field(
             "ungrouped_partitions",
             "[]StopReplicaPartitionV0",
@@ -66,7 +66,7 @@ REQUEST = Message(
                             default=-1,
                             help="Epoch that ends with this; -1 unchecked, -2 when the topic is deleted.",
                         ),
-                        Field("delete_partition", "bool", "3+", help="Whether the log goes too."),
+                        Field("delete_partition", "bool", "3+", help="Whether the log is deleted, too."),
                     ],
                 ),
             ],
@@ -80,7 +80,7 @@ RESPONSE = Message(
     versions="0-4",
     flexible="2+",
     fields=[
-        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
         Field(
             "partition_errors",
             "[]StopReplicaPartitionError",
@@ -88,7 +88,7 @@ RESPONSE = Message(
             fields=[
                 Field("topic_name", "string", help="Topic name."),
                 Field("partition_index", "int32", help="Partition number."),
-                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                Field("error_code", "int16", help="An ErrorCode; 0 for success."),
             ],
         ),
     ],

@@ -1,4 +1,4 @@
-"""UpdateMetadata (6): the controller tells every broker who is alive and who leads.
+"""UpdateMetadata (6): the controller sends the live brokers and the leaders to every broker.
 
 As Apache Kafka 3.9 has it, the last release with ZooKeeper. 1: several endpoints of a broker. 2: racks. 3: names of
 listeners. 4: offline replicas. 5: the broker's epoch, partitions by topic. 6: flexible. 7: topic ids. 8: KRaft
@@ -38,7 +38,7 @@ REQUEST = Message(
             help="Topics.",
             fields=[
                 Field("topic_name", "string", "5+", help="Topic name."),
-                Field("topic_id", "uuid", "7+", ignorable=True, help="Topic id; all zeros where unknown."),
+                Field("topic_id", "uuid", "7+", ignorable=True, help="Topic id; all zeros if unknown."),
                 Field(
                     "partition_states",
                     "[]UpdateMetadataPartitionState",
@@ -60,7 +60,7 @@ REQUEST = Message(
                     "[]UpdateMetadataEndpoint",
                     "1+",
                     ignorable=True,
-                    help="Where the broker listens.",
+                    help="The listeners of the broker.",
                     fields=[
                         Field("port", "int32", "1+", help="TCP port."),
                         Field("host", "string", "1+", help="Host name to connect to."),
@@ -111,6 +111,6 @@ RESPONSE = Message(
     versions="0-8",
     flexible="6+",
     fields=[
-        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
     ],
 )

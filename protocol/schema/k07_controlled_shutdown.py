@@ -1,4 +1,4 @@
-"""ControlledShutdown (7): a broker that is about to stop asks the controller to have others lead its partitions.
+"""ControlledShutdown (7): a broker that is about to stop requests the move of its leaderships.
 
 0: its request header has no client id. 1: an ordinary one. 2: the broker's epoch. 3: flexible.
 """
@@ -22,11 +22,11 @@ RESPONSE = Message(
     versions="0-3",
     flexible="3+",
     fields=[
-        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
         Field(
             "remaining_partitions",
             "[]RemainingPartition",
-            help="What the broker still leads, for want of another in-sync replica.",
+            help="Partitions that the broker still leads because they have no other in-sync replica.",
             fields=[
                 Field("topic_name", "string", help="Topic name."),
                 Field("partition_index", "int32", help="Partition number."),

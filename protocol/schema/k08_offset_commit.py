@@ -1,4 +1,4 @@
-"""OffsetCommit (8): positions of a group, to be kept by its coordinator.
+"""OffsetCommit (8): positions of a group, which its coordinator stores.
 
 0: kept in ZooKeeper. 1: generation and member, a time for each partition. 2: retention time, until 4. 6: leader
 epochs. 7: static members (KIP-345). 8: flexible. 9: members of the consumer protocol (KIP-848). 10: topic ids for
@@ -37,7 +37,7 @@ REQUEST = Message(
             "2-4",
             default=-1,
             ignorable=True,
-            help="How long to keep the offsets, -1 for the broker's own time.",
+            help="Retention time of the offsets, -1 for the broker's setting.",
         ),
         Field(
             "topics",
@@ -45,7 +45,7 @@ REQUEST = Message(
             help="Topics to commit.",
             fields=[
                 Field("name", "string", "0-9", ignorable=True, help="Topic name."),
-                Field("topic_id", "uuid", "10+", ignorable=True, help="Topic id; all zeros where unknown."),
+                Field("topic_id", "uuid", "10+", ignorable=True, help="Topic id; all zeros if unknown."),
                 Field(
                     "partitions",
                     "[]OffsetCommitRequestPartition",
@@ -72,7 +72,7 @@ REQUEST = Message(
                             "committed_metadata",
                             "string",
                             nullable="0+",
-                            help="Text that the consumer wants back with the offset.",
+                            help="Text that the consumer stores with the offset.",
                         ),
                     ],
                 ),
@@ -92,7 +92,7 @@ RESPONSE = Message(
             "int32",
             "3+",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "topics",
@@ -100,14 +100,14 @@ RESPONSE = Message(
             help="Topics.",
             fields=[
                 Field("name", "string", "0-9", ignorable=True, help="Topic name."),
-                Field("topic_id", "uuid", "10+", ignorable=True, help="Topic id; all zeros where unknown."),
+                Field("topic_id", "uuid", "10+", ignorable=True, help="Topic id; all zeros if unknown."),
                 Field(
                     "partitions",
                     "[]OffsetCommitResponsePartition",
                     help="Partitions.",
                     fields=[
                         Field("partition_index", "int32", help="Partition number."),
-                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
                     ],
                 ),
             ],

@@ -1,8 +1,8 @@
 """OffsetFetch (9): the committed positions of groups.
 
-0: kept in ZooKeeper. 2: null asks for all topics, error of the whole group. 5: leader epochs. 6: flexible. 7: open
-transactions can be waited for (KIP-447). 8: many groups in one request (KIP-709). 9: members of the consumer protocol
-(KIP-848). 10: topic ids for names.
+0: kept in ZooKeeper. 2: null requests all topics, error of the whole group. 5: leader epochs. 6: flexible. 7: the
+response can wait for open transactions (KIP-447). 8: many groups in one request (KIP-709). 9: members of the consumer
+protocol (KIP-848). 10: topic ids for names.
 """
 
 from gregor.protocol.codec.model import Field, Message
@@ -19,7 +19,7 @@ REQUEST = Message(
             "[]OffsetFetchRequestTopic",
             "0-7",
             nullable="2-7",
-            help="Topics asked about, null for all.",
+            help="Requested topics, null for all.",
             fields=[
                 Field("name", "string", "0-7", help="Topic name."),
                 Field("partition_indexes", "[]int32", "0-7", help="Partition numbers."),
@@ -29,7 +29,7 @@ REQUEST = Message(
             "groups",
             "[]OffsetFetchRequestGroup",
             "8+",
-            help="Groups asked about.",
+            help="Requested groups.",
             fields=[
                 Field("group_id", "string", "8+", help="Group."),
                 Field(
@@ -54,10 +54,10 @@ REQUEST = Message(
                     "[]OffsetFetchRequestTopics",
                     "8+",
                     nullable="8+",
-                    help="Topics asked about, null for all.",
+                    help="Requested topics, null for all.",
                     fields=[
                         Field("name", "string", "8-9", ignorable=True, help="Topic name."),
-                        Field("topic_id", "uuid", "10+", ignorable=True, help="Topic id; all zeros where unknown."),
+                        Field("topic_id", "uuid", "10+", ignorable=True, help="Topic id; all zeros if unknown."),
                         Field("partition_indexes", "[]int32", "8+", help="Partition numbers."),
                     ],
                 ),
@@ -67,7 +67,7 @@ REQUEST = Message(
             "require_stable",
             "bool",
             "7+",
-            help="Answer with a retriable error where an offset belongs to a transaction that has not ended.",
+            help="Respond with a retriable error if an offset belongs to a transaction that has not ended.",
         ),
     ],
 )
@@ -83,7 +83,7 @@ RESPONSE = Message(
             "int32",
             "3+",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "topics",
@@ -115,12 +115,12 @@ RESPONSE = Message(
                             nullable="0-7",
                             help="Text that was committed with the offset, or null.",
                         ),
-                        Field("error_code", "int16", "0-7", help="An ErrorCode; 0 when all went well."),
+                        Field("error_code", "int16", "0-7", help="An ErrorCode; 0 for success."),
                     ],
                 ),
             ],
         ),
-        Field("error_code", "int16", "2-7", ignorable=True, help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", "2-7", ignorable=True, help="An ErrorCode; 0 for success."),
         Field(
             "groups",
             "[]OffsetFetchResponseGroup",
@@ -135,7 +135,7 @@ RESPONSE = Message(
                     help="Topics.",
                     fields=[
                         Field("name", "string", "8-9", ignorable=True, help="Topic name."),
-                        Field("topic_id", "uuid", "10+", ignorable=True, help="Topic id; all zeros where unknown."),
+                        Field("topic_id", "uuid", "10+", ignorable=True, help="Topic id; all zeros if unknown."),
                         Field(
                             "partitions",
                             "[]OffsetFetchResponsePartitions",
@@ -159,12 +159,12 @@ RESPONSE = Message(
                                     nullable="8+",
                                     help="Text that was committed with the offset, or null.",
                                 ),
-                                Field("error_code", "int16", "8+", help="An ErrorCode; 0 when all went well."),
+                                Field("error_code", "int16", "8+", help="An ErrorCode; 0 for success."),
                             ],
                         ),
                     ],
                 ),
-                Field("error_code", "int16", "8+", help="An ErrorCode; 0 when all went well."),
+                Field("error_code", "int16", "8+", help="An ErrorCode; 0 for success."),
             ],
         ),
     ],

@@ -1,4 +1,4 @@
-"""FindCoordinator (10): the broker in charge of a group, a transactional id or a share partition.
+"""FindCoordinator (10): the coordinator of a group, a transactional id or a share partition.
 
 1: transactional ids. 3: flexible. 4: many keys in one request (KIP-699). 5: new retriable error for transactions
 (KIP-890). 6: share partitions (KIP-932).
@@ -29,16 +29,16 @@ RESPONSE = Message(
             "int32",
             "1+",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
-        Field("error_code", "int16", "0-3", help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", "0-3", help="An ErrorCode; 0 for success."),
         Field(
             "error_message",
             "string",
             "1-3",
             nullable="1-3",
             ignorable=True,
-            help="What went wrong, in words, or null.",
+            help="Error message, or null.",
         ),
         Field("node_id", "int32", "0-3", help="Broker id."),
         Field("host", "string", "0-3", help="Host name to connect to."),
@@ -49,18 +49,18 @@ RESPONSE = Message(
             "4+",
             help="One entry for each key.",
             fields=[
-                Field("key", "string", "4+", help="The key asked for."),
+                Field("key", "string", "4+", help="The requested key."),
                 Field("node_id", "int32", "4+", help="Broker id."),
                 Field("host", "string", "4+", help="Host name to connect to."),
                 Field("port", "int32", "4+", help="TCP port."),
-                Field("error_code", "int16", "4+", help="An ErrorCode; 0 when all went well."),
+                Field("error_code", "int16", "4+", help="An ErrorCode; 0 for success."),
                 Field(
                     "error_message",
                     "string",
                     "4+",
                     nullable="4+",
                     ignorable=True,
-                    help="What went wrong, in words, or null.",
+                    help="Error message, or null.",
                 ),
             ],
         ),

@@ -1,8 +1,8 @@
 """JoinGroup (11): enter a group, or its next generation.
 
 1: rebalance timeout. 4: a new member gets its id first and joins again with it (KIP-394). 5: static members
-(KIP-345). 6: flexible. 7: the answer names the protocol type. 8: reason (KIP-800). 9: a leader can be told not to
-assign (KIP-814).
+(KIP-345). 6: flexible. 7: the response names the protocol type. 8: reason (KIP-800). 9: the leader may
+skip the assignment (KIP-814).
 """
 
 from gregor.protocol.codec.model import Field, Message
@@ -21,7 +21,7 @@ REQUEST = Message(
             "1+",
             default=-1,
             ignorable=True,
-            help="How long members may take to rejoin; -1 for the session timeout.",
+            help="Time in which members must rejoin; -1 for the session timeout.",
         ),
         Field("member_id", "string", help="Member id, empty for a new member."),
         Field(
@@ -32,17 +32,23 @@ REQUEST = Message(
             default=None,
             help="Name of a static member, or null.",
         ),
-        Field("protocol_type", "string", help='What the members are, such as "consumer" or "connect".'),
+        Field("protocol_type", "string", help='Protocol type of the members, such as "consumer" or "connect".'),
         Field(
             "protocols",
             "[]JoinGroupRequestProtocol",
             help="Assignors that the member can do, best first.",
             fields=[
                 Field("name", "string", help="Assignor."),
-                Field("metadata", "bytes", help="What the member tells the leader under it, such as its subscription."),
+                Field(
+                    "metadata",
+                    "bytes",
+                    help="Data of the member for the leader under this protocol, such as its subscription.",
+                ),
             ],
         ),
-        Field("reason", "string", "8+", nullable="8+", default=None, ignorable=True, help="Why, in words, or null."),
+        Field(
+            "reason", "string", "8+", nullable="8+", default=None, ignorable=True, help="The reason as text, or null."
+        ),
     ],
 )
 
@@ -57,9 +63,9 @@ RESPONSE = Message(
             "int32",
             "2+",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
-        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
         Field("generation_id", "int32", default=-1, help="The new generation, -1 on failure."),
         Field(
             "protocol_type",
@@ -68,7 +74,7 @@ RESPONSE = Message(
             nullable="7+",
             default=None,
             ignorable=True,
-            help='What the members are, such as "consumer"; null when unknown.',
+            help='Protocol type of the members, such as "consumer"; null if unknown.',
         ),
         Field("protocol_name", "string", nullable="7+", help="The assignor that the group agreed on, or null."),
         Field("leader", "string", help="Member id of the leader."),
@@ -89,7 +95,7 @@ RESPONSE = Message(
                     ignorable=True,
                     help="Name of a static member, or null.",
                 ),
-                Field("metadata", "bytes", help="What that member sent under the chosen assignor."),
+                Field("metadata", "bytes", help="Data that the member sent for the chosen assignor."),
             ],
         ),
     ],

@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member is alive and asks whether the group rebalances.
+"""Heartbeat (12): a member is alive; the response shows whether the group rebalances.
 
 3: static members (KIP-345). 4: flexible.
 """
@@ -36,8 +36,8 @@ RESPONSE = Message(
             "int32",
             "1+",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
-        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
     ],
 )

@@ -1,4 +1,4 @@
-"""SyncGroup (14): the leader hands in the assignment, every member gets its own.
+"""SyncGroup (14): the leader sends the assignment, every member receives its own.
 
 3: static members (KIP-345). 4: flexible. 5: protocol type and name are checked (KIP-559).
 """
@@ -29,7 +29,7 @@ REQUEST = Message(
             nullable="5+",
             default=None,
             ignorable=True,
-            help='What the members are, such as "consumer"; null when unknown.',
+            help='Protocol type of the members, such as "consumer"; null if unknown.',
         ),
         Field(
             "protocol_name",
@@ -63,9 +63,9 @@ RESPONSE = Message(
             "int32",
             "1+",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
-        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
         Field(
             "protocol_type",
             "string",
@@ -73,7 +73,7 @@ RESPONSE = Message(
             nullable="5+",
             default=None,
             ignorable=True,
-            help='What the members are, such as "consumer"; null when unknown.',
+            help='Protocol type of the members, such as "consumer"; null if unknown.',
         ),
         Field(
             "protocol_name",

@@ -1,7 +1,7 @@
-"""ApiVersions (18): which requests a broker serves in which versions, and its feature levels.
+"""ApiVersions (18): the requests and versions that a broker serves, and its feature levels.
 
 1: throttle time. 3: flexible, the client names itself (KIP-511), features (KIP-584). 4: features whose lowest version
-is 0 are listed too. The response header stays at version 0 for ever.
+is 0 are listed too. The response header always has version 0.
 """
 
 from gregor.protocol.codec.model import Field, Message
@@ -23,7 +23,7 @@ RESPONSE = Message(
     versions="0-4",
     flexible="3+",
     fields=[
-        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
         Field(
             "api_keys",
             "[]ApiVersion",
@@ -39,7 +39,7 @@ RESPONSE = Message(
             "int32",
             "1+",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "supported_features",
@@ -82,7 +82,7 @@ RESPONSE = Message(
             "3+",
             tag=3,
             ignorable=True,
-            help="A KRaft controller is ready to take over from ZooKeeper.",
+            help="A KRaft controller is ready for a migration from ZooKeeper.",
         ),
     ],
 )

@@ -1,8 +1,8 @@
 """CreateTopics (19).
 
-1: checking only, and errors in words. 2: throttle time. 4: -1 asks for the broker's default partition and replica
-count (KIP-464). 5: flexible, and the answer describes the topic (KIP-525). 6: quota errors (KIP-599). 7: the answer
-gives the topic id.
+1: validation only, and error messages. 2: throttle time. 4: -1 requests the broker's default partition and replica
+count (KIP-464). 5: flexible, and the response describes the topic (KIP-525). 6: quota errors (KIP-599). 7: the
+response has the topic id.
 """
 
 from gregor.protocol.codec.model import Field, Message
@@ -53,7 +53,7 @@ REQUEST = Message(
             "timeout_ms",
             "int32",
             default=60000,
-            help="How long the broker may take before it answers with a timeout.",
+            help="Time after which the broker responds with a timeout.",
         ),
         Field("validate_only", "bool", "1+", help="Check, but change nothing."),
     ],
@@ -70,7 +70,7 @@ RESPONSE = Message(
             "int32",
             "2+",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "topics",
@@ -78,15 +78,15 @@ RESPONSE = Message(
             help="Topics.",
             fields=[
                 Field("name", "string", help="Topic name."),
-                Field("topic_id", "uuid", "7+", ignorable=True, help="Topic id; all zeros where unknown."),
-                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                Field("topic_id", "uuid", "7+", ignorable=True, help="Topic id; all zeros if unknown."),
+                Field("error_code", "int16", help="An ErrorCode; 0 for success."),
                 Field(
                     "error_message",
                     "string",
                     "1+",
                     nullable="0+",
                     ignorable=True,
-                    help="What went wrong, in words, or null.",
+                    help="Error message, or null.",
                 ),
                 Field(
                     "topic_config_error_code",
@@ -94,7 +94,7 @@ RESPONSE = Message(
                     "5+",
                     tag=0,
                     ignorable=True,
-                    help="Why the settings are left out of the answer, 0 if they are not.",
+                    help="Error for which the settings are missing in the response, else 0.",
                 ),
                 Field(
                     "num_partitions",
@@ -129,7 +129,7 @@ RESPONSE = Message(
                             "5+",
                             default=-1,
                             ignorable=True,
-                            help="Where the value comes from, -1 when unknown.",
+                            help="Source of the value, -1 when unknown.",
                         ),
                         Field("is_sensitive", "bool", "5+", help="Whether the value is a secret."),
                     ],

@@ -22,7 +22,7 @@ REQUEST = Message(
             ],
         ),
         Field("topic_names", "[]string", "0-5", ignorable=True, help="Names of the topics to delete."),
-        Field("timeout_ms", "int32", help="How long the broker may take before it answers with a timeout."),
+        Field("timeout_ms", "int32", help="Time after which the broker responds with a timeout."),
     ],
 )
 
@@ -37,7 +37,7 @@ RESPONSE = Message(
             "int32",
             "1+",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "responses",
@@ -45,8 +45,8 @@ RESPONSE = Message(
             help="Topics.",
             fields=[
                 Field("name", "string", nullable="6+", help="Topic name, null for an unknown id."),
-                Field("topic_id", "uuid", "6+", ignorable=True, help="Topic id; all zeros where unknown."),
-                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                Field("topic_id", "uuid", "6+", ignorable=True, help="Topic id; all zeros if unknown."),
+                Field("error_code", "int16", help="An ErrorCode; 0 for success."),
                 Field(
                     "error_message",
                     "string",
@@ -54,7 +54,7 @@ RESPONSE = Message(
                     nullable="5+",
                     default=None,
                     ignorable=True,
-                    help="What went wrong, in words, or null.",
+                    help="Error message, or null.",
                 ),
             ],
         ),

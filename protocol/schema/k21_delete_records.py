@@ -1,4 +1,4 @@
-"""DeleteRecords (21): move the start of partitions up, so that older records are gone.
+"""DeleteRecords (21): increase the log start offset of partitions, which deletes older records.
 
 2: flexible.
 """
@@ -14,13 +14,13 @@ REQUEST = Message(
         Field(
             "topics",
             "[]DeleteRecordsTopic",
-            help="Topics to cut.",
+            help="Topics of the partitions.",
             fields=[
                 Field("name", "string", help="Topic name."),
                 Field(
                     "partitions",
                     "[]DeleteRecordsPartition",
-                    help="Partitions to cut.",
+                    help="Partitions whose first records are deleted.",
                     fields=[
                         Field("partition_index", "int32", help="Partition number."),
                         Field("offset", "int64", help="First offset to keep, -1 for the high watermark."),
@@ -28,7 +28,7 @@ REQUEST = Message(
                 ),
             ],
         ),
-        Field("timeout_ms", "int32", help="How long the broker may take before it answers with a timeout."),
+        Field("timeout_ms", "int32", help="Time after which the broker responds with a timeout."),
     ],
 )
 
@@ -41,7 +41,7 @@ RESPONSE = Message(
         Field(
             "throttle_time_ms",
             "int32",
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "topics",
@@ -56,7 +56,7 @@ RESPONSE = Message(
                     fields=[
                         Field("partition_index", "int32", help="Partition number."),
                         Field("low_watermark", "int64", help="First offset that any replica still has, -1 on failure."),
-                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
                     ],
                 ),
             ],

@@ -1,6 +1,6 @@
 """InitProducerId (22): an id and an epoch for an idempotent or transactional producer.
 
-2: flexible. 3: a producer can ask for a new epoch of its id (KIP-360). 4: PRODUCER_FENCED. 5: TRANSACTION_ABORTABLE
+2: flexible. 3: a producer can request a new epoch of its id (KIP-360). 4: PRODUCER_FENCED. 5: TRANSACTION_ABORTABLE
 (KIP-890). 6: two-phase commit (KIP-939), which 4.3 calls unstable.
 """
 
@@ -36,9 +36,9 @@ RESPONSE = Message(
             "throttle_time_ms",
             "int32",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
-        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
         Field("producer_id", "int64", default=-1, help="Producer id."),
         Field("producer_epoch", "int16", help="Producer epoch."),
         Field(

@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (23): where an epoch ends in the leader's log, to find where two logs part.
+"""OffsetForLeaderEpoch (23): the end offset of an epoch in the leader's log, by which followers find a divergence.
 
-1: the answer names the epoch. 2: the leader epoch is checked (KIP-320). 3: replica id. 4: flexible.
+1: the response names the epoch. 2: the leader epoch is checked (KIP-320). 3: replica id. 4: flexible.
 """
 
 from gregor.protocol.codec.model import Field, Message
@@ -22,13 +22,13 @@ REQUEST = Message(
         Field(
             "topics",
             "[]OffsetForLeaderTopic",
-            help="Topics asked about.",
+            help="Requested topics.",
             fields=[
                 Field("topic", "string", help="Topic name."),
                 Field(
                     "partitions",
                     "[]OffsetForLeaderPartition",
-                    help="Partitions asked about.",
+                    help="Requested partitions.",
                     fields=[
                         Field("partition", "int32", help="Partition number."),
                         Field(
@@ -39,7 +39,7 @@ REQUEST = Message(
                             ignorable=True,
                             help="Leader epoch as the client knows it, to be checked; -1 for no check.",
                         ),
-                        Field("leader_epoch", "int32", help="The epoch whose end is wanted."),
+                        Field("leader_epoch", "int32", help="The epoch of the requested end offset."),
                     ],
                 ),
             ],
@@ -58,7 +58,7 @@ RESPONSE = Message(
             "int32",
             "2+",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "topics",
@@ -71,7 +71,7 @@ RESPONSE = Message(
                     "[]EpochEndOffset",
                     help="Partitions.",
                     fields=[
-                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
                         Field("partition", "int32", help="Partition number."),
                         Field(
                             "leader_epoch",
@@ -79,7 +79,7 @@ RESPONSE = Message(
                             "1+",
                             default=-1,
                             ignorable=True,
-                            help="The greatest epoch not above the one asked for, -1 for none.",
+                            help="The greatest epoch not above the requested one, -1 for none.",
                         ),
                         Field("end_offset", "int64", default=-1, help="Offset after its last record, -1 for none."),
                     ],

@@ -15,11 +15,17 @@ REQUEST = Message(
             "resource_type_filter", "int8", help="1 any, 2 topic, 3 group, 4 cluster, 5 transactional id, and so on."
         ),
         Field("resource_name_filter", "string", nullable="0+", help="Resource, null for any."),
-        Field("pattern_type_filter", "int8", "1+", default=3, help="1 any, 2 whatever matches, 3 literal, 4 prefix."),
         Field(
-            "principal_filter", "string", nullable="0+", help='Whom the rule is about, such as "User:a"; null for any.'
+            "pattern_type_filter",
+            "int8",
+            "1+",
+            default=3,
+            help="1 any, 2 each pattern that matches, 3 literal, 4 prefix.",
         ),
-        Field("host_filter", "string", nullable="0+", help="Address that the rule is about, null for any."),
+        Field(
+            "principal_filter", "string", nullable="0+", help='Principal of the rule, such as "User:a"; null for any.'
+        ),
+        Field("host_filter", "string", nullable="0+", help="Address of the rule, null for any."),
         Field("operation", "int8", help="1 any, 2 all, 3 read, 4 write, 5 create, and so on."),
         Field("permission_type", "int8", help="1 any, 2 deny, 3 allow."),
     ],
@@ -34,10 +40,10 @@ RESPONSE = Message(
         Field(
             "throttle_time_ms",
             "int32",
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
-        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
-        Field("error_message", "string", nullable="0+", help="What went wrong, in words, or null."),
+        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
+        Field("error_message", "string", nullable="0+", help="Error message, or null."),
         Field(
             "resources",
             "[]DescribeAclsResource",
@@ -51,8 +57,8 @@ RESPONSE = Message(
                     "[]AclDescription",
                     help="Rules.",
                     fields=[
-                        Field("principal", "string", help='Whom the rule is about, such as "User:a".'),
-                        Field("host", "string", help="Address that the rule is about, * for every one."),
+                        Field("principal", "string", help='Principal of the rule, such as "User:a".'),
+                        Field("host", "string", help="Address of the rule, * for all."),
                         Field("operation", "int8", help="2 all, 3 read, 4 write, 5 create, and so on."),
                         Field("permission_type", "int8", help="2 deny, 3 allow."),
                     ],

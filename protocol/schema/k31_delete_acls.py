@@ -14,7 +14,7 @@ REQUEST = Message(
         Field(
             "filters",
             "[]DeleteAclsFilter",
-            help="What matches one of these goes.",
+            help="Filters; rules that match one of them are deleted.",
             fields=[
                 Field(
                     "resource_type_filter",
@@ -27,15 +27,15 @@ REQUEST = Message(
                     "int8",
                     "1+",
                     default=3,
-                    help="1 any, 2 whatever matches, 3 literal, 4 prefix.",
+                    help="1 any, 2 each pattern that matches, 3 literal, 4 prefix.",
                 ),
                 Field(
                     "principal_filter",
                     "string",
                     nullable="0+",
-                    help='Whom the rule is about, such as "User:a"; null for any.',
+                    help='Principal of the rule, such as "User:a"; null for any.',
                 ),
-                Field("host_filter", "string", nullable="0+", help="Address that the rule is about, null for any."),
+                Field("host_filter", "string", nullable="0+", help="Address of the rule, null for any."),
                 Field("operation", "int8", help="1 any, 2 all, 3 read, 4 write, 5 create, and so on."),
                 Field("permission_type", "int8", help="1 any, 2 deny, 3 allow."),
             ],
@@ -52,29 +52,29 @@ RESPONSE = Message(
         Field(
             "throttle_time_ms",
             "int32",
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "filter_results",
             "[]DeleteAclsFilterResult",
             help="One entry for each filter, in the order of the request.",
             fields=[
-                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
-                Field("error_message", "string", nullable="0+", help="What went wrong, in words, or null."),
+                Field("error_code", "int16", help="An ErrorCode; 0 for success."),
+                Field("error_message", "string", nullable="0+", help="Error message, or null."),
                 Field(
                     "matching_acls",
                     "[]DeleteAclsMatchingAcl",
                     help="The rules that matched.",
                     fields=[
-                        Field("error_code", "int16", help="An ErrorCode; 0 when the rule is gone."),
-                        Field("error_message", "string", nullable="0+", help="What went wrong, in words, or null."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 if the rule was deleted."),
+                        Field("error_message", "string", nullable="0+", help="Error message, or null."),
                         Field(
                             "resource_type", "int8", help="2 topic, 3 group, 4 cluster, 5 transactional id, and so on."
                         ),
                         Field("resource_name", "string", help="Resource."),
                         Field("pattern_type", "int8", "1+", default=3, help="3 literal, 4 prefix."),
-                        Field("principal", "string", help='Whom the rule is about, such as "User:a".'),
-                        Field("host", "string", help="Address that the rule is about, * for every one."),
+                        Field("principal", "string", help='Principal of the rule, such as "User:a".'),
+                        Field("host", "string", help="Address of the rule, * for all."),
                         Field("operation", "int8", help="2 all, 3 read, 4 write, 5 create, and so on."),
                         Field("permission_type", "int8", help="2 deny, 3 allow."),
                     ],

@@ -14,15 +14,17 @@ REQUEST = Message(
         Field(
             "resources",
             "[]DescribeConfigsResource",
-            help="What to describe.",
+            help="Resources to describe.",
             fields=[
                 Field("resource_type", "int8", help="2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."),
                 Field("resource_name", "string", help="Topic, broker id or group."),
-                Field("configuration_keys", "[]string", nullable="0+", help="Settings asked about, null for all."),
+                Field("configuration_keys", "[]string", nullable="0+", help="Requested settings, null for all."),
             ],
         ),
-        Field("include_synonyms", "bool", "1+", help="Ask for every place that a value may come from."),
-        Field("include_documentation", "bool", "3+", help="Ask for a text about each setting."),
+        Field("include_synonyms", "bool", "1+", help="Whether the response includes all sources of each value."),
+        Field(
+            "include_documentation", "bool", "3+", help="Whether the response includes a description of each setting."
+        ),
     ],
 )
 
@@ -35,15 +37,15 @@ RESPONSE = Message(
         Field(
             "throttle_time_ms",
             "int32",
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "results",
             "[]DescribeConfigsResult",
             help="One entry for each resource.",
             fields=[
-                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
-                Field("error_message", "string", nullable="0+", help="What went wrong, in words, or null."),
+                Field("error_code", "int16", help="An ErrorCode; 0 for success."),
+                Field("error_message", "string", nullable="0+", help="Error message, or null."),
                 Field("resource_type", "int8", help="2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."),
                 Field("resource_name", "string", help="Topic, broker id or group."),
                 Field(
@@ -69,7 +71,7 @@ RESPONSE = Message(
                             "[]DescribeConfigsSynonym",
                             "1+",
                             ignorable=True,
-                            help="Where else a value is given, the one in force first.",
+                            help="All sources of a value, the effective one first.",
                             fields=[
                                 Field("name", "string", "1+", help="Setting that gives it."),
                                 Field(
@@ -79,7 +81,7 @@ RESPONSE = Message(
                                     nullable="0+",
                                     help="Its value, null if it is a secret.",
                                 ),
-                                Field("source", "int8", "1+", help="Where it is given, as in `config_source`."),
+                                Field("source", "int8", "1+", help="Source of the value, as in `config_source`."),
                             ],
                         ),
                         Field(

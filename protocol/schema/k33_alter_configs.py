@@ -1,4 +1,4 @@
-"""AlterConfigs (33): replace all settings of a resource; what is not named goes back to its default.
+"""AlterConfigs (33): replace all settings of a resource; those without a value return to their defaults.
 
 2: flexible.
 """
@@ -14,14 +14,14 @@ REQUEST = Message(
         Field(
             "resources",
             "[]AlterConfigsResource",
-            help="What to change.",
+            help="Resources to change.",
             fields=[
                 Field("resource_type", "int8", help="2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."),
                 Field("resource_name", "string", help="Topic, broker id or group."),
                 Field(
                     "configs",
                     "[]AlterableConfig",
-                    help="All settings that it shall have.",
+                    help="All settings of the resource after the change.",
                     fields=[
                         Field("name", "string", help="Setting."),
                         Field("value", "string", nullable="0+", help="Its value."),
@@ -42,15 +42,15 @@ RESPONSE = Message(
         Field(
             "throttle_time_ms",
             "int32",
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "responses",
             "[]AlterConfigsResourceResponse",
             help="One entry for each resource.",
             fields=[
-                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
-                Field("error_message", "string", nullable="0+", help="What went wrong, in words, or null."),
+                Field("error_code", "int16", help="An ErrorCode; 0 for success."),
+                Field("error_message", "string", nullable="0+", help="Error message, or null."),
                 Field("resource_type", "int8", help="2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group."),
                 Field("resource_name", "string", help="Topic, broker id or group."),
             ],

@@ -40,7 +40,7 @@ RESPONSE = Message(
         Field(
             "throttle_time_ms",
             "int32",
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "results",

@@ -1,6 +1,6 @@
 """DescribeLogDirs (35): the data folders of a broker, with sizes.
 
-2: flexible. 3: an error of the whole answer. 4: sizes of the volume (KIP-827). 5: folders that take no new
+2: flexible. 3: an error of the whole response. 4: sizes of the volume (KIP-827). 5: folders that accept no new
 partitions (KIP-1066).
 """
 
@@ -16,7 +16,7 @@ REQUEST = Message(
             "topics",
             "[]DescribableLogDirTopic",
             nullable="0+",
-            help="Topics asked about, null for all.",
+            help="Requested topics, null for all.",
             fields=[
                 Field("topic", "string", help="Topic name."),
                 Field("partitions", "[]int32", help="Partition numbers."),
@@ -34,15 +34,15 @@ RESPONSE = Message(
         Field(
             "throttle_time_ms",
             "int32",
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
-        Field("error_code", "int16", "3+", ignorable=True, help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", "3+", ignorable=True, help="An ErrorCode; 0 for success."),
         Field(
             "results",
             "[]DescribeLogDirsResult",
             help="Data folders.",
             fields=[
-                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                Field("error_code", "int16", help="An ErrorCode; 0 for success."),
                 Field("log_dir", "string", help="Absolute path of the data folder."),
                 Field(
                     "topics",
@@ -60,7 +60,7 @@ RESPONSE = Message(
                                 Field(
                                     "offset_lag",
                                     "int64",
-                                    help="How far it is behind the high watermark; of a copy, behind the original.",
+                                    help="Lag behind the high watermark; of a copy, behind the original.",
                                 ),
                                 Field(
                                     "is_future_key",
@@ -85,9 +85,9 @@ RESPONSE = Message(
                     "4+",
                     default=-1,
                     ignorable=True,
-                    help="What is free on the volume, -1 when unknown.",
+                    help="Free bytes of the volume, -1 when unknown.",
                 ),
-                Field("is_cordoned", "bool", "5+", ignorable=True, help="Whether it takes no new partitions."),
+                Field("is_cordoned", "bool", "5+", ignorable=True, help="Whether it accepts no new partitions."),
             ],
         ),
     ],

@@ -29,7 +29,7 @@ REQUEST = Message(
                 ),
             ],
         ),
-        Field("timeout_ms", "int32", help="How long the broker may take before it answers with a timeout."),
+        Field("timeout_ms", "int32", help="Time after which the broker responds with a timeout."),
         Field("validate_only", "bool", help="Check, but change nothing."),
     ],
 )
@@ -43,7 +43,7 @@ RESPONSE = Message(
         Field(
             "throttle_time_ms",
             "int32",
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "results",
@@ -51,13 +51,13 @@ RESPONSE = Message(
             help="Topics.",
             fields=[
                 Field("name", "string", help="Topic name."),
-                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                Field("error_code", "int16", help="An ErrorCode; 0 for success."),
                 Field(
                     "error_message",
                     "string",
                     nullable="0+",
                     default=None,
-                    help="What went wrong, in words, or null.",
+                    help="Error message, or null.",
                 ),
             ],
         ),

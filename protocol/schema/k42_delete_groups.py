@@ -24,7 +24,7 @@ RESPONSE = Message(
         Field(
             "throttle_time_ms",
             "int32",
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "results",
@@ -32,7 +32,7 @@ RESPONSE = Message(
             help="Groups.",
             fields=[
                 Field("group_id", "string", help="Group."),
-                Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                Field("error_code", "int16", help="An ErrorCode; 0 for success."),
             ],
         ),
     ],

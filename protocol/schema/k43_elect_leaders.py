@@ -1,6 +1,6 @@
 """ElectLeaders (43): make the preferred, or any living, replica the leader.
 
-1: unclean elections, error of the whole answer (KIP-460). 2: flexible.
+1: unclean elections, error of the whole response (KIP-460). 2: flexible.
 """
 
 from gregor.protocol.codec.model import Field, Message
@@ -16,7 +16,7 @@ REQUEST = Message(
             "topic_partitions",
             "[]TopicPartitions",
             nullable="0+",
-            help="Where to elect, null for everywhere.",
+            help="Partitions of the election, null for all.",
             fields=[
                 Field("topic", "string", help="Topic name."),
                 Field("partitions", "[]int32", help="Partition numbers."),
@@ -26,7 +26,7 @@ REQUEST = Message(
             "timeout_ms",
             "int32",
             default=60000,
-            help="How long the broker may take before it answers with a timeout.",
+            help="Time after which the broker responds with a timeout.",
         ),
     ],
 )
@@ -40,9 +40,9 @@ RESPONSE = Message(
         Field(
             "throttle_time_ms",
             "int32",
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
-        Field("error_code", "int16", "1+", help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", "1+", help="An ErrorCode; 0 for success."),
         Field(
             "replica_election_results",
             "[]ReplicaElectionResult",
@@ -55,8 +55,8 @@ RESPONSE = Message(
                     help="Partitions.",
                     fields=[
                         Field("partition_id", "int32", help="Partition number."),
-                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
-                        Field("error_message", "string", nullable="0+", help="What went wrong, in words, or null."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
+                        Field("error_message", "string", nullable="0+", help="Error message, or null."),
                     ],
                 ),
             ],

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45): partitions sent to other brokers, or called back on their way (KIP-455)."""
+"""AlterPartitionReassignments (45): move partitions to other brokers, or cancel that (KIP-455)."""
 
 from gregor.protocol.codec.model import Field, Message
 
@@ -12,25 +12,25 @@ REQUEST = Message(
             "timeout_ms",
             "int32",
             default=60000,
-            help="How long the broker may take before it answers with a timeout.",
+            help="Time after which the broker responds with a timeout.",
         ),
         Field(
             "allow_replication_factor_change",
             "bool",
             versions="1+",
             default=True,
-            help="Whether a partition may get more or fewer replicas than it has.",
+            help="Whether the number of replicas of a partition may change.",
         ),
         Field(
             "topics",
             "[]ReassignableTopic",
-            help="Topics with partitions to send elsewhere.",
+            help="Topics with partitions to reassign.",
             fields=[
                 Field("name", "string", help="Topic name."),
                 Field(
                     "partitions",
                     "[]ReassignablePartition",
-                    help="Partitions to send elsewhere.",
+                    help="Partitions to reassign.",
                     fields=[
                         Field("partition_index", "int32", help="Partition number."),
                         Field(
@@ -38,7 +38,7 @@ REQUEST = Message(
                             "[]int32",
                             nullable="0+",
                             default=None,
-                            help="Broker ids of the replicas to be, or null to call a partition back.",
+                            help="Broker ids of the new replicas, or null to cancel a reassignment.",
                         ),
                     ],
                 ),
@@ -56,7 +56,7 @@ RESPONSE = Message(
         Field(
             "throttle_time_ms",
             "int32",
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "allow_replication_factor_change",
@@ -64,24 +64,24 @@ RESPONSE = Message(
             versions="1+",
             default=True,
             ignorable=True,
-            help="As it was asked.",
+            help="As in the request.",
         ),
-        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
-        Field("error_message", "string", nullable="0+", help="What went wrong, in words, or null."),
+        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
+        Field("error_message", "string", nullable="0+", help="Error message, or null."),
         Field(
             "responses",
             "[]ReassignableTopicResponse",
-            help="One answer for each topic asked about.",
+            help="One entry for each requested topic.",
             fields=[
                 Field("name", "string", help="Topic name."),
                 Field(
                     "partitions",
                     "[]ReassignablePartitionResponse",
-                    help="One answer for each partition asked about.",
+                    help="One entry for each requested partition.",
                     fields=[
                         Field("partition_index", "int32", help="Partition number."),
-                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
-                        Field("error_message", "string", nullable="0+", help="What went wrong, in words, or null."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
+                        Field("error_message", "string", nullable="0+", help="Error message, or null."),
                     ],
                 ),
             ],

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46): partitions that are on their way to other brokers (KIP-455)."""
+"""ListPartitionReassignments (46): partitions that are being moved to other brokers (KIP-455)."""
 
 from gregor.protocol.codec.model import Field, Message
 
@@ -12,14 +12,14 @@ REQUEST = Message(
             "timeout_ms",
             "int32",
             default=60000,
-            help="How long the broker may take before it answers with a timeout.",
+            help="Time after which the broker responds with a timeout.",
         ),
         Field(
             "topics",
             "[]ListPartitionReassignmentsTopics",
             nullable="0+",
             default=None,
-            help="Topics asked about, null for all.",
+            help="Requested topics, null for all.",
             fields=[
                 Field("name", "string", help="Topic name."),
                 Field("partition_indexes", "[]int32", help="Partition numbers."),
@@ -37,25 +37,25 @@ RESPONSE = Message(
         Field(
             "throttle_time_ms",
             "int32",
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
-        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
-        Field("error_message", "string", nullable="0+", help="What went wrong, in words, or null."),
+        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
+        Field("error_message", "string", nullable="0+", help="Error message, or null."),
         Field(
             "topics",
             "[]OngoingTopicReassignment",
-            help="Topics with partitions on their way.",
+            help="Topics with partitions under reassignment.",
             fields=[
                 Field("name", "string", help="Topic name."),
                 Field(
                     "partitions",
                     "[]OngoingPartitionReassignment",
-                    help="Partitions on their way.",
+                    help="Partitions under reassignment.",
                     fields=[
                         Field("partition_index", "int32", help="Partition number."),
                         Field("replicas", "[]int32", help="Broker ids of all replicas, the preferred leader first."),
                         Field("adding_replicas", "[]int32", help="Those of them that are being added."),
-                        Field("removing_replicas", "[]int32", help="Those of them that will go."),
+                        Field("removing_replicas", "[]int32", help="Those of them that are being removed."),
                     ],
                 ),
             ],

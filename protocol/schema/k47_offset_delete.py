@@ -1,4 +1,4 @@
-"""OffsetDelete (47): forget committed positions of a group (KIP-496)."""
+"""OffsetDelete (47): delete committed positions of a group (KIP-496)."""
 
 from gregor.protocol.codec.model import Field, Message
 
@@ -11,13 +11,13 @@ REQUEST = Message(
         Field(
             "topics",
             "[]OffsetDeleteRequestTopic",
-            help="Topics to forget.",
+            help="Topics whose offsets are deleted.",
             fields=[
                 Field("name", "string", help="Topic name."),
                 Field(
                     "partitions",
                     "[]OffsetDeleteRequestPartition",
-                    help="Partitions to forget.",
+                    help="Partitions whose offsets are deleted.",
                     fields=[Field("partition_index", "int32", help="Partition number.")],
                 ),
             ],
@@ -30,12 +30,12 @@ RESPONSE = Message(
     api_key=47,
     versions="0",
     fields=[
-        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
         Field(
             "throttle_time_ms",
             "int32",
             ignorable=True,
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
         Field(
             "topics",
@@ -49,7 +49,7 @@ RESPONSE = Message(
                     help="Partitions.",
                     fields=[
                         Field("partition_index", "int32", help="Partition number."),
-                        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+                        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
                     ],
                 ),
             ],

@@ -1,4 +1,4 @@
-"""AlterPartition (56): a leader asks the controller to change the in-sync set of its partitions (KIP-497).
+"""AlterPartition (56): a leader requests a change of the in-sync set of its partitions (KIP-497).
 
 1: recovery from an unclean election (KIP-704). 2: topic ids for names, and errors about replicas (KIP-841). 3: the
 epochs of the brokers in the new set (KIP-903).
@@ -28,12 +28,12 @@ REQUEST = Message(
                     fields=[
                         Field("partition_index", "int32", help="Partition number."),
                         Field("leader_epoch", "int32", help="Epoch in which the broker leads it."),
-                        Field("new_isr", "[]int32", "0-2", help="The in-sync set that it wants."),
+                        Field("new_isr", "[]int32", "0-2", help="The new in-sync set."),
                         Field(
                             "new_isr_with_epochs",
                             "[]BrokerState",
                             "3+",
-                            help="The in-sync set that it wants.",
+                            help="The new in-sync set.",
                             fields=[
                                 Field("broker_id", "int32", "3+", help="Broker id."),
                                 Field(
@@ -41,7 +41,7 @@ REQUEST = Message(
                                     "int64",
                                     "3+",
                                     default=-1,
-                                    help="The broker's epoch as its fetches said it, -1 for no check.",
+                                    help="The broker's epoch in its fetches, -1 for no check.",
                                 ),
                             ],
                         ),

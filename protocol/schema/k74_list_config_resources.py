@@ -1,4 +1,4 @@
-"""ListConfigResources (74): the names of what has settings.
+"""ListConfigResources (74): the names of resources with settings.
 
 0: only client metrics subscriptions, and called ListClientMetricsResources until 4.0 (KIP-714). 1: any type of
 resource (KIP-1142).
@@ -30,9 +30,9 @@ RESPONSE = Message(
         Field(
             "throttle_time_ms",
             "int32",
-            help="How long the broker holds the client back for a quota it exceeded; 0 if it did not.",
+            help="Milliseconds for which the broker throttles the client, which exceeded a quota; 0 if it did not.",
         ),
-        Field("error_code", "int16", help="An ErrorCode; 0 when all went well."),
+        Field("error_code", "int16", help="An ErrorCode; 0 for success."),
         Field(
             "config_resources",
             "[]ConfigResource",

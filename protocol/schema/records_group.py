@@ -1,8 +1,8 @@
 """Keys and values of `__consumer_offsets`.
 
-Each begins with an int16, its version, and then follow the fields at that version. The version of a key tells what it
-is the key of: 0 and 1 a committed offset, 2 a group. (Apache Kafka 4 calls that number the record type; the bytes are
-the same.) From version 4 of a value on new fields come as tags only, so that older brokers can read them (KIP-915).
+Each begins with an int16, its version, and the fields of that version follow. The version of a key is the kind of the
+record: 0 and 1 a committed offset, 2 a group. (Apache Kafka 4 calls that number the record type; the bytes are the
+same.) From version 4 of a value on, new fields are tagged, so that older brokers can read them (KIP-915).
 """
 
 from gregor.protocol.codec.model import Field, Message
@@ -39,9 +39,9 @@ OFFSET_COMMIT_VALUE = Message(
             "1",
             default=-1,
             ignorable=True,
-            help="When it may be forgotten, in milliseconds; -1 by the broker's own time.",
+            help="Time of expiry, in milliseconds; -1 by the broker's setting.",
         ),
-        Field("topic_id", "uuid", "4+", tag=0, ignorable=True, help="Topic id; all zeros where unknown."),
+        Field("topic_id", "uuid", "4+", tag=0, ignorable=True, help="Topic id; all zeros if unknown."),
     ],
 )
 
@@ -58,7 +58,7 @@ GROUP_METADATA_VALUE = Message(
     versions="0-4",
     flexible="4+",
     fields=[
-        Field("protocol_type", "string", help='What the members are, such as "consumer", or empty.'),
+        Field("protocol_type", "string", help='Protocol type of the members, such as "consumer", or empty.'),
         Field("generation", "int32", help="Generation of the group."),
         Field("protocol", "string", nullable="0+", help="The assignor that the group agreed on, or null."),
         Field("leader", "string", nullable="0+", help="Member id of the leader, or null."),
@@ -68,7 +68,7 @@ GROUP_METADATA_VALUE = Message(
             "2+",
             default=-1,
             ignorable=True,
-            help="When the group got into this state, in milliseconds; -1 when unknown.",
+            help="Time of the last change of state, in milliseconds; -1 when unknown.",
         ),
         Field(
             "members",
@@ -85,7 +85,7 @@ GROUP_METADATA_VALUE = Message(
                     ignorable=True,
                     help="Name of a static member, or null.",
                 ),
-                Field("client_id", "string", help="What its client calls itself."),
+                Field("client_id", "string", help="Client id of the member."),
                 Field("client_host", "string", help="Address it connects from."),
                 Field(
                     "rebalance_timeout",
@@ -93,11 +93,11 @@ GROUP_METADATA_VALUE = Message(
                     "1+",
                     default=-1,
                     ignorable=True,
-                    help="How long it may take to rejoin, in milliseconds; -1 when unknown.",
+                    help="Time in which it must rejoin, in milliseconds; -1 when unknown.",
                 ),
                 Field("session_timeout", "int32", help="Milliseconds without a heartbeat after which it is removed."),
-                Field("subscription", "bytes", help="What it sent under the chosen assignor."),
-                Field("assignment", "bytes", help="Its share."),
+                Field("subscription", "bytes", help="Data that it sent for the chosen assignor."),
+                Field("assignment", "bytes", help="Its assignment."),
             ],
         ),
     ],

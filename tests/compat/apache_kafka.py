@@ -8,7 +8,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from tests.support.kafka import kafka_jars
 from tests.support.processes import answers_metadata, free_port
@@ -96,15 +95,11 @@ class ApacheKafka(Java):
         data: pathlib.Path,
         zookeeper: ZooKeeper | None,
         run: int,
-        overrides: Mapping[str, str] = MappingProxyType({}),
+        overrides: Mapping[str, str] | None = None,
     ) -> None:
         self.port = free_port()
-        settings = {
-            **_COMMON,
-            **overrides,
-            "log.dirs": str(data),
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-        }
+        settings = {**_COMMON, "log.dirs": str(data), "listeners": f"PLAINTEXT://127.0.0.1:{self.port}"}
+        settings |= overrides or {}
         if zookeeper is not None:
             settings["zookeeper.connect"] = f"127.0.0.1:{zookeeper.port}"
         else:

@@ -58,7 +58,7 @@ def fill(bootstrap: str, chance: random.Random) -> None:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, list[str]]]:
-    """The data folder, and what verify said of it while it was in use, after a stop, and after a kill -9."""
+    """The data folder, and the reports of verify while it was in use, after a stop, and after a kill -9."""
     folder = tmp_path_factory.mktemp("kafka-files")
     data = folder / "data"
     data.mkdir()

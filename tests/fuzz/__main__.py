@@ -5,7 +5,7 @@
     --failures FOLDER                             where an input that led to an error is left
     --replay FILE                                 such an input once more
 
-Exits with 1 if a parser answered an input with anything but its documented errors, or took too much time or memory.
+Exits with 1 if a parser answered an input with anything but its documented errors, or used too much time or memory.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Brokers:
                 connection.buffer_updated(len(piece))
                 taken += len(piece)
 
-        harness.run(feed())  # on the loop: what takes long goes on there
+        harness.run(feed())  # long work runs on the loop
         harness.turn(TURNS)
         connection.connection_lost(None)
         harness.turn(1)

@@ -27,7 +27,7 @@ def targets() -> list[Target]:
 
 
 def compact(context: None, data: bytes) -> None:
-    """Half of the records go. What is left is a sound batch, and its records are as they were."""
+    """Remove half of the records. The rest is a valid batch, and its records are unchanged."""
     batch = RecordBatch(data)
     before = list(batch.records())
     latest = OffsetMap(1 << 16, 0.9, 1000)

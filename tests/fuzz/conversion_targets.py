@@ -1,4 +1,4 @@
-"""Targets that look into batches to change them: conversions for old clients, and compaction."""
+"""Targets that decode batches to change them: conversions for old clients, and compaction."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def scan_seeds() -> list[Seed]:
 
 
 def scan(count: int, data: bytes) -> None:
-    """All three readers find the same in what the strictest of them takes."""
+    """Check that all three readers find the same in every input that the strictest of them accepts."""
     head = bytearray(RECORD_BATCH_OVERHEAD)
     struct.pack_into(">i", head, 8, RECORD_BATCH_OVERHEAD - 12 + len(data))
     head[16] = 2
@@ -99,7 +99,7 @@ def compaction_seeds() -> list[Seed]:
 
 
 def compact(context: tuple[bool, int], data: bytes) -> None:
-    """What stays of a batch is a batch, with a right checksum and no more records than before."""
+    """Check that the rest of a batch is a batch, with a right checksum and no more records than before."""
     retain_empty, known_up_to = context
     latest = OffsetMap(1 << 16, 0.9, 100)
     for number, key in enumerate((b"", b"k", bytes(200))):
@@ -130,7 +130,7 @@ def preparation_seeds() -> list[Seed]:
 
 
 def prepare_batch(kind: str, data: bytes) -> None:
-    """What is let through with deep validation has records that can be read."""
+    """Check that a batch that passes deep validation has records that can be read."""
     prepared = run_all(prepare(bytearray(data), log_config(**CONFIGS[kind]), NOW_MS))
     batch = RecordBatch(prepared)
     assert batch.crc_ok() and batch.size_bytes == len(prepared)

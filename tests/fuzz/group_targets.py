@@ -124,7 +124,7 @@ class Groups:
         self._replay(key, value)
 
     def _replay(self, key: bytes, value: bytes | None) -> None:
-        """What can be decoded can be replayed, becomes a membership, and is written again."""
+        """Check that a record that can be decoded can be replayed, becomes a membership, and is written again."""
         record = decode_record(key, value)
         if record is None:
             return

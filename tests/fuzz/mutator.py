@@ -75,7 +75,7 @@ class Mutator:
             if self._below() < 0.5:
                 return changed[:MAX_BYTES]
 
-    # Each changes the data in place and takes empty data too.
+    # Each changes the data in place and accepts empty data, too.
 
     def flip(self, data: bytearray) -> None:
         if data:

@@ -66,7 +66,7 @@ def run(inputs: int, processes: int, seed: int, only: str) -> Report:
 
 
 def next_report(reports: Queue[Report], workers: Sequence[BaseProcess]) -> Report:
-    """Waits for it. RuntimeError when a process has died, which has said on stderr what of."""
+    """Wait for its end. Raise RuntimeError if a process has died; its reason is on stderr."""
     while True:
         try:
             return reports.get(timeout=1)

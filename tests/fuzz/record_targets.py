@@ -218,7 +218,7 @@ def append_seeds() -> list[Seed]:
     seeds: list[Seed] = []
     for codec in CODECS:
         for kind in ("plain", "compacted", "stamped"):
-            # What every log takes: keys, no sequence that could repeat, no gaps.
+            # Batches that every log accepts: keys, no sequence that could repeat, no gaps.
             data = build_batch([(b"key", random.randbytes(20))] * 3, timestamp_ms=NOW_MS, compression=codec)
             seeds.append((kind, bytes(data)))
     return seeds
@@ -238,7 +238,7 @@ class Appender:
         self.logs: dict[str, Any] = {}
 
     def append(self, kind: str, data: bytes) -> None:
-        """What a log takes can be read again, up to its new end."""
+        """Check that a batch that a log accepts can be read again, up to the new end."""
         if self.appends % APPENDS_PER_LOG == 0:
             self.logs = {name: open_log(MemoryFiles(), **settings) for name, settings in self.SETTINGS.items()}
         self.appends += 1

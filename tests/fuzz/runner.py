@@ -23,16 +23,16 @@ from tests.fuzz.mutator import Mutator
 
 LIMIT_SECONDS = 0.5
 LIMIT_BYTES = 192 * 1024 * 1024
-"""Address space that one input may ask for: far above what an input of 128 KB is worth, far below a count of 2^31."""
+"""Address space that one input may allocate: far above the need of an input of 128 KB, far below a count of 2^31."""
 LIMIT_RESIDENT_BYTES = 48 * 1024 * 1024
-"""What one input may add to the memory really in use."""
+"""Memory in real use that one input may add."""
 
 Seed = tuple[Any, bytes]
-"""What the input is (a version, a codec …, of values that `repr` can print), and good bytes of that kind."""
+"""The kind of the input (a version, a codec …, of values that `repr` can print), and valid bytes of that kind."""
 
 
 class TooSlow(BaseException):
-    """An input took more than LIMIT_SECONDS. Not an Exception, so that no parser swallows it."""
+    """An input needed more than LIMIT_SECONDS. Not an Exception, so that no parser swallows it."""
 
 
 class TooLarge(Exception):
@@ -72,7 +72,7 @@ class Failure:
 
 @dataclass
 class Tally:
-    """What became of the inputs of one target."""
+    """The outcomes of the inputs of one target."""
 
     inputs: int = 0
     refused: int = 0
@@ -124,7 +124,7 @@ class Feeder:
         self.tally = Tally()
 
     def check_seeds(self) -> None:
-        """What is good must pass: else the broken inputs would not come far either."""
+        """Check that valid inputs pass: otherwise the broken ones would fail early, too."""
         for context, data in self.seeds:
             self.target.run(context, data)
 

@@ -78,7 +78,8 @@ def time_index_seeds() -> list[Seed]:
 
 
 def read_offset_index(context: None, data: bytes) -> None:
-    """Whatever it holds, lookups end, name a file position that is in the index, and appends go on behind it."""
+    """Check that for any contents lookups end, name a file position that is in the index, and appends follow behind
+    it."""
     index = OffsetIndex(holding({"x.index": data}), f"{FOLDER}/x.index", BASE_OFFSET)
     count = index.entries
     assert 0 <= count <= len(data) // 8
@@ -190,7 +191,7 @@ def read_meta(context: None, data: bytes) -> None:
     try:
         written = format_meta_properties(meta, NOW_MS)
     except UnicodeEncodeError:
-        return  # a \ud800 in it: what to do is decided by whoever writes
+        return  # a \ud800 in it: its writer decides
     assert parse_meta_properties(written, "again") == meta
 
 
@@ -239,7 +240,7 @@ def folder_seeds() -> list[Seed]:
 
 
 def load_folder(context: tuple[str, bool], data: bytes) -> None:
-    """The log is usable: it can be read from start to end, searched by time, and goes on with the next append."""
+    """Check that the log is usable: it can be read from start to end, searched by time, and appended to."""
     name, clean = context
     files = holding({**good_folder(), name: data})
     loader = FolderLoader(

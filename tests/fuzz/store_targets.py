@@ -149,7 +149,7 @@ def verify_seeds() -> list[Seed]:
 
 
 def verify(path: str, data: bytes) -> None:
-    """Whatever is wrong is a finding."""
+    """Every error is a finding."""
     files = MemoryFiles()
     files.make_directory(DATA_FOLDER)
     files.make_directory(FOLDER)

@@ -1,4 +1,4 @@
-"""Targets of text: settings, the nodes of the metadata tree, and what the command line takes apart."""
+"""Targets of text: settings, the nodes of the metadata tree, and the arguments that the command line parses."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def node_seeds() -> list[Seed]:
 
 
 def read_node(kind: str, data: bytes) -> None:
-    """What was read is written in the newest form, and read again as the same."""
+    """Check that a value that was read is written in the newest form, and read again as the same."""
     value = DECODERS[kind](data)
     if kind in ENCODERS:
         try:

@@ -49,7 +49,7 @@ def message_seeds() -> list[Seed]:
 
 
 def decode_message(context: tuple[str, int], data: bytes) -> None:
-    """What could be decoded is encoded to a message that is equal."""
+    """Check that a message that could be decoded is encoded to an equal one."""
     name, version = context
     class_ = getattr(messages, name)
     message, end = class_.decode(memoryview(data), version)
@@ -108,7 +108,7 @@ class Peer:
             self.broker = None
 
     def receive(self, pieces: int, data: bytes) -> None:
-        """Delivers the bytes to a new connection: it takes them or ends, whatever they are."""
+        """Deliver the bytes to a new connection: it receives them or ends, whatever they are."""
         if self.broker is None:
             self.broker = make_broker()
         transport = Transport()
@@ -155,7 +155,7 @@ class Transport(asyncio.Transport):
 
 
 class Partition:
-    """Takes batches that look whole."""
+    """Accepts batches that look complete."""
 
     commits_at_once = True
     is_leader = True
@@ -173,7 +173,7 @@ class Partition:
 
 
 def make_broker() -> Any:
-    """Whatever a connection asks of a broker; handlers of all APIs that answer nothing."""
+    """The broker of a connection, with handlers of all APIs that send no response."""
     partition = Partition()
 
     def answer_nothing(broker: Any, request: Any, call: Any) -> None:

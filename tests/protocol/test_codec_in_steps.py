@@ -25,7 +25,7 @@ from tests.protocol.message_values import every_version, random_message, random_
 
 
 def drain(steps: Generator[None, None, Any]) -> tuple[Any, int]:
-    """What comes out in the end, and how many pauses there were."""
+    """Return the result, and the number of pauses before it."""
     pauses = 0
     while True:
         try:

@@ -20,10 +20,10 @@ from tests.support.kafka import java_command, kafka_jars
 
 pytestmark = pytest.mark.jvm
 
-# What only brokers with ZooKeeper speak, and how 3.9 wrote it: 4.x has dropped it.
+# Messages that only brokers with ZooKeeper send, with the versions of 3.9: 4.x has removed them.
 FROM_3_9 = ["LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "RequestHeader"]
 KEYS_FROM_3_9 = ["OffsetCommitKey", "GroupMetadataKey"]
-# What 3.9 knew under another name.
+# Messages that had another name in 3.9.
 OLD_NAMES = {
     "ListConfigResourcesRequest": "ListClientMetricsResourcesRequest",
     "ListConfigResourcesResponse": "ListClientMetricsResourcesResponse",
@@ -34,7 +34,7 @@ CUT_IN_4 = (
     *("OffsetForLeaderEpoch", "DescribeAcls", "CreateAcls", "DeleteAcls", "DescribeConfigs"),
     *("AlterReplicaLogDirs", "DescribeLogDirs", "AlterPartition"),
 )
-# Names became droppable when topic ids came: what 4.3 says of that holds here for all versions.
+# Names became droppable when topic ids came: the rule of 4.3 applies here in all versions.
 TOPIC_IDS_IN_4 = ("ProduceRequest", "ProduceResponse", "OffsetCommitRequest", "OffsetCommitResponse")
 
 

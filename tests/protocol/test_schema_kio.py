@@ -103,7 +103,7 @@ def test_kio_knows_what_the_4_x_releases_serve() -> None:
         for version in messages.schema(name).versions
         if (name, version) not in {(known, at) for known, at, _, _ in KNOWN_TO_BOTH}
     }
-    # What only brokers with ZooKeeper speak is gone; the offsets topic's records are not in kio.
+    # Messages of brokers with ZooKeeper are not in kio any more, and the records of the offsets topic never were.
     dropped = ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown")
     dropped += ("OffsetCommitKey", "OffsetCommitValue", "GroupMetadata")
     missing = {(name, version) for name, version in missing if not name.startswith(dropped)}

@@ -72,7 +72,7 @@ def test_launch_is_quiet_and_local(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen["SPARK_LOCAL_IP"] == "127.0.0.1"
 
 
-def test_launch_keeps_what_the_user_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_launch_keeps_the_settings_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen = variables_at_launch(
         monkeypatch,
         SPARK_SUBMIT_OPTS="-Dlog4j2.configurationFile=mine",

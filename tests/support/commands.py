@@ -1,4 +1,4 @@
-"""Commands of gregor that run until they are asked to end, in processes of their own."""
+"""Commands of gregor that run until a signal ends them, in processes of their own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ PATIENCE_S = 120.0
 
 @contextmanager
 def alone_at_zookeepers_port() -> Iterator[None]:
-    """For commands that take the first free port from 2181 on: two that look at the same time find the same."""
+    """Serialize commands that use the first free port from 2181 on: two that search at the same time find the same
+    port."""
     with (Path(tempfile.gettempdir()) / "gregor-tests-zookeeper-port").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -45,7 +46,7 @@ class RunningCommand:
         return self._output.read_text()
 
     def until(self, text: str) -> str:
-        """Wait until the text was said; what was said so far."""
+        """Wait until the output contains the text; return the output so far."""
 
         def holds() -> bool:
             assert self._process.poll() is None or text in self.said, self.said

@@ -1,4 +1,4 @@
-"""Files on the disk alone: their pages taken out of memory."""
+"""Files on the disk alone: their pages are evicted from memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def cached_pages(descriptor: int) -> int | None:
-    """How many pages of a file are in memory, by cachestat(2); None where the kernel cannot tell. (A read that must not
-    wait says it, too, but where it is refused Linux begins to read all the same.)"""
+    """Return how many pages of a file are in memory, by cachestat(2); None if the kernel has no such call. (A read that
+    must not wait shows it, too, but where it is refused Linux begins to read all the same.)"""
     everything = (ctypes.c_uint64 * 2)(0, 0)
     counts = (ctypes.c_uint64 * 5)()
     if _libc.syscall(_CACHESTAT, descriptor, ctypes.byref(everything), ctypes.byref(counts), 0):
@@ -22,7 +22,7 @@ def cached_pages(descriptor: int) -> int | None:
 
 
 def evict(path: Path | str, patience_s: float = 2.0) -> bool:
-    """False where that cannot be done (tmpfs), or not be told."""
+    """Return False if the pages cannot be evicted (tmpfs), or their number is unknown."""
     descriptor = os.open(path, os.O_RDWR)
     try:
         end = time.monotonic() + patience_s

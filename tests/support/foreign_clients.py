@@ -22,13 +22,13 @@ NODE_SOURCES = ROOT / "tests/compat/node"
 NODE_FOLDER = ROOT / ".cache/node-clients"
 NODE_FILES = ("package.json", "package-lock.json")
 MIN_GO = (1, 21)
-"""From here on Go fetches by itself the release that go.mod asks for."""
+"""From this version on Go downloads the release that go.mod names."""
 BUILD_TIMEOUT_S = 600
 RUN_TIMEOUT_S = 120
 
 
 class NoToolchain(Exception):
-    """What a client is built with is not here; `str()` says how to get it."""
+    """The tools to build a client are missing; `str()` is the way to install them."""
 
 
 @functools.cache
@@ -72,7 +72,7 @@ def _build(command: list[str], folder: pathlib.Path) -> None:
 
 
 def run_checks(command: list[str], environment: dict[str, str] | None = None) -> dict[str, str]:
-    """What a program said of each of its checks, `PASS` or what went wrong; under "" all of what it printed."""
+    """Return the outcome of each check of a program, `PASS` or the failure; under "" its whole output."""
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, env=environment, stdin=subprocess.DEVNULL
     )
@@ -85,7 +85,7 @@ def run_checks(command: list[str], environment: dict[str, str] | None = None) ->
 
 
 def or_skip(build: functools._lru_cache_wrapper[pathlib.Path], *arguments: str) -> pathlib.Path:
-    """What `build` makes; without its toolchain the test is skipped, which says why."""
+    """Return the result of `build`; without its toolchain the test is skipped, with the reason."""
     try:
         return build(*arguments)
     except NoToolchain as missing:

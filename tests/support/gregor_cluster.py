@@ -143,7 +143,7 @@ class GregorCluster:
         return self._client
 
     def registered(self) -> set[int]:
-        """The brokers that ZooKeeper takes for alive."""
+        """Return the brokers that are registered in ZooKeeper."""
         return {int(name) for name in self.nodes.get_children(nodes.BROKER_IDS)}
 
     def controller(self) -> int | None:

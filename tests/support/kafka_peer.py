@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.1 as a single KRaft node, to ask it what gregor is asked."""
+"""Apache Kafka 4.3.1 as a single KRaft node, which receives the same requests as gregor."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %p %c{1} %m%n
 SMALL_JVM = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Starts fast and lies light beside others: for tests, not for measurements."""
 SIGTERM_EXIT = 143
-"""How a JVM ends that was asked to."""
+"""Exit code of a JVM that was stopped by a signal."""
 
 
 class KafkaProcess(BrokerProcess):
@@ -48,6 +48,6 @@ class KafkaProcess(BrokerProcess):
         return ["java", *options, "-cp", f"{jars}/*", "kafka.Kafka", str(settings)]
 
     def stop(self) -> int:
-        """As BrokerProcess.stop; a JVM that ended because it was asked to has ended well: 0."""
+        """As BrokerProcess.stop; a JVM that ended by the signal has ended well: 0."""
         code = super().stop()
         return 0 if code == SIGTERM_EXIT else code

@@ -1,4 +1,4 @@
-"""Apache Kafka's command line tools in one JVM that takes many commands: each start of a JVM costs seconds."""
+"""Apache Kafka's command line tools in one JVM that runs many commands: each start of a JVM costs seconds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Said(NamedTuple):
 
 
 class KafkaTools:
-    """A context manager; `run` blocks until the tool has ended. `jar`: one that is looked into before the release's."""
+    """A context manager; `run` blocks until the tool has ended. `jar` precedes those of the release on the class
+    path."""
 
     def __init__(self, version: str = "4.3.1", jar: Path | None = None) -> None:
         command = java_command(str(SOURCE), heap_mb=128, version=version)
@@ -39,7 +40,7 @@ class KafkaTools:
         )
 
     def run(self, main_class: str, *arguments: str) -> Said:
-        """What the tool printed, whatever its exit code."""
+        """Return the output of the tool, whatever its exit code."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
         words = [base64.b64encode(word.encode()).decode() or "-" for word in (main_class, *arguments)]

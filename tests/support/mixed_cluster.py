@@ -50,10 +50,8 @@ def _quiet() -> logging.Logger:
 
 
 class MixedCluster:
-    """`kinds` says what the brokers 0, 1, ... are. A context manager: starts ZooKeeper, not the brokers.
-
-    Ports, data folders and numbers stay when `become` makes a broker of the other kind.
-    """
+    """`kinds` are the kinds of the brokers 0, 1, ... A context manager: starts ZooKeeper, not the brokers. Ports, data
+    folders and numbers stay when `become` makes a broker of the other kind."""
 
     def __init__(
         self,
@@ -125,7 +123,7 @@ class MixedCluster:
         self.kinds[broker_id] = kind
         self.brokers[broker_id] = self._make(broker_id)
 
-    # -- what ZooKeeper says ---------------------------------------------------------------------------------------
+    # -- state in ZooKeeper ----------------------------------------------------------------------------------------
 
     @property
     def store(self) -> KazooClient:
@@ -133,7 +131,7 @@ class MixedCluster:
         return self._client
 
     def node(self, path: str) -> Any:
-        """What its JSON says; None if there is no such node."""
+        """Return the JSON of a node; None if there is no such node."""
         try:
             return json.loads(self.store.get(path)[0])
         except NoNodeError:
@@ -150,7 +148,7 @@ class MixedCluster:
         return None if node is None else int(node["brokerid"])
 
     def force_controller(self, broker_id: int) -> None:
-        """Take the office from whoever holds it, until this broker has it."""
+        """Remove the controller's node until this broker is the controller."""
         deadline = time.monotonic() + WAIT_S
         while (holder := self.controller()) != broker_id:
             assert time.monotonic() < deadline, f"broker {broker_id} does not become controller"

@@ -18,10 +18,10 @@ STOP_TIMEOUT_S = 30.0
 
 
 def free_port() -> int:
-    """A TCP port that was free a moment ago.
+    """Return a TCP port that was free a moment ago.
 
-    It lies below those that a system gives to outgoing connections: while a broker is away, somebody who connects to
-    its port again and again could get that very port for their own end, and the broker could not come back.
+    It is below those that a system gives to outgoing connections: while a broker is down, a client that connects to its
+    port again and again could be given that very port for its own end, and the broker could not start again.
     """
     numbers = random.SystemRandom()  # hypothesis begins the usual ones anew
     while True:
@@ -82,7 +82,7 @@ class BrokerProcess:
         return self.process.pid
 
     def command(self) -> list[str]:
-        """What is run, in the project's folder."""
+        """Return the command, which runs in the project's folder."""
         command = [sys.executable, "-m", "gregor.broker", "start"]
         if self.file is not None:
             command.append(str(self.file))

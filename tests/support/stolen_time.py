@@ -25,7 +25,7 @@ class StolenTime:
         self._begin = self._ticks()
 
     def share(self) -> float:
-        """Return a share from 0 to 1, or NaN where the system does not tell it."""
+        """Return a share from 0 to 1, or NaN if the system has no such figure."""
         begin, end = self._begin, self._ticks()
         if begin is None or end is None:
             return math.nan
@@ -44,7 +44,8 @@ class StolenTime:
 
 
 def waited_s() -> float:
-    """How long this thread was ready to run and another process had the processor; 0 where the system does not tell."""
+    """Return how long this thread was ready to run while another process had the processor; 0 if the system has no such
+    figure."""
     try:
         with open("/proc/thread-self/schedstat") as file:
             return int(file.read().split()[1]) / 1e9

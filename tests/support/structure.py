@@ -21,6 +21,7 @@ ALLOWED_NAMES = {
     "*._replace": "a documented method of named tuples",
     "*._asdict": "a documented method of named tuples",
     "*._make": "a documented method of named tuples",
+    "*._fields": "a documented attribute of named tuples",
     "os._exit": "documented: ends a process without its exit handlers",
     "KafkaError.*": "the error codes of librdkafka: the client defines them with an underscore",
     "functools._lru_cache_wrapper": "the type that typeshed gives to a cached function",

@@ -1,4 +1,4 @@
-"""What cannot be freed without a collection is found."""
+"""Objects that only a collection can free are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests about settings of topics, for tests that ask one certain broker of a cluster."""
+"""Requests about settings of topics, for tests that address one certain broker of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One raw connection to a broker, for tests that say on the wire what no client would."""
+"""One raw connection to a broker, for tests that send bytes that no client would send."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RawConnection(SyncConnection):
         return True
 
     def wait_for_end(self) -> bytes:
-        """What still comes until the broker closes the connection; fails when it does not."""
+        """Return the bytes that arrive until the broker closes the connection; fail if it does not."""
         found = b""
         try:
             while part := self.socket.recv(65536):
@@ -79,7 +79,8 @@ class RawConnection(SyncConnection):
 
 
 def ask(port: int, request: ApiMessage, version: int, timeout_s: float = TIMEOUT_S) -> Any:
-    """The answer of this very broker, on a connection of its own: a client would ask the controller, or a leader."""
+    """Return the response of this very broker, on a connection of its own: a client would send the request to the
+    controller, or to a leader."""
     with RawConnection(port) as connection:
         connection.socket.settimeout(timeout_s)
         return connection.ask(request, version)

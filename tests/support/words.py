@@ -46,7 +46,7 @@ IN_NAMES = (
 )
 #: Set phrases of plain English.
 IDIOMS = ("take_offline", "take_snapshot", "look_up", "lookup")
-#: Constants that say a limit the wrong way round.
+#: Constants that name a limit by the wrong word.
 AS_PREFIXES = ("MOST_", "LEAST_")
 
 #: In texts that users can see: regular expressions, matched as whole words.

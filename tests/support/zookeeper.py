@@ -63,7 +63,7 @@ class ZooKeeperProcess:
             )
 
     def until_ready(self) -> None:
-        """Until it serves clients: one of several that does not know a leader says that it does not."""
+        """Wait until it serves clients: one of several without a leader responds that it does not."""
         assert self._process is not None, "not started"
         deadline = time.monotonic() + START_TIMEOUT_S
         while b"Mode:" not in self.ask(b"srvr"):

@@ -50,13 +50,13 @@ def test_numbers_may_be_generated(tmp_path: Path) -> None:
     assert [own["broker.id"] for own in plan.settings] == ["-1", "-1"]
 
 
-def test_data_goes_where_it_is_to_go(tmp_path: Path) -> None:
+def test_data_is_stored_in_the_given_folder(tmp_path: Path) -> None:
     for key in ("log_dir", "log_dirs"):
         found = settings(tmp_path / "c", 1, **{key: str(tmp_path / "data")})
         assert found[0].log_dirs == [f"{tmp_path}/data/broker-0"]
 
 
-def test_a_zookeeper_at_work_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_of_a_running_zookeeper_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lock = hold(tmp_path / "zookeeper" / "data")
     assert main(["cluster", "--dir", str(tmp_path)]) == 1
     lock.release()
@@ -73,7 +73,7 @@ def test_bad_settings_end_the_command(tmp_path: Path, capsys: pytest.CaptureFixt
         cluster.make_plan(3, tmp_path, {"port": "65535"}, "z:2181", 0)
 
 
-def test_the_folder_of_a_single_broker_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_of_a_single_broker_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "meta.properties").touch()
     assert main(["cluster", "--dir", str(tmp_path), "--zookeeper", "z:2181"]) == 1
     assert "contains the data of a single broker" in capsys.readouterr().err

@@ -105,7 +105,7 @@ def test_apis_and_versions_that_a_broker_lacks() -> None:
         (lambda key, version, correlation_id: b"\xff\xff\xff\xff", "does not answer like a Kafka broker"),
     ],
 )
-def test_what_is_no_broker(answer: Answer, cause: str) -> None:
+def test_foreign_server_is_reported(answer: Answer, cause: str) -> None:
     with answering(answer) as address, pytest.raises(CommandError, match=cause):
         WireClient(address)
 

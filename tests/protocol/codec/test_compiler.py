@@ -65,7 +65,7 @@ def test_position_tail_and_every_buffer_type(name: str, version: int) -> None:
 @pytest.mark.parametrize(("name", "version"), EVERY_VERSION)
 def test_truncation_at_every_byte(name: str, version: int) -> None:
     encoded = random_message(Random(7), name, version).encode(version)
-    # Where every byte would take long, the ends and a spread in between.
+    # Positions in data for which all positions would need too long: the ends, and a spread in between.
     cuts = range(len(encoded)) if len(encoded) < 300 else [*range(100), *range(100, len(encoded), len(encoded) // 100)]
     for cut in cuts:
         with pytest.raises(MalformedMessage):
@@ -106,7 +106,7 @@ def assert_same_verdict(name: str, version: int, data: bytes) -> None:
 
 
 def every_type() -> Message:
-    """What the language can say and no schema of ours says yet."""
+    """A message with the properties that the language has and no schema uses yet."""
 
     def field(name: str, type: str, versions: str = "0+", **more: Any) -> Field:
         return Field(name, type, versions, help="Help.", **more)
@@ -180,7 +180,7 @@ class TestHostile:
         assert time.perf_counter() - started < 0.2
 
     def test_count_that_only_its_smallest_elements_exceed(self) -> None:
-        # Each topic takes at least six bytes in version 1: 200 of them cannot lie in 1000 bytes.
+        # Each topic has at least six bytes in version 1: 200 of them do not fit into 1000 bytes.
         self.refuses(ListOffsetsRequest, 1, b"\xff\xff\xff\xff\x00\x00\x00\xc8" + bytes(1000))
 
     def test_negative_lengths(self) -> None:

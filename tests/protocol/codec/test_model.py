@@ -1,4 +1,4 @@
-"""gregor.protocol.codec.model: version ranges, and what a schema may not say."""
+"""gregor.protocol.codec.model: version ranges, and the errors of a schema."""
 
 from __future__ import annotations
 

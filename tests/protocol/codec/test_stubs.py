@@ -1,4 +1,4 @@
-"""gregor.protocol.codec.stubs: `messages.pyi` is what the schema says."""
+"""gregor.protocol.codec.stubs: `messages.pyi` follows from the schema."""
 
 from __future__ import annotations
 

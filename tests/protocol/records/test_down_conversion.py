@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gregor.protocol.records.batch import LOG_APPEND_TIME, CorruptBatch, Record, RecordBatch, build_batch, iter_batches
 from gregor.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from gregor.protocol.records.down_conversion import Converted, UnsupportedCodec, cut_off, down_converting
+from gregor.protocol.records.down_conversion import Converted, UnsupportedCodec, down_converting, truncate_message
 from gregor.protocol.records.message_sets import Message, iter_messages
 from gregor.protocol.records.up_conversion import upconvert
 from gregor.protocol.turns import run_all
@@ -116,7 +116,8 @@ def test_lz4_of_magic_0_has_the_wrong_header_checksum() -> None:
     frame = convert(build_batch(RECORDS, compression=LZ4), 0).message_set[26:]
     right = convert(build_batch(RECORDS, compression=LZ4), 1).message_set[34:]
     assert frame[:6] == right[:6] == compress(LZ4, b"x")[:6]
-    # What KafkaLZ4BlockOutputStream of 0.10.2.2 writes behind 60 40, with and without useBrokenFlagDescriptorChecksum.
+    # Bytes that KafkaLZ4BlockOutputStream of 0.10.2.2 writes behind 60 40, with and without
+    # useBrokenFlagDescriptorChecksum.
     assert (frame[6], right[6]) == (0x1A, 0x82)
 
 
@@ -132,7 +133,7 @@ def test_append_time(magic: int, codec: int) -> None:
 def test_a_plain_batch_loses_what_lies_before_the_offset_asked_for() -> None:
     batch = build_batch(RECORDS)
     assert [one.offset for one in iter_messages(convert(batch, 1, 102).message_set)] == [104, 105, 109]
-    # A compressed one goes out whole: the consumer leaves out what it did not ask for.
+    # A compressed message is sent as a whole: the consumer drops the messages before its offset.
     batch = build_batch(RECORDS, compression=SNAPPY)
     assert [one.offset for one in iter_messages(convert(batch, 1, 102).message_set)] == [100, 101, 104, 105, 109]
 
@@ -143,15 +144,15 @@ def test_a_large_message_is_cut_off_but_with_a_codec(magic: int) -> None:
         convert(build_batch([record(7, b"v" * 99)], compression=codec), magic)[0] for codec in (NONE, GZIP)
     )
     for size in range(len(plain) + 2):
-        assert cut_off(plain, size) == plain[:size]
-        assert cut_off(packed, size) == packed
-    assert cut_off(plain, -1) == cut_off(b"", 0) == b""
+        assert truncate_message(plain, size) == plain[:size]
+        assert truncate_message(packed, size) == packed
+    assert truncate_message(plain, -1) == truncate_message(b"", 0) == b""
 
 
 def test_batches_that_have_no_message() -> None:
     control = build_batch([(b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00")], base_offset=50, control=True)
     assert convert(control, 1, 50) == (b"", 51)
-    # What compaction leaves of a batch whose records are all gone: a header, for its producer's sequence.
+    # Return the rest of a batch without records after compaction: a header, for its producer's sequence.
     empty = bytearray(build_batch([record(60)])[:61])
     struct.pack_into(">i", empty, 8, 49)
     struct.pack_into(">i", empty, 57, 0)
@@ -176,7 +177,7 @@ def test_zstd_cannot_be_converted() -> None:
     packed = build_batch([record(1)], compression=ZSTD)
     with pytest.raises(UnsupportedCodec):
         convert(packed, 1)
-    # Behind others it ends the set; the reader is told when it comes there.
+    # Behind others it ends the set; the reader receives the error when it fetches from there.
     set_bytes, next_offset = convert(build_batch([record(0)]) + packed + build_batch([record(2)]), 1)
     assert ([one.offset for one in iter_messages(set_bytes)], next_offset) == ([0], 1)
 
@@ -234,7 +235,7 @@ def test_slices_are_short_and_codecs_are_handed_out() -> None:
     assert list_steps(build_batch(big), max_bytes=1 << 30)[1:] == [None] * 4  # behind the checksum
     steps = list_steps(build_batch(big, compression=GZIP), max_bytes=1 << 30)
     assert [step is None for step in steps] == [False] * 2 + [True] * 4 + [False]
-    # What is left out takes its time, too.
+    # Records that are left out need time, too.
     assert list_steps(build_batch(large), first_offset=999) == [None] * 15
 
 
@@ -255,7 +256,7 @@ def list_steps(data: bytearray, first_offset: int = 0, max_bytes: int = PLENTY) 
 
 
 def twin(data: bytes, magic: int, first_offset: int) -> list[Message]:
-    """What a consumer must find in the set, if it has room for everything."""
+    """Return the messages that a consumer must find in the set, if it has room for all."""
     found = []
     for batch in iter_batches(data):
         if batch.is_control:
@@ -300,7 +301,7 @@ def test_the_same_as_the_twin(data: bytes, magic: int, skip: int) -> None:
 @given(data=logs(), magic=st.integers(0, 1), limit=st.integers(1, 400))
 @settings(max_examples=100, deadline=None)
 def test_reading_on_misses_nothing(data: bytes, magic: int, limit: int) -> None:
-    """A consumer that always goes on behind the last message that it got, or where it is sent to."""
+    """A consumer that always continues behind the last message that it received, or at the offset of the response."""
     batches = list(iter_batches(data))
     offset = batches[0].base_offset
     end = batches[-1].next_offset

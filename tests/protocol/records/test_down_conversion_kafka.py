@@ -50,7 +50,8 @@ def cases(count: int) -> list[Case]:
                 timestamp_ms=NOW,
                 control=chance.random() < 0.1,
             )
-        # A reader behind all records of a compressed batch gets the next ones, from Apache Kafka the same for ever.
+        # A reader behind all records of a compressed batch receives the next ones; Apache Kafka sends the same again
+        # and again.
         last_of_first = next(iter_batches(data)).last_offset
         made.append((codec, magic, min(start + chance.randrange(3), last_of_first), bytes(data)))
     return made

@@ -117,7 +117,7 @@ def test_offsets_within_wrappers() -> None:
     inner = message(b"a", offset=0) + message(b"b", offset=3)
     data = wrapper(GZIP, inner, offset=103)
     assert [one.offset for one in iter_messages(data)] == [100, 103]
-    # Magic 0: they are absolute, whatever the wrapper says.
+    # Magic 0: they are absolute, whatever offset the wrapper has.
     inner = message(b"a", offset=50, magic=0) + message(b"b", offset=51, magic=0)
     assert [one.offset for one in iter_messages(wrapper(GZIP, inner, magic=0, offset=51))] == [50, 51]
 
